@@ -1,0 +1,48 @@
+# `make run` starts a broker; `make test` checks everything. Both make their own virtual environment in .venv.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: run test lint bench soak clean help
+
+help:
+	@echo "make run    start one broker on 127.0.0.1:9092 (nothing else is needed)"
+	@echo "make test   lint, types, import rules and the whole test suite"
+	@echo "make lint   only ruff, mypy and the import rules"
+	@echo "make bench  benchmarks, printed as tables and written as JSON"
+	@echo "make soak   long fuzzing and crash runs"
+
+$(BIN)/python:
+	@echo "kreplica: making a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: setup.cfg pyproject.toml | $(BIN)/python
+	@echo "kreplica: installing the broker and what it needs (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --config-settings editable_mode=compat
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	@echo "kreplica: installing what the tests need (once; Spark's jars bring a real ZooKeeper)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' --config-settings editable_mode=compat
+	@touch $@
+
+run: $(VENV)/.installed
+	@exec $(BIN)/twistd -n kreplica standalone $(ARGS)
+
+lint: $(VENV)/.installed-test
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/mypy
+
+test: lint
+	@$(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/.installed-test
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(VENV)/.installed-test
+	@$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+clean:
+	rm -rf $(VENV) build *.egg-info data .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,87 @@
+"""The frozen values that every room speaks of.  Imports nothing of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+NO_LEADER = -1
+"""Leader id of a partition that nobody leads."""
+
+LEADER_DURING_DELETE = -2
+"""Leader id that tells brokers that the topic is being deleted (UpdateMetadata)."""
+
+NO_EPOCH = -1
+"""Leader epoch that is not known."""
+
+ZERO_UUID = UUID(int=0)
+"""The topic id that means "none"."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Endpoint(NamedTuple):
+    """Where one listener of a broker can be reached by those who come in by that listener."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """What a broker says of itself in ``/brokers/ids/N``.
+
+    ``epoch`` is the czxid of that znode (KIP-380): a broker that restarted has a higher one.
+    """
+
+    broker_id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    epoch: int = -1
+    timestamp_ms: int = 0
+    admin_url: str | None = None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of that listener, or None where the broker has none of that name."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """A partition's state as the controller decided it; ``partition_epoch`` is the znode's version."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    partition_epoch: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """Which brokers hold which partition: the first replica of each is the preferred leader."""
+
+    topic: str
+    topic_id: UUID
+    partitions: dict[int, tuple[int, ...]]
+    adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    removing: dict[int, tuple[int, ...]] = field(default_factory=dict)

@@ -1,0 +1,64 @@
+"""The seams: whatever is not deterministic enters a broker through one ``Runtime``.
+
+* ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.disk``
+* ``offload`` work that blocks
+* this file: the reactor (monotonic time, TCP), the wall clock, randomness
+
+Nothing below ``service`` imports Twisted's global reactor, reads a clock, or draws a random number of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.runtime.disk import Disk, OsDisk
+from kreplica.runtime.offload import Offload, ThreadOffload
+
+
+class Reactor(Protocol):
+    """The part of Twisted's reactor that a broker uses; the simulator's reactor has the same."""
+
+    def seconds(self) -> float:
+        """Monotonic time, in seconds; only differences mean anything."""
+
+    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> IDelayedCall: ...
+
+    def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None: ...
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any: ...
+
+    def connectTCP(
+        self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: tuple[str, int] | None = None
+    ) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Everything a broker may not make for itself.
+
+    :param wall_clock_ms: milliseconds since 1970; may jump, so it stamps records and names times but measures nothing.
+    :param random: the one source of randomness (ids, jitter, placement).
+    """
+
+    reactor: Reactor
+    disk: Disk
+    offload: Offload
+    random: random.Random
+    wall_clock_ms: Callable[[], int]
+
+
+def real_runtime(reactor: Any) -> Runtime:
+    """The runtime of a real process: the operating system's disk, threads, clock and entropy."""
+    return Runtime(
+        reactor=reactor,
+        disk=OsDisk(),
+        offload=ThreadOffload(reactor),
+        random=random.Random(random.SystemRandom().getrandbits(128)),
+        wall_clock_ms=lambda: time.time_ns() // 1_000_000,
+    )

@@ -1,0 +1,275 @@
+"""The seam to the disk: what a log may ask of it, and the real one.
+
+The simulator's disk (``kreplica.testing.disk``) passes the same contract tests and can lose what was not synced.
+Only ``sync`` and ``sync_directory`` make bytes survive a power loss; everything written survives a killed process.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Protocol
+
+from kreplica.errors import StorageError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file, read and written at explicit positions (there is no cursor to share)."""
+
+    @property
+    def path(self) -> str:
+        """The path it was opened by (a later rename does not change it)."""
+
+    def size(self) -> int:
+        """Its length in bytes."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """At most ``size`` bytes from ``position``; fewer at the end of the file, none beyond it."""
+
+    def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
+        """Write all the pieces, one after the other, and return how many bytes that was.
+
+        :raise OSError: and then the file may hold a part of them (a full disk).
+        """
+
+    def truncate(self, size: int) -> None:
+        """Cut or lengthen (with zeros) to ``size`` bytes."""
+
+    def allocate(self, size: int) -> None:
+        """Reserve space up to ``size`` bytes without changing the length; does nothing where that is not possible."""
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether a read of that range would be served from memory, without waiting for the device."""
+
+    def sync(self) -> None:
+        """Make all that was written durable; blocks, so it is called through ``Offload``.
+
+        :raise OSError: and then nothing is known of what was written: never try again, take the directory offline.
+        """
+
+    def descriptor(self) -> int | None:
+        """The file descriptor for ``sendfile``, or None where there is none (the simulator)."""
+
+    def close(self) -> None:
+        """Close; again does nothing."""
+
+
+class DirectoryLock(Protocol):
+    """Held by the one process (or simulated broker) that uses a directory."""
+
+    def release(self) -> None:
+        """Let another take it; again does nothing."""
+
+
+class Disk(Protocol):
+    """Files and directories by path.  Errors are ``OSError`` with the errno that Linux would give."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing.
+
+        :param create: make it, empty, where it does not exist; its parent directory must.
+        :raise FileNotFoundError: where it does not exist and ``create`` is false.
+        """
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in it, sorted."""
+
+    def make_directories(self, path: str) -> None:
+        """Make it and its parents; a directory that is there already is fine."""
+
+    def remove(self, path: str) -> None:
+        """Remove one file (open files stay readable)."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all below it; one that is not there is fine."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file or directory, replacing a file of the new name, in one step."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in it (created, renamed, removed) durable."""
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Replace the whole file in one step: write beside it, sync, rename, sync the directory.
+
+        :param sync: false leaves out both syncs: after a power loss the old, the new, or an empty file is there.
+        """
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """(total, free) bytes of the device that holds it."""
+
+    def modified_ms(self, path: str) -> int:
+        """When it was last written, in milliseconds since 1970."""
+
+    def lock_directory(self, path: str) -> DirectoryLock:
+        """:raise StorageError: where another holder has it, with its name where known."""
+
+
+class OsFile:
+    """A ``File`` of the operating system."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._fd = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        pieces = [data]
+        got = len(data)
+        while got < size and (data := os.pread(self._fd, size - got, position + got)):
+            pieces.append(data)
+            got += len(data)
+        return b"".join(pieces)
+
+    def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
+        total = sum(map(len, pieces))
+        written = os.pwritev(self._fd, pieces, position) if len(pieces) > 1 else os.pwrite(self._fd, pieces[0], position)
+        if written == total:
+            return total
+        return self._write_rest(position, pieces, written, total)
+
+    def _write_rest(self, position: int, pieces: Sequence[Buffer], written: int, total: int) -> int:
+        rest = memoryview(b"".join(pieces))
+        while written < total:
+            count = os.pwrite(self._fd, rest[written:], position + written)
+            if count == 0:
+                raise OSError(errno.EIO, "the device took no bytes", self.path)
+            written += count
+        return total
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+
+    def is_cached(self, position: int, size: int) -> bool:
+        # One byte per end is enough: read-ahead brings whole extents, and a wrong guess only costs one slow read.
+        for at in {position, position + max(size, 1) - 1}:
+            try:
+                os.preadv(self._fd, [bytearray(1)], at, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if error.errno == errno.EOPNOTSUPP:
+                    return True
+                raise
+        return True
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def descriptor(self) -> int | None:
+        return self._fd
+
+    def close(self) -> None:
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class OsDirectoryLock:
+    """An ``flock`` on a file named ``.lock``, as Kafka takes it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._fd = descriptor
+
+    def release(self) -> None:
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class OsDisk:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        beside = path + ".tmp"
+        with open(beside, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(beside, path)
+        if sync:
+            self.sync_directory(os.path.dirname(path) or ".")
+
+    def usage(self, path: str) -> tuple[int, int]:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def lock_directory(self, path: str) -> DirectoryLock:
+        name = os.path.join(path, ".lock")
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StorageError(
+                f"{path} is in use: another process holds {name}; stop it, or choose another log.dirs"
+            ) from None
+        return OsDirectoryLock(descriptor)

@@ -1,0 +1,10 @@
+"""Tells ``twistd`` of the ``kreplica`` command; everything is in ``kreplica.service``."""
+
+from twisted.application.service import ServiceMaker
+
+kreplica = ServiceMaker(
+    "kreplica",
+    "kreplica.service",
+    "A replicated log server that speaks the Kafka protocol.",
+    "kreplica",
+)
