@@ -1,0 +1,68 @@
+"""The helper that runs the real reactor for a test."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.protocol import Factory
+from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThread
+
+from kreplica.testing.real_reactor import LeftBehind, run
+
+
+def _reactor() -> IReactorTime:
+    from twisted.internet import reactor
+
+    return reactor  # type: ignore[return-value]
+
+
+def test_a_coroutine_runs_to_its_end_again_and_again() -> None:
+    """One process can run the reactor for many tests, threads included."""
+
+    async def answer(number: int) -> int:
+        await deferLater(_reactor(), 0.001)
+        return await deferToThread(lambda: number * 2)
+
+    assert [run(answer(number)) for number in range(3)] == [0, 2, 4]
+
+
+def test_an_exception_reaches_the_test() -> None:
+    """What the coroutine raises, the test sees."""
+
+    async def fail() -> None:
+        await deferLater(_reactor(), 0)
+        raise KeyError("no such thing")
+
+    with pytest.raises(KeyError, match="no such thing"):
+        run(fail())
+
+
+def test_a_coroutine_that_never_ends_is_cancelled() -> None:
+    """A hanging test fails after its timeout instead of blocking the run."""
+    cancelled = []
+
+    async def hang() -> None:
+        await Deferred(cancelled.append)
+
+    with pytest.raises(TimeoutError):
+        run(hang(), timeout_s=0.01)
+    assert len(cancelled) == 1
+
+
+def test_timers_and_sockets_left_behind_fail_the_test_and_are_removed() -> None:
+    """A test that forgets to stop something is told what it forgot; the next one starts clean."""
+
+    async def forget() -> None:
+        reactor: object = _reactor()
+        reactor.callLater(60, int)  # type: ignore[attr-defined]
+        reactor.listenTCP(0, Factory(), interface="127.0.0.1")  # type: ignore[attr-defined]
+
+    with pytest.raises(LeftBehind, match=r"DelayedCall.*Factory"):
+        run(forget())
+
+    async def nothing() -> str:
+        return "clean"
+
+    assert run(nothing()) == "clean"
