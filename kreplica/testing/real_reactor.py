@@ -62,10 +62,9 @@ def run(
     return result
 
 
-def _timed_out(result: T | Failure, timeout_s: float) -> T:
-    if not isinstance(result, Failure):
+def _timed_out(result: Any, timeout_s: float) -> Any:
+    if not (isinstance(result, Failure) and result.check(CancelledError)):
         return result
-    result.trap(CancelledError)
     raise TimeoutError(f"the coroutine had not ended after {timeout_s} s")
 
 
