@@ -27,7 +27,9 @@ class Reactor(Protocol):
     def seconds(self) -> float:
         """Monotonic time, in seconds; only differences mean anything."""
 
-    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> IDelayedCall: ...
+    def callLater(
+        self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object
+    ) -> IDelayedCall: ...
 
     def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None: ...
 

@@ -141,7 +141,10 @@ class OsFile:
 
     def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
         total = sum(map(len, pieces))
-        written = os.pwritev(self._fd, pieces, position) if len(pieces) > 1 else os.pwrite(self._fd, pieces[0], position)
+        if len(pieces) == 1:
+            written = os.pwrite(self._fd, pieces[0], position)
+        else:
+            written = os.pwritev(self._fd, pieces, position)
         if written == total:
             return total
         return self._write_rest(position, pieces, written, total)

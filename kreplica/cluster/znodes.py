@@ -1,0 +1,337 @@
+"""Every znode's path and JSON, both ways, exactly as Apache Kafka 3.9 keeps them in ZooKeeper.  Talks to nobody.
+
+Writers follow Kafka's newest version of each document; readers take every older one.  A key that starts with
+``kreplica_`` (and ``eligible_leader_replicas``) is ours: Kafka ignores it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+from uuid import UUID
+
+from kreplica.errors import KreplicaError
+from kreplica.model import ZERO_UUID, BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment
+
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
+LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "config_change_"
+
+PERSISTENT_PATHS = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    "/brokers/seqid",
+    CONFIG_CHANGES,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+    DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    LATEST_PRODUCER_ID_BLOCK,
+)
+"""Made by every broker at its start where they are absent (their parents too)."""
+
+DEFAULT_ENTITY = "<default>"
+
+
+class ZnodeError(KreplicaError):
+    """A znode whose data is not what its path promises; the text names the path."""
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def partition_state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def config_path(entity_type: str, name: str) -> str:
+    """The path of an entity's dynamic settings.
+
+    :param entity_type: ``topics``, ``brokers``, ``clients``, ``users`` or ``ips``.
+    :param name: percent-encoded as Kafka does, except for the default entity.
+    """
+    return f"/config/{entity_type}/{name if name == DEFAULT_ENTITY else quote(name, safe='')}"
+
+
+def config_entity(entity_path: str) -> tuple[str, str]:
+    """The reverse of :func:`config_path` for ``topics/T`` as change notifications hold it."""
+    entity_type, _, name = entity_path.partition("/")
+    return entity_type, unquote(name)
+
+
+# --- topic ids --------------------------------------------------------------------------------------------------------
+
+
+def uuid_text(value: UUID) -> str:
+    """Kafka's text of a uuid: 22 characters of URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> UUID:
+    """:raise ValueError: where the text is not 16 bytes of URL-safe base64."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def _dump(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _load(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise ZnodeError(f"{path}: not JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise ZnodeError(f"{path}: a JSON object is expected, not {type(document).__name__}")
+    return document
+
+
+class _Reader:
+    """Turns whatever goes wrong while a document is taken apart into one error that names the znode."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyError):
+            raise ZnodeError(f"{self._path}: the key {error.args[0]!r} is missing") from None
+        if isinstance(error, (TypeError, ValueError, AttributeError)):
+            raise ZnodeError(f"{self._path}: {error}") from None
+
+
+def encode_broker(registration: BrokerRegistration) -> bytes:
+    first = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    document: dict[str, Any] = {
+        "version": 5,
+        "host": first.host if first else None,
+        "port": first.port if first else -1,
+        "jmx_port": -1,
+        "timestamp": str(registration.timestamp_ms),
+        "endpoints": [str(endpoint) for endpoint in registration.endpoints],
+        "listener_security_protocol_map": {e.listener: e.security_protocol for e in registration.endpoints},
+        "features": {},
+    }
+    if registration.rack is not None:
+        document["rack"] = registration.rack
+    if registration.admin_url is not None:
+        document["kreplica_admin"] = registration.admin_url
+    return _dump(document)
+
+
+def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerRegistration:
+    """:param epoch: the czxid of the znode."""
+    path = broker_path(broker_id)
+    document = _load(path, data)
+    with _Reader(path):
+        protocols = document.get("listener_security_protocol_map") or {}
+        texts = document.get("endpoints") or [f"PLAINTEXT://{document['host']}:{document['port']}"]
+        return BrokerRegistration(
+            broker_id=broker_id,
+            endpoints=tuple(_decode_endpoint(text, protocols) for text in texts),
+            rack=document.get("rack"),
+            epoch=epoch,
+            timestamp_ms=int(document.get("timestamp") or 0),
+            admin_url=document.get("kreplica_admin"),
+        )
+
+
+def _decode_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    listener, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon:
+        raise ValueError(f"{text!r} is not LISTENER://HOST:PORT")
+    return Endpoint(listener, host.strip("[]"), int(port), protocols.get(listener, listener))
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    document: dict[str, Any] = {
+        "version": 3,
+        "partitions": _encode_replicas(assignment.partitions),
+        "adding_replicas": _encode_replicas(assignment.adding),
+        "removing_replicas": _encode_replicas(assignment.removing),
+    }
+    if assignment.topic_id != ZERO_UUID:
+        document["topic_id"] = uuid_text(assignment.topic_id)
+    return _dump(document)
+
+
+def _encode_replicas(partitions: Mapping[int, Iterable[int]]) -> dict[str, list[int]]:
+    return {str(partition): list(replicas) for partition, replicas in sorted(partitions.items())}
+
+
+def decode_topic(topic: str, data: bytes) -> TopicAssignment:
+    """Reads versions 1 to 3; a topic of an older version has the zero id."""
+    path = topic_path(topic)
+    document = _load(path, data)
+    with _Reader(path):
+        return TopicAssignment(
+            topic=topic,
+            topic_id=uuid_from_text(document["topic_id"]) if document.get("topic_id") else ZERO_UUID,
+            partitions=_decode_replicas(document["partitions"]),
+            adding=_decode_replicas(document.get("adding_replicas") or {}),
+            removing=_decode_replicas(document.get("removing_replicas") or {}),
+        )
+
+
+def _decode_replicas(document: Mapping[str, Iterable[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(partition): tuple(map(int, replicas)) for partition, replicas in document.items()}
+
+
+def encode_partition_state(state: LeaderAndIsr) -> bytes:
+    document: dict[str, Any] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.eligible_leader_replicas:
+        document["eligible_leader_replicas"] = list(state.eligible_leader_replicas)
+    return _dump(document)
+
+
+def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr:
+    """:param version: the znode's version, which is the partition epoch."""
+    document = _load(path, data)
+    with _Reader(path):
+        return LeaderAndIsr(
+            leader=int(document["leader"]),
+            leader_epoch=int(document["leader_epoch"]),
+            isr=tuple(map(int, document["isr"])),
+            controller_epoch=int(document["controller_epoch"]),
+            partition_epoch=version,
+            eligible_leader_replicas=tuple(map(int, document.get("eligible_leader_replicas") or ())),
+        )
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    return _dump({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
+
+
+def decode_controller(data: bytes) -> int:
+    """The id of the broker that is the controller."""
+    document = _load(CONTROLLER, data)
+    with _Reader(CONTROLLER):
+        return int(document["brokerid"])
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    return str(epoch).encode()
+
+
+def decode_controller_epoch(data: bytes) -> int:
+    with _Reader(CONTROLLER_EPOCH):
+        return int(data)
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    document = _load(CLUSTER_ID, data)
+    with _Reader(CLUSTER_ID):
+        return str(document["id"])
+
+
+def encode_config(settings: Mapping[str, str]) -> bytes:
+    return _dump({"version": 1, "config": dict(settings)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """The settings by name; an empty znode (as some tools leave it) has none."""
+    if not data:
+        return {}
+    document = _load(path, data)
+    with _Reader(path):
+        return {str(name): str(value) for name, value in document["config"].items()}
+
+
+def encode_config_change(entity_type: str, name: str) -> bytes:
+    return _dump({"version": 2, "entity_path": config_path(entity_type, name).removeprefix("/config/")})
+
+
+def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
+    """The (entity type, name) that changed; reads versions 1 and 2."""
+    document = _load(path, data)
+    with _Reader(path):
+        if document["version"] == 1:
+            return str(document["entity_type"]), str(document["entity_name"])
+        return config_entity(document["entity_path"])
+
+
+class ProducerIdBlock(NamedTuple):
+    """The producer ids that one broker may hand out: ``first`` to ``last``, both included."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+PRODUCER_ID_BLOCK_SIZE = 1000
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    return _dump(
+        {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
+    )
+
+
+def next_producer_id_block(broker_id: int, current: bytes) -> ProducerIdBlock:
+    """The block after the one that the znode holds (an empty znode, as in a fresh cluster, starts at 0).
+
+    :raise ZnodeError: where the ids of 63 bits are used up.
+    """
+    first = 0
+    if current:
+        document = _load(LATEST_PRODUCER_ID_BLOCK, current)
+        with _Reader(LATEST_PRODUCER_ID_BLOCK):
+            first = int(document["block_end"]) + 1
+    last = first + PRODUCER_ID_BLOCK_SIZE - 1
+    if last >= 2**63:
+        raise ZnodeError(f"{LATEST_PRODUCER_ID_BLOCK}: no producer ids are left after {first - 1}")
+    return ProducerIdBlock(broker_id, first, last)
