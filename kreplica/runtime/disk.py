@@ -6,6 +6,7 @@ Only ``sync`` and ``sync_directory`` make bytes survive a power loss; everything
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -16,6 +17,10 @@ from typing import Protocol
 from kreplica.errors import StorageError
 
 Buffer = bytes | bytearray | memoryview
+FALLOC_FL_KEEP_SIZE = 1  # linux/falloc.h
+_fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)  # Linux only
+if _fallocate is not None:
+    _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
 
 
 class File(Protocol):
@@ -103,7 +108,7 @@ class Disk(Protocol):
     def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Replace the whole file in one step: write beside it, sync, rename, sync the directory.
 
-        :param sync: false leaves out both syncs: after a power loss the old, the new, or an empty file is there.
+        :param sync: false leaves out both syncs: after a power loss the old, the new, or a part of the new is there.
         """
 
     def usage(self, path: str) -> tuple[int, int]:
@@ -162,11 +167,11 @@ class OsFile:
         os.ftruncate(self._fd, size)
 
     def allocate(self, size: int) -> None:
-        try:
-            os.posix_fallocate(self._fd, 0, size)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise
+        # os.posix_fallocate would lengthen the file; the system call itself has a flag that keeps its length.
+        if _fallocate is not None and _fallocate(self._fd, FALLOC_FL_KEEP_SIZE, 0, size) != 0:
+            number = ctypes.get_errno()
+            if number not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise OSError(number, os.strerror(number), self.path)
 
     def is_cached(self, position: int, size: int) -> bool:
         # One byte per end is enough: read-ahead brings whole extents, and a wrong guess only costs one slow read.
@@ -182,6 +187,8 @@ class OsFile:
         return True
 
     def sync(self) -> None:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         os.fdatasync(self._fd)
 
     def descriptor(self) -> int | None:
