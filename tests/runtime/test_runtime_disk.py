@@ -1,0 +1,236 @@
+"""What every ``Disk`` does: the same tests on the operating system's files and on the simulator's."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from kreplica.errors import StorageError
+from kreplica.runtime.disk import Disk, OsDisk
+from kreplica.testing.disk import MemoryDisk
+
+
+@pytest.fixture(params=["os", "memory"])
+def disk(request: pytest.FixtureRequest) -> Disk:
+    return OsDisk() if request.param == "os" else MemoryDisk(directories=["/base"])
+
+
+@pytest.fixture
+def base(disk: Disk, tmp_path: Path) -> str:
+    return str(tmp_path) if isinstance(disk, OsDisk) else "/base"
+
+
+class TestFiles:
+    def test_bytes_written_are_read_back(self, disk: Disk, base: str) -> None:
+        """What is written at a position, in several pieces of any kind, is there for any reader."""
+        file = disk.open(f"{base}/log", create=True)
+        assert file.write_at(0, [b"abc", bytearray(b"def"), memoryview(b"xghix")[1:4]]) == 9
+        assert file.write_at(3, [b"DE"]) == 2
+        assert file.read_at(0, 100) == b"abcDEfghi"
+        assert file.read_at(2, 3) == b"cDE"
+        assert file.read_at(9, 5) == b""
+        assert file.read_at(50, 5) == b""
+        assert file.size() == 9
+        assert disk.read_file(f"{base}/log") == b"abcDEfghi"
+
+    def test_two_openers_share_one_file(self, disk: Disk, base: str) -> None:
+        """A file opened twice is one file."""
+        first = disk.open(f"{base}/log", create=True)
+        second = disk.open(f"{base}/log")
+        first.write_at(0, [b"seen"])
+        assert second.read_at(0, 4) == b"seen"
+
+    def test_what_was_read_does_not_change(self, disk: Disk, base: str) -> None:
+        """Bytes handed out are a copy: later writes do not reach them, nor does a reused buffer reach the file."""
+        file = disk.open(f"{base}/log", create=True)
+        buffer = bytearray(b"one")
+        file.write_at(0, [memoryview(buffer)])
+        before = file.read_at(0, 3)
+        buffer[:] = b"two"
+        assert file.read_at(0, 3) == b"one"
+        file.write_at(0, [buffer])
+        assert before == b"one"
+
+    def test_writing_beyond_the_end_leaves_zeros(self, disk: Disk, base: str) -> None:
+        """A gap reads as zeros."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(4, [b"x"])
+        assert file.read_at(0, 10) == b"\0\0\0\0x"
+
+    def test_truncate_cuts_and_lengthens(self, disk: Disk, base: str) -> None:
+        """A shorter file loses its tail for good; a longer one ends in zeros."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(0, [b"abcdef"])
+        file.truncate(2)
+        assert file.size() == 2
+        file.truncate(4)
+        assert file.read_at(0, 10) == b"ab\0\0"
+
+    def test_allocate_keeps_the_length(self, disk: Disk, base: str) -> None:
+        """Reserving space is not writing."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(0, [b"abc"])
+        file.allocate(1 << 16)
+        assert file.size() == 3
+        file.write_at(3, [b"def"])
+        assert disk.read_file(f"{base}/log") == b"abcdef"
+
+    def test_a_fresh_file_is_cached(self, disk: Disk, base: str) -> None:
+        """What has just been written is read without waiting for the device."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(0, [b"abc"])
+        assert file.is_cached(0, 3)
+
+    def test_open_needs_the_file(self, disk: Disk, base: str) -> None:
+        """Opening what is not there is an error, unless it is to be made."""
+        with pytest.raises(FileNotFoundError):
+            disk.open(f"{base}/log")
+        with pytest.raises(FileNotFoundError):
+            disk.open(f"{base}/nowhere/log", create=True)
+        with pytest.raises(IsADirectoryError):
+            disk.open(base)
+        disk.open(f"{base}/log", create=True).close()
+        assert disk.open(f"{base}/log", create=True).size() == 0
+
+    def test_a_closed_file_is_of_no_use(self, disk: Disk, base: str) -> None:
+        """After close every operation fails, but close."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(0, [b"abc"])
+        file.close()
+        file.close()
+        for use in (file.size, file.sync, lambda: file.read_at(0, 1), lambda: file.write_at(0, [b"x"])):
+            with pytest.raises(OSError) as caught:
+                use()
+            assert caught.value.errno == errno.EBADF
+
+    def test_positions_are_not_negative(self, disk: Disk, base: str) -> None:
+        """A negative position or length is refused, and changes nothing."""
+        file = disk.open(f"{base}/log", create=True)
+        for use in (lambda: file.read_at(-1, 1), lambda: file.write_at(-1, [b"x"]), lambda: file.truncate(-1)):
+            with pytest.raises(OSError) as caught:
+                use()
+            assert caught.value.errno == errno.EINVAL
+        assert file.size() == 0
+
+    def test_sync_keeps_what_is_there(self, disk: Disk, base: str) -> None:
+        """Syncing a file or a directory changes nothing that a program sees."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(0, [b"abc"])
+        file.sync()
+        disk.sync_directory(base)
+        assert disk.read_file(f"{base}/log") == b"abc"
+
+    def test_write_file_replaces_the_whole(self, disk: Disk, base: str) -> None:
+        """The new text takes the place of the old, and nothing else is left."""
+        for sync in (True, False):
+            disk.write_file(f"{base}/checkpoint", b"a long first text", sync=sync)
+            disk.write_file(f"{base}/checkpoint", b"short", sync=sync)
+            assert disk.read_file(f"{base}/checkpoint") == b"short"
+        assert disk.list_directory(base) == ["checkpoint"]
+
+
+class TestNames:
+    def test_directories(self, disk: Disk, base: str) -> None:
+        """Directories are made with their parents, listed in order, and are not files."""
+        disk.make_directories(f"{base}/b/c")
+        disk.make_directories(f"{base}/b/c")
+        disk.write_file(f"{base}/a", b"")
+        assert disk.list_directory(base) == ["a", "b"]
+        assert disk.is_directory(f"{base}/b/c")
+        assert disk.exists(f"{base}/b/c")
+        assert not disk.is_directory(f"{base}/a")
+        assert not disk.exists(f"{base}/z")
+        assert not disk.exists(f"{base}/a/z")
+        with pytest.raises(FileExistsError):
+            disk.make_directories(f"{base}/a")
+        with pytest.raises(NotADirectoryError):
+            disk.list_directory(f"{base}/a")
+        with pytest.raises(FileNotFoundError):
+            disk.list_directory(f"{base}/z")
+        with pytest.raises(IsADirectoryError):
+            disk.read_file(f"{base}/b")
+        with pytest.raises(NotADirectoryError):
+            disk.sync_directory(f"{base}/a")
+
+    def test_a_removed_file_stays_readable_where_it_is_open(self, disk: Disk, base: str) -> None:
+        """A consumer that reads a segment finishes, although retention has removed it."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(0, [b"abc"])
+        disk.remove(f"{base}/log")
+        assert not disk.exists(f"{base}/log")
+        assert file.read_at(0, 3) == b"abc"
+        with pytest.raises(FileNotFoundError):
+            disk.remove(f"{base}/log")
+        with pytest.raises(IsADirectoryError):
+            disk.remove(base)
+
+    def test_remove_tree(self, disk: Disk, base: str) -> None:
+        """A directory goes with all below it; one that is not there is fine."""
+        disk.make_directories(f"{base}/t-0/deep")
+        disk.write_file(f"{base}/t-0/deep/log", b"x")
+        disk.remove_tree(f"{base}/t-0")
+        disk.remove_tree(f"{base}/t-0")
+        assert disk.list_directory(base) == []
+        disk.write_file(f"{base}/file", b"x")
+        with pytest.raises(NotADirectoryError):
+            disk.remove_tree(f"{base}/file")
+
+    def test_rename_replaces(self, disk: Disk, base: str) -> None:
+        """The file that had the name is gone, the file renamed is whole, and open files follow."""
+        disk.write_file(f"{base}/old", b"old")
+        disk.write_file(f"{base}/new", b"new")
+        file = disk.open(f"{base}/new")
+        disk.rename(f"{base}/new", f"{base}/old")
+        disk.rename(f"{base}/old", f"{base}/old")
+        assert disk.list_directory(base) == ["old"]
+        assert disk.read_file(f"{base}/old") == b"new"
+        file.write_at(0, [b"N"])
+        assert disk.read_file(f"{base}/old") == b"New"
+        assert file.path == f"{base}/new"
+
+    def test_rename_moves_directories(self, disk: Disk, base: str) -> None:
+        """A directory moves with what is in it, as a topic that is deleted does."""
+        disk.make_directories(f"{base}/t-0")
+        disk.write_file(f"{base}/t-0/log", b"x")
+        disk.rename(f"{base}/t-0", f"{base}/t-0-delete")
+        assert disk.read_file(f"{base}/t-0-delete/log") == b"x"
+        disk.make_directories(f"{base}/full")
+        disk.write_file(f"{base}/full/log", b"x")
+        for old, new, number in (
+            ("t-0-delete", "full", errno.ENOTEMPTY),
+            ("t-0-delete", "full/log", errno.ENOTDIR),
+            ("full/log", "t-0-delete", errno.EISDIR),
+            ("full", "full/inside", errno.EINVAL),
+            ("none", "some", errno.ENOENT),
+        ):
+            with pytest.raises(OSError) as caught:
+                disk.rename(f"{base}/{old}", f"{base}/{new}")
+            assert caught.value.errno == number
+
+    def test_usage_and_dates(self, disk: Disk, base: str) -> None:
+        """The device has a size; a file has a date; neither is known of what is not there."""
+        disk.write_file(f"{base}/log", b"x" * 10_000)
+        total, free = disk.usage(base)
+        assert 0 < free < total
+        assert disk.modified_ms(f"{base}/log") >= 0
+        with pytest.raises(FileNotFoundError):
+            disk.usage(f"{base}/none")
+        with pytest.raises(FileNotFoundError):
+            disk.modified_ms(f"{base}/none")
+
+    def test_a_directory_is_locked_once(self, disk: Disk, base: str) -> None:
+        """A second broker on the same directory is refused, by a text that names it, until the first lets go."""
+        lock = disk.lock_directory(base)
+        with pytest.raises(StorageError, match=base):
+            disk.lock_directory(base)
+        lock.release()
+        lock.release()
+        again = disk.lock_directory(base)
+        lock.release()
+        with pytest.raises(StorageError):
+            disk.lock_directory(base)
+        again.release()
+        with pytest.raises(FileNotFoundError):
+            disk.lock_directory(f"{base}/none")
