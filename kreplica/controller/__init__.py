@@ -1,0 +1,12 @@
+"""The controller: one broker of the cluster, elected, decides who leads which partition.
+
+Data flows one way: watch or answer -> event -> context -> decision -> ZooKeeper -> context -> brokers.
+
+* ``events``, ``event_queue`` what may happen; one event at a time
+* ``controller`` election, and where events go; ``office`` what exists only while elected; ``failover`` taking office
+* ``context`` what is known; ``states`` states and transitions of partitions and replicas
+* ``elections``, ``decisions`` pure: who leads, what changes
+* ``topics``, ``brokers`` the handlers of events
+* ``state_writes`` the only place that writes ZooKeeper
+* ``broker_requests``, ``channels`` the only ones that tell brokers
+"""

@@ -1,0 +1,229 @@
+"""The controller of one broker: stands for election, and while elected handles the cluster's events one at a time.
+
+Connection loss while an event is handled leaves its outcome unknown: the office is dropped and, when the connection is
+back and ``/controller`` is still ours, taken again from what ZooKeeper says.  A lost session discards everything.  That
+another broker was elected (a failed check of ``/controller_epoch``) is caught in one place: ``_failed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from kreplica.cluster import znodes
+from kreplica.controller import brokers, topics
+from kreplica.controller.context import ControllerContext
+from kreplica.controller.event_queue import EventQueue
+from kreplica.controller.events import (
+    AssignmentChanged,
+    BrokersChanged,
+    CommandRefused,
+    ControllerChanged,
+    DeletionsChanged,
+    Event,
+    ReplicasStopped,
+    RetryOffline,
+    TopicsChanged,
+)
+from kreplica.controller.failover import take_office
+from kreplica.controller.office import ControllerConfig, Office
+from kreplica.controller.state_writes import ControllerMoved
+from kreplica.runtime import Runtime
+from kreplica.zookeeper import (
+    ConnectionLoss,
+    Create,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    SetData,
+    ZooKeeperClient,
+)
+
+log = Logger()
+
+RETRY_SECONDS = 1.0
+OFFLINE_RETRY_SECONDS = 10.0
+
+
+class Controller:
+    """Owned by the broker's service; ``start`` after the broker has registered itself.
+
+    :param client: the broker's session with ZooKeeper; on its expiry everything here is forgotten, and the owner calls
+        ``stand_for_election`` when a new session exists.
+    """
+
+    def __init__(self, runtime: Runtime, client: ZooKeeperClient, config: ControllerConfig) -> None:
+        self._runtime = runtime
+        self._client = client
+        self._config = config
+        self._office: Office | None = None
+        self.controller_id: int | None = None
+        self._retry: IDelayedCall | None = None
+        self._stopped = False
+        self.queue = EventQueue(runtime.reactor, self._handle, self._failed)
+        self._forget_listener: Callable[[], None] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the controller and has taken office."""
+        return self._office is not None
+
+    @property
+    def context(self) -> ControllerContext | None:
+        """What is known while active (read it, never change it)."""
+        return self._office.context if self._office else None
+
+    def start(self) -> None:
+        self._forget_listener = self._client.on_session_event(self._session_changed)
+        self.stand_for_election()
+
+    def stand_for_election(self) -> None:
+        """Look at ``/controller`` and take it where it is free."""
+        self.queue.put(ControllerChanged())
+
+    async def stop(self) -> None:
+        """Handle no more events and close the channels.  ``/controller`` goes with the session."""
+        self._stopped = True
+        if self._forget_listener is not None:
+            self._forget_listener()
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+        await self.queue.stop()
+        await self._resign()
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    async def _handle(self, event: Event) -> None:
+        if isinstance(event, ControllerChanged):
+            await self._look()
+        elif self._office is not None:
+            await self._dispatch(self._office, event)
+
+    def _dispatch(self, office: Office, event: Event) -> Awaitable[None]:
+        match event:
+            case BrokersChanged():
+                return brokers.brokers_changed(office)
+            case TopicsChanged():
+                return topics.topics_changed(office)
+            case AssignmentChanged(topic=topic):
+                return topics.assignment_changed(office, topic)
+            case DeletionsChanged():
+                return topics.deletions_changed(office)
+            case ReplicasStopped():
+                return topics.replicas_stopped(office, event)
+            case CommandRefused():
+                return self._command_refused(event)
+            case RetryOffline():
+                return brokers.elect_offline_partitions(office)
+        raise TypeError(f"no handler for {event}")
+
+    async def _command_refused(self, event: CommandRefused) -> None:
+        log.warn(
+            "controller: broker {broker} refused {command} for {count} partitions: {errors}",
+            broker=event.broker_id,
+            command=event.command,
+            count=len(event.errors),
+            errors=", ".join(f"{partition}: {error.name}" for partition, error in event.errors[:5]),
+        )
+
+    def _failed(self, event: Event, error: BaseException) -> None:
+        """Whatever an event's handler raises ends up here: the office is dropped, and ZooKeeper asked anew."""
+        if self._stopped:
+            return
+        self._resign_later()
+        if isinstance(error, SessionExpired):
+            return
+        if isinstance(error, ControllerMoved):
+            log.warn("controller: broker {broker} resigns: {error}", broker=self._config.broker_id, error=str(error))
+        elif isinstance(error, ConnectionLoss):
+            log.warn("controller: the connection to ZooKeeper was lost in {event}", event=str(event))
+        else:
+            log.error("controller: {event} failed: {error!r}; starting anew", event=str(event), error=error)
+        self._try_again(RETRY_SECONDS)
+
+    def _try_again(self, delay_s: float) -> None:
+        if self._retry is None or not self._retry.active():
+            self._retry = self._runtime.reactor.callLater(delay_s, self.stand_for_election)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.SUSPENDED:
+            self.queue.pause()
+        elif state is SessionState.CONNECTED:
+            self.queue.resume()
+        elif state is SessionState.EXPIRED:
+            self.queue.discard()
+            self.queue.resume()
+            self._resign_later()
+
+    # --- the office --------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Who is the controller?  Nobody: stand for election.  We: take office.  Another: resign."""
+
+        def changed(_: object) -> None:
+            self.queue.put(ControllerChanged())
+
+        stat = await self._client.exists(znodes.CONTROLLER, changed)
+        if stat is None:
+            await self._elect()
+            return
+        try:
+            data, stat = await self._client.get_data(znodes.CONTROLLER)
+        except NoNode:
+            self.queue.put(ControllerChanged())
+            return
+        self.controller_id = znodes.decode_controller(data)
+        if stat.ephemeral_owner != self._client.session_id:
+            await self._resign()
+        elif self.controller_id != self._config.broker_id:
+            # Somebody wrote another id over it: an operator's way to move the controller.
+            await self._resign()
+            await self._client.delete(znodes.CONTROLLER)
+        elif self._office is None:
+            epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
+            await self._take_office(znodes.decode_controller_epoch(epoch), epoch_stat.version)
+
+    async def _elect(self) -> None:
+        await self._resign()
+        try:
+            data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
+        except NoNode:
+            try:
+                await self._client.create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(0))
+            except NodeExists:
+                pass
+            data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
+        epoch = znodes.decode_controller_epoch(data) + 1
+        controller = znodes.encode_controller(self._config.broker_id, self._runtime.wall_clock_ms())
+        try:
+            await self._client.multi(
+                [
+                    Create(znodes.CONTROLLER, controller, ephemeral=True),
+                    SetData(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), stat.version),
+                ]
+            )
+        except MultiFailed:
+            # Another was faster: look who it is.
+            self.queue.put(ControllerChanged())
+            return
+        self.controller_id = self._config.broker_id
+        await self._take_office(epoch, stat.version + 1)
+
+    async def _take_office(self, epoch: int, epoch_znode_version: int) -> None:
+        context = ControllerContext(epoch, epoch_znode_version)
+        office = Office(self._runtime, self._client, self._config, context, self.queue.put)
+        self._office = office
+        await take_office(office)
+
+    async def _resign(self) -> None:
+        office, self._office = self._office, None
+        if office is not None:
+            await office.close()
+
+    def _resign_later(self) -> None:
+        Deferred.fromCoroutine(self._resign()).addErrback(lambda failure: log.failure("resigning", failure))

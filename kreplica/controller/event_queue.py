@@ -1,0 +1,116 @@
+"""One queue, one event at a time: the only place from which the controller's state changes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from kreplica.controller.events import Event
+from kreplica.runtime import Reactor
+
+log = Logger()
+
+
+class EventQueue:
+    """Feeds events to one coroutine at a time, in order.
+
+    Owned by the controller.  An event that waits already is not queued again (events say that something changed, and
+    their handlers read what it is now), so the queue is bounded by the number of things that can change.
+
+    :param handle: handles one event; whatever it raises is passed to ``failed`` and the next event follows.
+    :param failed: decides what a failure means (for example, resign).
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        handle: Callable[[Event], Awaitable[None]],
+        failed: Callable[[Event, BaseException], None],
+    ) -> None:
+        self._reactor = reactor
+        self._handle = handle
+        self._failed = failed
+        self._waiting: deque[tuple[float, Event]] = deque()
+        self._queued: set[Event] = set()
+        self._running: Deferred[None] | None = None
+        self._turn: IDelayedCall | None = None
+        self._paused = False
+        self._stopped = False
+        self.events_handled = 0
+        self.waited_seconds_last = 0.0
+        self.handled_seconds_last = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing is being handled."""
+        return self._running is None and not self._waiting
+
+    def put(self, event: Event) -> None:
+        """Queue an event; the same event waiting already stands for both."""
+        if self._stopped or event in self._queued:
+            return
+        self._queued.add(event)
+        self._waiting.append((self._reactor.seconds(), event))
+        self._next()
+
+    def pause(self) -> None:
+        """Handle no further event until ``resume`` (the connection to ZooKeeper is lost; its outcome is unknown)."""
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._next()
+
+    def discard(self) -> None:
+        """Forget what waits (the session expired: everything will be read anew)."""
+        self._waiting.clear()
+        self._queued.clear()
+
+    def stop(self) -> Deferred[None]:
+        """Take no more events; fires when the one being handled is done or cancelled."""
+        self._stopped = True
+        self.discard()
+        if self._turn is not None and self._turn.active():
+            self._turn.cancel()
+        done: Deferred[None] = Deferred()
+        if self._running is None:
+            done.callback(None)
+        else:
+            self._running.addBoth(lambda _: done.callback(None))
+            self._running.cancel()
+        return done
+
+    def _next(self) -> None:
+        if self._running is not None or self._paused or not self._waiting:
+            return
+        queued_at, event = self._waiting.popleft()
+        self._queued.discard(event)
+        started = self._reactor.seconds()
+        self.waited_seconds_last = started - queued_at
+        # Set before the coroutine runs: it may put events, or finish, before fromCoroutine returns.
+        self._running = placeholder = Deferred[None]()
+        running = Deferred.fromCoroutine(self._run(event, started))
+        if self._running is placeholder:
+            self._running = running
+        running.addErrback(lambda failure: log.failure("controller event queue", failure))
+
+    async def _run(self, event: Event, started: float) -> None:
+        try:
+            await self._handle(event)
+        except CancelledError:
+            pass
+        except Exception as error:
+            self._failed(event, error)
+        self.events_handled += 1
+        self.handled_seconds_last = self._reactor.seconds() - started
+        self._running = None
+        if not self._stopped:
+            # A fresh turn of the loop, so that a long queue neither recurses nor starves the brokers' requests.
+            self._turn = self._reactor.callLater(0, self._next)
