@@ -63,7 +63,7 @@ def run(
 
 
 def _timed_out(result: Any, timeout_s: float) -> Any:
-    if not (isinstance(result, Failure) and result.check(CancelledError)):
+    if not (isinstance(result, Failure) and isinstance(result.value, CancelledError)):
         return result
     raise TimeoutError(f"the coroutine had not ended after {timeout_s} s")
 

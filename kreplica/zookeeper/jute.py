@@ -1,0 +1,128 @@
+"""Jute, ZooKeeper's record encoding: big-endian integers, counted bytes and text, counted vectors.
+
+``Reader`` is for records of any shape and checks every bound.  The few records that make up the load are packed and
+unpacked by hand in ``requests`` and ``responses``, with the ``Struct`` values of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import TypeVar
+
+from kreplica.errors import ProtocolError
+
+T = TypeVar("T")
+
+INT32 = Struct(">i")
+INT64 = Struct(">q")
+
+pack_int32 = INT32.pack
+pack_int64 = INT64.pack
+unpack_int32 = INT32.unpack_from
+unpack_int64 = INT64.unpack_from
+
+TRUE = b"\x01"
+FALSE = b"\x00"
+
+
+def pack_text(text: str) -> bytes:
+    """Text as its UTF-8 length (int32) and bytes."""
+    data = text.encode()
+    return pack_int32(len(data)) + data
+
+
+def pack_buffer(data: bytes | None) -> bytes:
+    """Bytes after their length (int32); None has length -1."""
+    return b"\xff\xff\xff\xff" if data is None else pack_int32(len(data)) + data
+
+
+def pack_texts(texts: Iterable[str]) -> bytes:
+    """A vector of texts: their count (int32), then each."""
+    packed = [pack_text(text) for text in texts]
+    return pack_int32(len(packed)) + b"".join(packed)
+
+
+class Reader:
+    """Reads one record from a part of a buffer, in place, and never beyond that part.
+
+    :param name: what is read, for the ``path`` of errors.
+    :param end: the position after the record's last byte; None is the end of the buffer.
+    :raise ProtocolError: from every method, where the bytes do not hold what is asked for.
+    """
+
+    __slots__ = ("data", "end", "name", "position")
+
+    def __init__(self, data: bytes, position: int = 0, end: int | None = None, name: str = "record") -> None:
+        self.data = data
+        self.position = position
+        self.end = len(data) if end is None else end
+        self.name = name
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes are left."""
+        return self.end - self.position
+
+    def _take(self, size: int) -> int:
+        position = self.position
+        if size > self.end - position:
+            raise ProtocolError(self.name, f"{size} bytes wanted where {self.end - position} are left")
+        self.position = position + size
+        return position
+
+    def int32(self) -> int:
+        """A signed 32-bit integer."""
+        value: int = unpack_int32(self.data, self._take(4))[0]
+        return value
+
+    def int64(self) -> int:
+        """A signed 64-bit integer."""
+        value: int = unpack_int64(self.data, self._take(8))[0]
+        return value
+
+    def boolean(self) -> bool:
+        """One byte; anything but 0 is true."""
+        return self.data[self._take(1)] != 0
+
+    def unpack(self, layout: Struct) -> tuple[int, ...]:
+        """Several fixed fields at once."""
+        return layout.unpack_from(self.data, self._take(layout.size))
+
+    def buffer(self) -> bytes | None:
+        """Counted bytes; None where the count is -1."""
+        size = self.int32()
+        if size < 0:
+            if size != -1:
+                raise ProtocolError(self.name, f"negative length {size}")
+            return None
+        start = self._take(size)
+        return self.data[start : start + size]
+
+    def text(self) -> str:
+        """Counted UTF-8; a missing text (count -1) is empty."""
+        data = self.buffer() or b""
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError(self.name, f"not UTF-8: {error.reason}") from None
+
+    def vector(self, element: Callable[[], T], size_min: int = 4) -> list[T]:
+        """A counted vector; a missing one (count -1) is empty.
+
+        :param element: reads one element, usually a bound method of this reader.
+        :param size_min: the fewest bytes that an element takes, which bounds the count before anything is allocated.
+        """
+        count = self.int32()
+        if count < -1 or count * size_min > self.end - self.position:
+            raise ProtocolError(self.name, f"a vector of {count} in {self.end - self.position} bytes")
+        return [element() for _ in range(count)]
+
+    def texts(self) -> list[str]:
+        """A vector of texts."""
+        return self.vector(self.text)
+
+    def finish(self) -> None:
+        """Say that the record is read whole."""
+        if self.position != self.end:
+            raise ProtocolError(self.name, f"{self.end - self.position} bytes too many")

@@ -1,0 +1,270 @@
+"""The bodies of ZooKeeper's answers, both ways: ``encode_x`` for a server, ``decode_x`` for a client.
+
+Decoders take (buffer, start, end) of the body, in place, and give plain values.
+Those that make up the load (stat, data, results of a multi) are unpacked by hand; the others go through ``Reader``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from kreplica.errors import ProtocolError
+from kreplica.zookeeper.errors import ZooKeeperError, error_of
+from kreplica.zookeeper.jute import (
+    Reader,
+    pack_buffer,
+    pack_int32,
+    pack_text,
+    pack_texts,
+    unpack_int32,
+)
+from kreplica.zookeeper.records import STAT, Acl, Opcode, Stat, pack_acl, read_acl, read_stat
+from kreplica.zookeeper.requests import MULTI_HEADER
+
+
+class Created(NamedTuple):
+    """What a create made.
+
+    :param path: with the sequence number, where one was asked for.
+    :param stat: None in the answer to a create without stat.
+    """
+
+    path: str
+    stat: Stat | None
+
+
+# What a successful operation of a multi answers: Created; None for a delete and a check; Stat for a set.
+OperationResult: TypeAlias = Created | Stat | None
+# What one read of a multi-read answers.
+ReadResult: TypeAlias = tuple[bytes, Stat] | list[str] | ZooKeeperError
+
+
+def encode_empty() -> bytes:
+    """Delete, ping, close, setWatches, removeWatches."""
+    return b""
+
+
+def decode_empty(data: bytes, start: int, end: int) -> None:
+    if start != end:
+        raise ProtocolError("answer", f"{end - start} bytes too many")
+
+
+def encode_stat(stat: Stat) -> bytes:
+    """Exists, setData, setACL."""
+    return STAT.pack(*stat)
+
+
+def decode_stat(data: bytes, start: int, end: int) -> Stat:
+    if end - start != STAT.size:
+        raise ProtocolError("stat", f"{end - start} bytes instead of {STAT.size}")
+    return Stat._make(STAT.unpack_from(data, start))
+
+
+def encode_data(data: bytes | None, stat: Stat) -> bytes:
+    """GetData."""
+    return pack_buffer(data) + STAT.pack(*stat)
+
+
+def decode_data(data: bytes, start: int, end: int) -> tuple[bytes, Stat]:
+    """A znode without data gives empty bytes."""
+    stat_at = end - STAT.size
+    if stat_at < start + 4:
+        raise ProtocolError("getData", f"only {end - start} bytes")
+    size: int = unpack_int32(data, start)[0]
+    if max(size, 0) != stat_at - start - 4:
+        raise ProtocolError("getData", f"{size} bytes of data in {stat_at - start - 4}")
+    return data[start + 4 : stat_at], Stat._make(STAT.unpack_from(data, stat_at))
+
+
+def encode_created(created: Created) -> bytes:
+    """Create2; create where the stat is None."""
+    path = pack_text(created.path)
+    return path if created.stat is None else path + STAT.pack(*created.stat)
+
+
+def decode_created(data: bytes, start: int, end: int) -> Created:
+    """Create2."""
+    reader = Reader(data, start, end, "create")
+    created = Created(reader.text(), read_stat(reader))
+    reader.finish()
+    return created
+
+
+def encode_path(path: str) -> bytes:
+    """Sync; create without stat."""
+    return pack_text(path)
+
+
+def decode_path(data: bytes, start: int, end: int) -> str:
+    reader = Reader(data, start, end, "path")
+    path = reader.text()
+    reader.finish()
+    return path
+
+
+def encode_children(names: Sequence[str]) -> bytes:
+    """GetChildren, getEphemerals."""
+    return pack_texts(names)
+
+
+def decode_children(data: bytes, start: int, end: int) -> list[str]:
+    reader = Reader(data, start, end, "getChildren")
+    names = reader.texts()
+    reader.finish()
+    return names
+
+
+def encode_children_and_stat(names: Sequence[str], stat: Stat) -> bytes:
+    """GetChildren2."""
+    return pack_texts(names) + STAT.pack(*stat)
+
+
+def decode_children_and_stat(data: bytes, start: int, end: int) -> tuple[list[str], Stat]:
+    reader = Reader(data, start, end, "getChildren2")
+    answer = reader.texts(), read_stat(reader)
+    reader.finish()
+    return answer
+
+
+def encode_acl(acl: tuple[Acl, ...], stat: Stat) -> bytes:
+    """GetACL."""
+    return pack_acl(acl) + STAT.pack(*stat)
+
+
+def decode_acl(data: bytes, start: int, end: int) -> tuple[tuple[Acl, ...], Stat]:
+    reader = Reader(data, start, end, "getACL")
+    answer = read_acl(reader), read_stat(reader)
+    reader.finish()
+    return answer
+
+
+def encode_count(count: int) -> bytes:
+    """GetAllChildrenNumber; addWatch, which answers 0."""
+    return pack_int32(count)
+
+
+def decode_count(data: bytes, start: int, end: int) -> int:
+    reader = Reader(data, start, end, "count")
+    count = reader.int32()
+    reader.finish()
+    return count
+
+
+def encode_token(token: bytes | None) -> bytes:
+    """SASL."""
+    return pack_buffer(token)
+
+
+def decode_token(data: bytes, start: int, end: int) -> bytes:
+    reader = Reader(data, start, end, "sasl")
+    token = reader.buffer() or b""
+    reader.finish()
+    return token
+
+
+_MULTI_END = MULTI_HEADER.pack(-1, True, -1)
+_SET_DATA_HEADER = MULTI_HEADER.pack(Opcode.SET_DATA, False, 0)
+
+
+def encode_multi_results(results: Sequence[tuple[Opcode, OperationResult]]) -> bytes:
+    """A multi that succeeded: the operations' codes with what each answers."""
+    pieces = []
+    for opcode, result in results:
+        if opcode is Opcode.SET_DATA and isinstance(result, Stat):
+            pieces.append(_SET_DATA_HEADER + STAT.pack(*result))
+            continue
+        pieces.append(MULTI_HEADER.pack(opcode, False, 0))
+        if isinstance(result, Created):
+            pieces.append(encode_created(result))
+    pieces.append(_MULTI_END)
+    return b"".join(pieces)
+
+
+def encode_multi_failure(codes: Sequence[int]) -> bytes:
+    """A multi that failed.
+
+    :param codes: one per operation: 0 before the first that failed, its code, RuntimeInconsistency's after it.
+    """
+    return b"".join([*(_encode_error(code) for code in codes), _MULTI_END])
+
+
+def _encode_error(code: int) -> bytes:
+    return MULTI_HEADER.pack(-1, False, code) + pack_int32(code)
+
+
+def decode_multi_results(data: bytes, start: int, end: int) -> list[OperationResult | int]:
+    """The answer to a multi: what each operation answers; where it failed, a code for each (0 is success)."""
+    results: list[OperationResult | int] = []
+    reader = Reader(data, start, end, "multi")
+    unpack_header, unpack_stat, make_stat, position = MULTI_HEADER.unpack_from, STAT.unpack_from, Stat._make, start
+    try:
+        while True:
+            opcode, done, _error = unpack_header(data, position)
+            position += 9
+            if opcode == 5:  # the one kind that comes by the hundred thousand
+                results.append(make_stat(unpack_stat(data, position)))
+                position += 68
+            elif done:
+                break
+            else:
+                reader.position = position
+                results.append(_decode_multi_result(opcode, reader))
+                position = reader.position
+    except struct.error:
+        raise ProtocolError("multi", "cut short") from None
+    if position != end:
+        raise ProtocolError("multi", f"{end - position} bytes too many")
+    return results
+
+
+def _decode_multi_result(opcode: int, reader: Reader) -> OperationResult | int:
+    if opcode in (Opcode.DELETE, Opcode.CHECK):
+        return None
+    if opcode == Opcode.CREATE2:
+        return Created(reader.text(), read_stat(reader))
+    if opcode == Opcode.CREATE:
+        return Created(reader.text(), None)
+    if opcode == -1:
+        return reader.int32()
+    raise ProtocolError(reader.name, f"a result of operation {opcode}")
+
+
+def encode_multi_read_results(results: Sequence[ReadResult]) -> bytes:
+    """The answer to a multi-read, whose members fail one by one."""
+    pieces = []
+    for result in results:
+        if isinstance(result, list):
+            pieces.append(MULTI_HEADER.pack(Opcode.GET_CHILDREN, False, 0) + pack_texts(result))
+        elif isinstance(result, ZooKeeperError):
+            pieces.append(_encode_error(result.code))
+        else:
+            pieces.append(MULTI_HEADER.pack(Opcode.GET_DATA, False, 0) + encode_data(*result))
+    pieces.append(_MULTI_END)
+    return b"".join(pieces)
+
+
+def decode_multi_read_results(data: bytes, start: int, end: int, paths: Sequence[str]) -> list[ReadResult]:
+    """
+    :param paths: of the reads, in order, for the errors' sake.
+    :raise ProtocolError: also where the answers are not as many as the reads.
+    """
+    results: list[ReadResult] = []
+    reader = Reader(data, start, end, "multiRead")
+    for path in paths:
+        opcode, done, _error = reader.unpack(MULTI_HEADER)
+        if done:
+            break
+        if opcode == Opcode.GET_DATA:
+            results.append((reader.buffer() or b"", read_stat(reader)))
+        elif opcode == Opcode.GET_CHILDREN:
+            results.append(reader.texts())
+        elif opcode == -1:
+            results.append(error_of(reader.int32(), path))
+        else:
+            raise ProtocolError("multiRead", f"a result of operation {opcode}")
+    if len(results) != len(paths) or reader.unpack(MULTI_HEADER)[1] != 1:
+        raise ProtocolError("multiRead", f"{len(paths)} results expected")
+    reader.finish()
+    return results
