@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kreplica.errors import StorageError
@@ -61,7 +62,24 @@ class File(Protocol):
         """The file descriptor for ``sendfile``, or None where there is none (the simulator)."""
 
     def close(self) -> None:
-        """Close; again does nothing."""
+        """Close; again does nothing.  A file that nobody refers to any more is closed too."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a file that are to be sent or read.
+
+    It keeps the file open: whoever holds a range may read it, also after the log has let go of the file or removed it.
+    The bytes stay what they are, except that a truncation may take them away (a short read, a short ``sendfile``).
+    """
+
+    file: File
+    position: int
+    size: int
+
+    def read(self) -> bytes:
+        """All its bytes; fewer where the file was truncated since."""
+        return self.file.read_at(self.position, self.size)
 
 
 class DirectoryLock(Protocol):
@@ -198,6 +216,9 @@ class OsFile:
         descriptor, self._fd = self._fd, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    # The last holder may be an answer that is still being sent (``FileRange``): nobody could know when to close.
+    __del__ = close
 
 
 class OsDirectoryLock:
