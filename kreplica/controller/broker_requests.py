@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kreplica.controller.context import ControllerContext
-from kreplica.model import LEADER_DURING_DELETE, ZERO_UUID, LeaderAndIsr, TopicPartition
+from kreplica.model import LEADER_DURING_DELETE, NO_LEADER, ZERO_UUID, LeaderAndIsr, TopicPartition
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -155,9 +155,10 @@ class BrokerRequests:
 
     def _metadata_of(self, partition: TopicPartition) -> dict[str, Any]:
         state = self._context.leadership.get(partition)
-        if partition.topic in self._context.deleting or state is None:
-            epoch = state.leader_epoch if state else 0
-            state = LeaderAndIsr(LEADER_DURING_DELETE, epoch, (), self._context.controller_epoch)
+        if state is None:
+            state = LeaderAndIsr(NO_LEADER, 0, (), self._context.controller_epoch)
+        if partition.topic in self._context.deleting:
+            state = replace(state, leader=LEADER_DURING_DELETE, isr=())
         return {
             "partition_index": partition.partition,
             "controller_epoch": state.controller_epoch,

@@ -19,7 +19,7 @@ class Election(NamedTuple):
 
 
 def elect_new(replicas: Sequence[int], live: Collection[int]) -> Election | None:
-    """For a partition that has no state yet: the first live replica leads, all live ones are in sync (they are empty)."""
+    """For a partition that has no state yet: the first live replica leads, all live ones are in sync (all empty)."""
     alive = tuple(replica for replica in replicas if replica in live)
     return Election(alive[0], alive) if alive else None
 

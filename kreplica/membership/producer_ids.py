@@ -1,0 +1,61 @@
+"""Producer ids: each broker takes blocks of 1,000 from ZooKeeper and hands them out one by one."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster import znodes
+from kreplica.cluster.znodes import ProducerIdBlock
+from kreplica.zookeeper import BadVersion, ZooKeeperClient
+
+
+class ProducerIds:
+    """Ids that no other broker of the cluster will ever hand out.
+
+    A block that was taken and not used up before the broker stopped is lost; there are 2**63 ids.
+    """
+
+    def __init__(self, client: ZooKeeperClient, broker_id: int) -> None:
+        self._client = client
+        self._broker_id = broker_id
+        self._next = 0
+        self._last = -1
+        self._taking: list[Deferred[None]] | None = None
+
+    async def next(self) -> int:
+        """The next id; waits for ZooKeeper once in a thousand.
+
+        :raise ZooKeeperError: where a new block is needed and cannot be had.
+        """
+        while self._next > self._last:
+            await self._take_block()
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    async def _take_block(self) -> None:
+        if self._taking is not None:
+            taken: Deferred[None] = Deferred()
+            self._taking.append(taken)
+            await taken
+            return
+        self._taking = []
+        try:
+            block = await self._claim()
+            self._next, self._last = block.first, block.last
+        finally:
+            waiting, self._taking = self._taking, None
+            for waiter in waiting:
+                waiter.callback(None)
+
+    async def _claim(self) -> ProducerIdBlock:
+        while True:
+            data, stat = await self._client.get_data(znodes.LATEST_PRODUCER_ID_BLOCK)
+            block = znodes.next_producer_id_block(self._broker_id, data)
+            try:
+                await self._client.set_data(
+                    znodes.LATEST_PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(block), stat.version
+                )
+            except BadVersion:
+                continue  # another broker took that block
+            return block

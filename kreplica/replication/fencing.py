@@ -1,0 +1,37 @@
+"""Refuses commands of controllers that were replaced, and commands meant for an earlier incarnation of this broker."""
+
+from __future__ import annotations
+
+from kreplica.errors import ErrorCode
+
+UNKNOWN_BROKER_EPOCH = -1
+
+
+class ControlFence:
+    """What a broker remembers about those who command it.
+
+    :param broker_epoch: the czxid of this broker's registration; set again when it registers anew.
+    """
+
+    def __init__(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+        self.broker_epoch = broker_epoch
+        self.controller_epoch = 0
+        self.controller_id: int | None = None
+
+    def check(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        """Whether a command may be obeyed; if so its controller is the one known from now on.
+
+        :param broker_epoch: the epoch that the controller thinks we have; -1 (an old controller) passes (KIP-380).
+        """
+        if is_stale_broker_epoch(broker_epoch, self.broker_epoch):
+            return ErrorCode.STALE_BROKER_EPOCH
+        if controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self.controller_epoch = controller_epoch
+        self.controller_id = controller_id
+        return ErrorCode.NONE
+
+
+def is_stale_broker_epoch(asked: int, own: int) -> bool:
+    """Whether a command speaks to an incarnation of this broker that is gone."""
+    return asked != UNKNOWN_BROKER_EPOCH and asked < own

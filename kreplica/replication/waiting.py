@@ -1,0 +1,92 @@
+"""Requests that wait: fetches for enough bytes, produces for their replicas.  Both wait on partitions, with a limit.
+
+A partition that changed is marked; once per turn of the loop everything that waits on marked partitions is looked at,
+however many batches were appended in that turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.runtime import Reactor
+
+if TYPE_CHECKING:
+    from kreplica.replication.partition import Partition
+
+
+class Waiting:
+    """One request that waits on some partitions until it is satisfied, its time is up, or it is abandoned.
+
+    :param look: called with the partitions that changed; answers whether the wait is over (it has answered then).
+    :param expire: called when the time is up.
+    """
+
+    __slots__ = ("_expire", "_look", "_partitions", "_timer")
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        partitions: Iterable[Partition],
+        timeout_s: float,
+        look: Callable[[set[Partition]], bool],
+        expire: Callable[[], None],
+    ) -> None:
+        self._partitions = tuple(partitions)
+        self._look = look
+        self._expire = expire
+        self._timer: IDelayedCall | None = reactor.callLater(timeout_s, self._expired)
+        for partition in self._partitions:
+            partition.waiting[self] = None
+
+    def changed(self, partitions: set[Partition]) -> None:
+        if self._timer is not None and self._look(partitions):
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop waiting, without an answer; again does nothing."""
+        timer, self._timer = self._timer, None
+        if timer is None:
+            return
+        if timer.active():
+            timer.cancel()
+        for partition in self._partitions:
+            partition.waiting.pop(self, None)
+
+    def _expired(self) -> None:
+        self.abandon()
+        self._expire()
+
+
+class Wakeups:
+    """Marks partitions that changed, and wakes what waits on them once per turn of the loop.  One for a broker."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._marked: set[Partition] = set()
+        self._scheduled: IDelayedCall | None = None
+
+    def mark(self, partition: Partition) -> None:
+        """Something about it changed that a waiting request may have waited for."""
+        if partition.waiting:
+            self._marked.add(partition)
+            if self._scheduled is None:
+                self._scheduled = self._reactor.callLater(0, self._wake)
+
+    def stop(self) -> None:
+        if self._scheduled is not None and self._scheduled.active():
+            self._scheduled.cancel()
+        self._scheduled = None
+        self._marked.clear()
+
+    def _wake(self) -> None:
+        self._scheduled = None
+        marked, self._marked = self._marked, set()
+        # A dict, in the order of the partitions' arrival: sets of objects iterate differently from run to run.
+        waiting: dict[Waiting, None] = {}
+        for partition in sorted(marked, key=lambda p: p.topic_partition):
+            waiting.update(partition.waiting)
+        for request in waiting:
+            request.changed(marked)

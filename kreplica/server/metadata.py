@@ -1,0 +1,158 @@
+"""What every broker knows of the cluster, told by the controller's UpdateMetadata requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from twisted.internet.defer import Deferred
+
+from kreplica.model import LEADER_DURING_DELETE, ZERO_UUID, Endpoint
+from kreplica.runtime import Reactor
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A broker that lives, by the listeners that it has."""
+
+    broker_id: int
+    endpoints: dict[str, Endpoint]
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """A partition as the controller last published it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    offline_replicas: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    name: str
+    topic_id: UUID
+    partitions: dict[int, PartitionMetadata]
+
+
+class MetadataCache:
+    """Owned by the broker's server.  Replaced piece by piece: a reader sees one whole topic or none.
+
+    ``generation`` grows with every change, so that answers made from it can be kept until it does.
+    """
+
+    def __init__(self, reactor: Reactor, cluster_id: str) -> None:
+        self._reactor = reactor
+        self.cluster_id = cluster_id
+        self.controller_id = -1
+        self.brokers: dict[int, LiveBroker] = {}
+        self.topics: dict[str, TopicMetadata] = {}
+        self.generation = 0
+        self._names: dict[UUID, str] = {}
+        self._waiting: dict[Deferred[bool], Callable[[], bool]] = {}
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        return self.topics.get(name)
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """The topic with that id; None where this broker has not heard of it."""
+        return self._names.get(topic_id)
+
+    def topic_id(self, name: str) -> UUID:
+        topic = self.topics.get(name)
+        return topic.topic_id if topic else ZERO_UUID
+
+    def live_on(self, listener: str) -> list[tuple[LiveBroker, Endpoint]]:
+        """The live brokers that can be reached by that listener, in the order of their ids."""
+        return [
+            (broker, broker.endpoints[listener])
+            for _, broker in sorted(self.brokers.items())
+            if listener in broker.endpoints
+        ]
+
+    def update(self, body: dict[str, Any]) -> None:
+        """Take in an UpdateMetadata request: the brokers are replaced, the partitions added to those known."""
+        self.generation += 1
+        self.controller_id = body["controller_id"]
+        self.brokers = {row["id"]: _live_broker(row) for row in body["live_brokers"]}
+        for row in body["topic_states"]:
+            self._update_topic(row["topic_name"], row.get("topic_id", ZERO_UUID), row["partition_states"])
+        self._wake()
+
+    def _update_topic(self, name: str, topic_id: UUID, rows: Iterable[dict[str, Any]]) -> None:
+        old = self.topics.get(name)
+        if old is not None and topic_id not in (ZERO_UUID, old.topic_id):
+            self._names.pop(old.topic_id, None)
+            old = None  # deleted and made again: nothing of the old one holds
+        partitions = dict(old.partitions) if old else {}
+        for row in rows:
+            if row["leader"] == LEADER_DURING_DELETE:
+                partitions.pop(row["partition_index"], None)
+            else:
+                partitions[row["partition_index"]] = _partition(row)
+        if old is not None and topic_id == ZERO_UUID:
+            topic_id = old.topic_id
+        if partitions:
+            self.topics[name] = TopicMetadata(name, topic_id, partitions)
+            if topic_id != ZERO_UUID:
+                self._names[topic_id] = name
+        elif old is not None:
+            del self.topics[name]
+            self._names.pop(old.topic_id, None)
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> Deferred[bool]:
+        """Fires with True when the condition holds after some update, with False when the time is up."""
+        done: Deferred[bool] = Deferred(lambda d: self._waiting.pop(d, None) and None)
+        if condition():
+            done.callback(True)
+            return done
+        if timeout_s <= 0:
+            done.callback(False)
+            return done
+        self._waiting[done] = condition
+        timer = self._reactor.callLater(timeout_s, self._give_up, done)
+
+        def finished(result: Any) -> Any:
+            if timer.active():
+                timer.cancel()
+            return result
+
+        return done.addBoth(finished)
+
+    def stop(self) -> None:
+        """Whoever waits is told that it did not come."""
+        for done in list(self._waiting):
+            self._give_up(done)
+
+    def _give_up(self, done: Deferred[bool]) -> None:
+        if self._waiting.pop(done, None) is not None:
+            done.callback(False)
+
+    def _wake(self) -> None:
+        for done, condition in list(self._waiting.items()):
+            if condition() and self._waiting.pop(done, None) is not None:
+                done.callback(True)
+
+
+def _live_broker(row: dict[str, Any]) -> LiveBroker:
+    endpoints = {e["listener"]: Endpoint(e["listener"], e["host"], e["port"]) for e in row["endpoints"]}
+    return LiveBroker(row["id"], endpoints, row.get("rack"))
+
+
+def _partition(row: dict[str, Any]) -> PartitionMetadata:
+    return PartitionMetadata(
+        partition=row["partition_index"],
+        leader=row["leader"],
+        leader_epoch=row["leader_epoch"],
+        replicas=row["replicas"],
+        isr=row["isr"],
+        offline_replicas=row.get("offline_replicas", []),
+    )
