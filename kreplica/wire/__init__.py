@@ -1,0 +1,15 @@
+"""Kafka's wire protocol without I/O: bytes in, plain dicts out, and back.  It touches no socket, clock or thread.
+
+* ``schema``: messages as text, one line per field; ``Schema`` parses and builds them, version by version
+* ``types``: the types of the protocol as constructs, which parse and build slowly and say exactly what is wrong
+* ``parsing``, ``building``: turn a tree of types into the source of one fast function
+* ``primitives``: what that source calls: varints, tag sections; and the bounds on input
+* ``messages``: every message of the protocol, one module per subject; ``messages.APIS`` by key
+* ``headers``: of requests and responses
+* ``framing``: cuts a byte stream into frames
+* ``records``: record batches, by header and checksum
+* ``compression``: the codecs of record batches
+
+A request is read with ``FrameReader``, ``parse_request_header``, ``APIS[key].request.parse(version, frame, offset)``,
+and answered with ``build_response_header`` + ``APIS[key].response.build(version, value)``.
+"""

@@ -1,0 +1,195 @@
+"""All messages, by subject; each API is a constant here.
+
+* ``api``: what an API is
+* ``produce``: Producing: records in, and the producer ids that make it idempotent
+* ``fetch``: Reading: records out, offsets by timestamp, and the ends of leader epochs
+* ``metadata``: What the cluster looks like: brokers, topics, partitions and their leaders
+* ``versions``: Which APIs and versions a broker speaks; the first request of every connection (KIP-35, KIP-511)
+* ``security``: Who is there: SASL on a connection
+* ``groups``: Consumer groups: membership, assignment, and what tools see of them
+* ``offsets``: Offsets that groups committed, and the deletion of records up to an offset
+* ``topics``: Topics: making, deleting and widening them
+* ``configs``: Settings of topics and brokers
+* ``transactions``: Transactions: partitions and offsets in them, their ends, and what tools see of them
+* ``reassignments``: Moving replicas and leaders: elections and reassignments
+* ``log_dirs``: Log directories: what is in them, and moving replicas between them
+* ``control``: What the controller tells brokers, and what brokers ask of it for their partitions
+* ``cluster``: Between brokers and controller, apart from partitions: features, forwarding, producer-id blocks
+* ``consumer_protocol``: what consumers put into the bytes of groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kreplica.wire.messages.api import Api
+from kreplica.wire.messages.cluster import ALLOCATE_PRODUCER_IDS, ENVELOPE, UPDATE_FEATURES
+from kreplica.wire.messages.configs import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CLIENT_METRICS_RESOURCES,
+)
+from kreplica.wire.messages.control import (
+    ALTER_PARTITION,
+    CONTROLLED_SHUTDOWN,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
+from kreplica.wire.messages.fetch import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kreplica.wire.messages.groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    SYNC_GROUP,
+)
+from kreplica.wire.messages.log_dirs import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
+from kreplica.wire.messages.metadata import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, METADATA
+from kreplica.wire.messages.offsets import DELETE_RECORDS, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+from kreplica.wire.messages.produce import INIT_PRODUCER_ID, PRODUCE
+from kreplica.wire.messages.reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    ELECT_LEADERS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
+from kreplica.wire.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kreplica.wire.messages.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kreplica.wire.messages.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    LIST_TRANSACTIONS,
+    TXN_OFFSET_COMMIT,
+    WRITE_TXN_MARKERS,
+)
+from kreplica.wire.messages.versions import API_VERSIONS
+
+APIS: Mapping[int, Api] = MappingProxyType(
+    {
+        api.key: api
+        for api in (
+            PRODUCE,
+            FETCH,
+            LIST_OFFSETS,
+            METADATA,
+            LEADER_AND_ISR,
+            STOP_REPLICA,
+            UPDATE_METADATA,
+            CONTROLLED_SHUTDOWN,
+            OFFSET_COMMIT,
+            OFFSET_FETCH,
+            FIND_COORDINATOR,
+            JOIN_GROUP,
+            HEARTBEAT,
+            LEAVE_GROUP,
+            SYNC_GROUP,
+            DESCRIBE_GROUPS,
+            LIST_GROUPS,
+            SASL_HANDSHAKE,
+            API_VERSIONS,
+            CREATE_TOPICS,
+            DELETE_TOPICS,
+            DELETE_RECORDS,
+            INIT_PRODUCER_ID,
+            OFFSET_FOR_LEADER_EPOCH,
+            ADD_PARTITIONS_TO_TXN,
+            ADD_OFFSETS_TO_TXN,
+            END_TXN,
+            WRITE_TXN_MARKERS,
+            TXN_OFFSET_COMMIT,
+            DESCRIBE_CONFIGS,
+            ALTER_CONFIGS,
+            ALTER_REPLICA_LOG_DIRS,
+            DESCRIBE_LOG_DIRS,
+            SASL_AUTHENTICATE,
+            CREATE_PARTITIONS,
+            DELETE_GROUPS,
+            ELECT_LEADERS,
+            INCREMENTAL_ALTER_CONFIGS,
+            ALTER_PARTITION_REASSIGNMENTS,
+            LIST_PARTITION_REASSIGNMENTS,
+            OFFSET_DELETE,
+            ALTER_PARTITION,
+            UPDATE_FEATURES,
+            ENVELOPE,
+            DESCRIBE_CLUSTER,
+            DESCRIBE_PRODUCERS,
+            DESCRIBE_TRANSACTIONS,
+            LIST_TRANSACTIONS,
+            ALLOCATE_PRODUCER_IDS,
+            CONSUMER_GROUP_HEARTBEAT,
+            CONSUMER_GROUP_DESCRIBE,
+            LIST_CLIENT_METRICS_RESOURCES,
+            DESCRIBE_TOPIC_PARTITIONS,
+        )
+    }
+)
+"""Every API that has a schema, by its key."""
+
+__all__ = [
+    "ADD_OFFSETS_TO_TXN",
+    "ADD_PARTITIONS_TO_TXN",
+    "ALLOCATE_PRODUCER_IDS",
+    "ALTER_CONFIGS",
+    "ALTER_PARTITION",
+    "ALTER_PARTITION_REASSIGNMENTS",
+    "ALTER_REPLICA_LOG_DIRS",
+    "APIS",
+    "API_VERSIONS",
+    "CONSUMER_GROUP_DESCRIBE",
+    "CONSUMER_GROUP_HEARTBEAT",
+    "CONTROLLED_SHUTDOWN",
+    "CREATE_PARTITIONS",
+    "CREATE_TOPICS",
+    "DELETE_GROUPS",
+    "DELETE_RECORDS",
+    "DELETE_TOPICS",
+    "DESCRIBE_CLUSTER",
+    "DESCRIBE_CONFIGS",
+    "DESCRIBE_GROUPS",
+    "DESCRIBE_LOG_DIRS",
+    "DESCRIBE_PRODUCERS",
+    "DESCRIBE_TOPIC_PARTITIONS",
+    "DESCRIBE_TRANSACTIONS",
+    "ELECT_LEADERS",
+    "END_TXN",
+    "ENVELOPE",
+    "FETCH",
+    "FIND_COORDINATOR",
+    "HEARTBEAT",
+    "INCREMENTAL_ALTER_CONFIGS",
+    "INIT_PRODUCER_ID",
+    "JOIN_GROUP",
+    "LEADER_AND_ISR",
+    "LEAVE_GROUP",
+    "LIST_CLIENT_METRICS_RESOURCES",
+    "LIST_GROUPS",
+    "LIST_OFFSETS",
+    "LIST_PARTITION_REASSIGNMENTS",
+    "LIST_TRANSACTIONS",
+    "METADATA",
+    "OFFSET_COMMIT",
+    "OFFSET_DELETE",
+    "OFFSET_FETCH",
+    "OFFSET_FOR_LEADER_EPOCH",
+    "PRODUCE",
+    "SASL_AUTHENTICATE",
+    "SASL_HANDSHAKE",
+    "STOP_REPLICA",
+    "SYNC_GROUP",
+    "TXN_OFFSET_COMMIT",
+    "UPDATE_FEATURES",
+    "UPDATE_METADATA",
+    "WRITE_TXN_MARKERS",
+    "Api",
+]

@@ -1,0 +1,245 @@
+"""Turns a tree of types into the source of one flat building function.
+
+Neighbouring fields of fixed size, with the length or count that follows them, are written by one ``pack``; the empty
+tag section of a record is a pad byte of the run that it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError
+from typing import Any
+from uuid import UUID
+
+from kreplica.model import ZERO_UUID
+from kreplica.wire.parsing import SHORT_ARRAY_MAX, literal
+from kreplica.wire.primitives import INLINE_SIZE_MAX, records_size, struct_of, uvarint, write_tags
+from kreplica.wire.types import Array, Blob, Field, Fixed, Record, Records, Sized, Text, Uuid, WireType
+
+VALUE_ERRORS = (StructError, TypeError, AttributeError, UnicodeEncodeError)
+"""What generated builders raise at values that do not fit their field."""
+
+Builder = Callable[[Any], tuple[list[Any], list[int]]]
+
+
+def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
+    """Compile a tree.
+
+    :param lenient: fields may be missing and take their default; without, they raise KeyError, and all is faster.
+    :return: a function of the value that gives the pieces to be joined, and the indexes among them of those that are
+        better sent by themselves: long records, and objects with a ``size``.  It raises one of ``VALUE_ERRORS``.
+    """
+    return BuilderSource(root, lenient).function()
+
+
+class BuilderSource:
+    """The source of one building function, line by line.
+
+    ``_run`` holds fixed fields that were not written yet: ``struct`` letter and expression, None for a pad byte.
+    """
+
+    def __init__(self, root: WireType, lenient: bool) -> None:
+        self._root = root
+        self._lenient = lenient
+        self._lines: list[str] = []
+        self._depth = 1
+        self._run: list[tuple[str, str | None]] = []
+        self._names = 0
+        self._scope: dict[str, Any] = {
+            "ZERO_UUID": ZERO_UUID,
+            "UUID": UUID,
+            "uvarint": uvarint,
+            "write_tags": write_tags,
+            "records_size": records_size,
+            "Struct": Struct,
+        }
+
+    def function(self) -> Builder:
+        """Make the function."""
+        self._value(self._root, "value")
+        self._flush()
+        head = ["def build(value):", "    pieces = []", "    apart = []", "    append = pieces.append"]
+        lines = [*head, *self._lines, "    return pieces, apart"]
+        exec(compile("\n".join(lines), f"<builder of {self._root!r}>", "exec"), self._scope)
+        function: Builder = self._scope["build"]
+        return function
+
+    def _line(self, text: str) -> None:
+        self._lines.append("    " * self._depth + text)
+
+    def _name(self, stem: str) -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def _constant(self, stem: str, value: Any) -> str:
+        name = self._name(stem)
+        self._scope[name] = value
+        return name
+
+    def _packed(self, run: list[tuple[str, str | None]]) -> str:
+        """The expression that packs a run."""
+        pack = self._constant("pack", struct_of("".join(code for code, _ in run)).pack)
+        return f"{pack}({', '.join(expression for _, expression in run if expression is not None)})"
+
+    def _flush(self) -> None:
+        """Write the run."""
+        if self._run:
+            self._line(f"append({self._packed(self._run)})")
+            self._run.clear()
+
+    def _value(self, kind: WireType, expression: str) -> None:
+        if isinstance(kind, Fixed):
+            self._run.append((kind.code, f"{expression}.bytes" if isinstance(kind, Uuid) else expression))
+        elif isinstance(kind, Record):
+            self._nullable_record(kind, expression) if kind.nullable else self._record(kind, expression)
+        elif isinstance(kind, Array):
+            self._array(kind, expression)
+        elif isinstance(kind, Records):
+            self._records(kind, expression)
+        else:
+            assert isinstance(kind, (Text, Blob))
+            self._bytes(kind, expression)
+
+    def _length(self, kind: Sized, length: str) -> None:
+        """Write a length, -1 for null, with the run before it."""
+        if not kind.compact:
+            self._run.append((kind.prefix, length))
+            self._flush()
+            return
+        short = self._packed([*self._run, ("B", f"{length} + 1")])
+        self._line(f"if {length} < 127:")
+        self._line(f"    append({short})")
+        self._line("else:")
+        if self._run:
+            self._line(f"    append({self._packed(self._run)})")
+        self._line(f"    append(uvarint({length} + 1))")
+        self._run.clear()
+
+    def _bytes(self, kind: Text | Blob, expression: str) -> None:
+        data, length = self._name("x"), self._name("n")
+        suffix = ".encode()" if isinstance(kind, Text) else ""
+        measure = f"len({data})" if isinstance(kind, Text) else f"records_size({data})"
+        self._line(f"{data} = {expression}")
+        if kind.nullable:
+            self._line(f"if {data} is None:")
+            self._line(f"    {data} = b''")
+            self._line(f"    {length} = -1")
+            self._line("else:")
+            if suffix:
+                self._line(f"    {data} = {data}{suffix}")
+            self._line(f"    {length} = {measure}")
+        else:
+            self._lines[-1] += suffix
+            self._line(f"{length} = {measure}")
+        self._length(kind, length)
+        self._line(f"append({data})")
+
+    def _records(self, kind: Records, expression: str) -> None:
+        data, length = self._name("x"), self._name("n")
+        self._line(f"{data} = {expression}")
+        self._line(f"{length} = -1 if {data} is None else records_size({data})")
+        self._length(kind, length)
+        self._line(f"if {length} > 0:")
+        self._line(f"    if {length} >= {INLINE_SIZE_MAX} or hasattr({data}, 'size'):")
+        self._line("        apart.append(len(pieces))")
+        self._line(f"    append({data})")
+
+    def _array(self, kind: Array, expression: str) -> None:
+        items, length = self._name("x"), self._name("n")
+        self._line(f"{items} = {expression}")
+        if kind.nullable:
+            self._line(f"{length} = -1 if {items} is None else len({items})")
+        else:
+            self._line(f"{length} = len({items})")
+        item = kind.item
+        if isinstance(item, Fixed) and not isinstance(item, Uuid):
+            self._numbers(kind, item, items, length)
+            return
+        self._length(kind, length)
+        self._line(f"if {length} > 0:")
+        self._depth += 1
+        element = self._name("i")
+        if isinstance(item, Record) and self._is_row(item):
+            self._record(item, element)
+            packed = self._packed(self._run)
+            self._run.clear()
+            self._line(f"pieces += [{packed} for {element} in {items}]")
+        else:
+            self._line(f"for {element} in {items}:")
+            self._depth += 1
+            self._value(item, element)
+            self._flush()
+            self._depth -= 1
+        self._depth -= 1
+
+    @staticmethod
+    def _is_row(item: Record) -> bool:
+        """Whether one ``pack`` writes the whole record."""
+        return not item.nullable and not item.tagged and all(isinstance(field.type, Fixed) for field in item.fields)
+
+    def _numbers(self, kind: Array, item: Fixed, items: str, length: str) -> None:
+        """Write an array of numbers, together with its count where it is short."""
+        prefix, count = ("B", f"{length} + 1") if kind.compact else (kind.prefix, length)
+        ready = [struct_of(f"{prefix}{number}{item.code}").pack for number in range(SHORT_ARRAY_MAX + 1)]
+        packs = self._constant("packs", ready)
+        self._flush()
+        self._line(f"if 0 <= {length} <= {SHORT_ARRAY_MAX}:")
+        self._line(f"    append({packs}[{length}]({count}, *{items}))")
+        self._line("else:")
+        self._depth += 1
+        self._length(kind, length)
+        self._line(f"if {length} > 0:")
+        self._line(f"    append(Struct('>%d{item.code}' % {length}).pack(*{items}))")
+        self._depth -= 1
+
+    def _nullable_record(self, kind: Record, expression: str) -> None:
+        self._flush()
+        value = self._name("x")
+        self._line(f"{value} = {expression}")
+        self._line(f"if {value} is None:")
+        self._line("    append(b'\\xff')")
+        self._line("else:")
+        self._depth += 1
+        self._run.append(("b", "1"))
+        self._record(kind, value)
+        self._flush()
+        self._depth -= 1
+
+    def _field(self, field: Field, expression: str) -> str:
+        if not self._lenient:
+            return f"{expression}[{field.name!r}]"
+        default = field.default
+        shown = self._constant("default", default) if isinstance(default, (dict, list)) else literal(default)
+        return f"{expression}.get({field.name!r}, {shown})"
+
+    def _record(self, kind: Record, expression: str) -> None:
+        if not expression.isidentifier() and kind.fields:
+            name = self._name("r")
+            self._line(f"{name} = {expression}")
+            expression = name
+        for field in kind.fields:
+            self._value(field.type, self._field(field, expression))
+        if kind.tagged:
+            self._tags(kind, expression)
+        elif kind.flexible:
+            self._run.append(("x", None))
+
+    def _tags(self, kind: Record, expression: str) -> None:
+        """Write the tag section: an empty one with the run before it, unless a field differs from its default."""
+        fields, unchanged = [], []
+        for field in kind.tagged:
+            value, default = self._name("t"), self._constant("default", field.default)
+            build = compile_builder(field.type, lenient=self._lenient)
+            inner = self._constant("build", lambda value, build=build: b"".join(build(value)[0]))
+            self._line(f"{value} = {expression}.get({field.name!r}, {default})")
+            fields.append(f"({field.tag}, {value}, {default}, {inner})")
+            unchanged.append(f"({value} is {default} or {value} == {default})")
+        empty = self._packed([*self._run, ("x", None)])
+        self._line(f"if {' and '.join(unchanged)}:")
+        self._line(f"    append({empty})")
+        self._line("else:")
+        if self._run:
+            self._line(f"    append({self._packed(self._run)})")
+        self._line(f"    append(write_tags(({', '.join(fields)},)))")
+        self._run.clear()

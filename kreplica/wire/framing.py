@@ -1,0 +1,79 @@
+"""Cuts a connection's byte stream into frames, each a length in four bytes and a body; without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.primitives import Buffer, records_size
+
+REQUEST_SIZE_MAX = 104_857_600
+"""Kafka's default of ``socket.request.max.bytes``."""
+
+_LENGTH = Struct(">i")
+
+
+class FrameReader:
+    """Collects what one connection receives; lives as long as the connection.
+
+    A frame that comes whole within one piece is a view of that piece; one that comes in several is copied once.
+
+    :param size_max: the longest body accepted, in bytes.
+    """
+
+    __slots__ = ("_held", "_size_max", "_wanted")
+
+    def __init__(self, size_max: int = REQUEST_SIZE_MAX) -> None:
+        self._size_max = size_max
+        self._held = bytearray()
+        # Nothing is looked at until this many bytes are held, so a long frame in many pieces is not copied every time.
+        self._wanted = _LENGTH.size
+
+    @property
+    def held_size(self) -> int:
+        """Bytes held of a frame that is not complete yet."""
+        return len(self._held)
+
+    def feed(self, data: Buffer) -> Iterator[memoryview]:
+        """Take bytes in; give the body of every frame that they complete.
+
+        The iterator has to be run to its end before more bytes come.  Views are of ``data`` or of a copy, so they are
+        good for as long as ``data`` is not changed.
+
+        :raise ProtocolError: at a length that is negative or too large; the connection cannot go on.
+        """
+        if self._held:
+            self._held += data
+            if len(self._held) < self._wanted:
+                return
+            data, self._held = self._held, bytearray()
+        view = memoryview(data)
+        position, size = 0, len(view)
+        self._wanted = _LENGTH.size
+        while size - position >= _LENGTH.size:
+            length: int = _LENGTH.unpack_from(view, position)[0]
+            if not 0 <= length <= self._size_max:
+                raise ProtocolError("frame", f"length {length} is not within 0 and {self._size_max}")
+            end = position + _LENGTH.size + length
+            if end > size:
+                self._wanted = end - position
+                break
+            yield view[position + _LENGTH.size : end]
+            position = end
+        self._held += view[position:]
+
+
+def frame(body: bytes) -> bytes:
+    """A body with its length before it."""
+    return _LENGTH.pack(len(body)) + body
+
+
+def frame_pieces(pieces: list[Any]) -> list[Any]:
+    """Pieces as ``Schema.build_pieces`` gives them, with the length of all of them before the first.
+
+    :param pieces: at least one, of which the first is bytes.
+    """
+    size = sum(map(records_size, pieces))
+    return [_LENGTH.pack(size) + pieces[0], *pieces[1:]]

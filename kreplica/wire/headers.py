@@ -1,0 +1,115 @@
+"""The headers of requests and responses, which come before the body and differ by version (KIP-482)."""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.messages import APIS
+from kreplica.wire.primitives import Buffer, MalformedError, read_tags
+
+_START = Struct(">hhi")
+_START_AND_LENGTH = Struct(">hhih")
+_CORRELATION_ID = Struct(">i")
+_NO_TAGS = b"\x00"
+
+_HEADER_VERSIONS = {
+    (api.key, version): api.request_header_version(version)
+    for api in APIS.values()
+    for version in range(api.versions[0], api.versions[1] + 1)
+}
+
+
+class RequestHeader(NamedTuple):
+    """What comes before a request.
+
+    ``client_id`` is None where the client gave none.  ``body_offset`` is the body's position in the frame, or None for
+    an API or a version that has no schema: then nothing behind the correlation id was looked at, and the client id is
+    None too.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int | None
+
+
+def parse_request_header(frame: Buffer) -> RequestHeader:
+    """Parse the header of a frame, which is given without its length.
+
+    :raise ProtocolError: when the frame ends within the header, or the header is malformed.
+    """
+    try:
+        api_key, api_version, correlation_id = _START.unpack_from(frame)
+        header_version = _HEADER_VERSIONS.get((api_key, api_version))
+        if header_version is None:
+            return RequestHeader(api_key, api_version, correlation_id, None, None)
+        client_id, end = None, 8
+        if header_version:
+            length: int = _START_AND_LENGTH.unpack_from(frame)[3]
+            end = 10
+            if length >= 0:
+                end += length
+                client_id = str(frame[10:end], "utf-8")
+            elif length != -1:
+                raise ProtocolError("RequestHeader.client_id", f"length {length} is not allowed")
+            if header_version == 2:
+                end = _behind_tags(frame, end)
+            if end > len(frame):
+                raise ProtocolError("RequestHeader.client_id", f"needs {length} bytes, {len(frame) - 10} remain")
+        return RequestHeader(api_key, api_version, correlation_id, client_id, end)
+    except UnicodeDecodeError as error:
+        raise ProtocolError("RequestHeader.client_id", f"is not UTF-8: {error.reason}") from None
+    except (StructError, IndexError):
+        raise ProtocolError("RequestHeader", f"the frame of {len(frame)} bytes ends within it") from None
+    except MalformedError:
+        raise ProtocolError("RequestHeader.tags", "the tag section is malformed") from None
+
+
+def build_request_header(
+    header_version: int, api_key: int, api_version: int, correlation_id: int, client_id: str | None = None
+) -> bytes:
+    """Build the header of a request.
+
+    :param header_version: 0, 1 or 2, see ``Api.request_header_version``.
+    """
+    if header_version == 0:
+        return _START.pack(api_key, api_version, correlation_id)
+    client = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(client)
+    try:
+        start = _START_AND_LENGTH.pack(api_key, api_version, correlation_id, length)
+    except StructError as error:
+        raise ProtocolError("RequestHeader", str(error)) from None
+    return start + client + (_NO_TAGS if header_version == 2 else b"")
+
+
+def parse_response_header(header_version: int, frame: Buffer) -> tuple[int, int]:
+    """Parse the header of a response.
+
+    :param header_version: 0 or 1, see ``Api.response_header_version``.
+    :return: the correlation id, and the body's position in the frame.
+    :raise ProtocolError: when the frame ends within the header, or the header is malformed.
+    """
+    try:
+        correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
+        return correlation_id, _behind_tags(frame, 4) if header_version else 4
+    except (StructError, IndexError):
+        raise ProtocolError("ResponseHeader", f"the frame of {len(frame)} bytes ends within it") from None
+    except MalformedError:
+        raise ProtocolError("ResponseHeader.tags", "the tag section is malformed") from None
+
+
+def build_response_header(header_version: int, correlation_id: int) -> bytes:
+    """Build the header of a response, 0 or 1."""
+    return _CORRELATION_ID.pack(correlation_id) + (_NO_TAGS if header_version else b"")
+
+
+def _behind_tags(frame: Buffer, position: int) -> int:
+    """The position behind a tag section, whose tags are all skipped."""
+    first = frame[position]
+    position += 1
+    return read_tags(frame, position, len(frame), first, 0, {})[1] if first else position

@@ -1,0 +1,54 @@
+"""What one API is: its key, its versions, and the two messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kreplica.wire.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Api:
+    """One API of the protocol.
+
+    :param versions: the lowest and the highest that Apache Kafka 3.9 speaks.
+    :param flexible_from: the first version with the encodings of KIP-482, or None.
+    """
+
+    key: int
+    name: str
+    versions: tuple[int, int]
+    flexible_from: int | None
+    request: Schema
+    response: Schema
+
+    @classmethod
+    def define(
+        cls, key: int, name: str, versions: tuple[int, int], flexible_from: int | None, *, request: str, response: str
+    ) -> Api:
+        """Define an API by the texts of its messages, in the grammar of ``kreplica.wire.schema``."""
+        return cls(
+            key,
+            name,
+            versions,
+            flexible_from,
+            Schema(f"{name}Request", versions, flexible_from, request),
+            Schema(f"{name}Response", versions, flexible_from, response),
+        )
+
+    def flexible(self, version: int) -> bool:
+        """Whether that version has the encodings of KIP-482."""
+        return self.flexible_from is not None and version >= self.flexible_from
+
+    def request_header_version(self, version: int) -> int:
+        """Which of the request headers 0 (no client id), 1 or 2 (with tags) such a request has."""
+        if self.key == 7 and version == 0:  # ControlledShutdown 0 is older than the client id
+            return 0
+        return 2 if self.flexible(version) else 1
+
+    def response_header_version(self, version: int) -> int:
+        """Which of the response headers 0 or 1 (with tags) such a response has.
+
+        ApiVersions has 0 always: who asks does not know yet what the broker speaks (KIP-511).
+        """
+        return 1 if self.flexible(version) and self.key != 18 else 0

@@ -1,0 +1,278 @@
+"""Turns a tree of types into the source of one flat parsing function over a buffer and a position.
+
+Neighbouring fields of fixed size, with the length or count that follows them, are read by one ``unpack_from``;
+arrays of rows of fixed size by ``iter_unpack``.  A length that reaches beyond the buffer is not checked where it is
+read: whatever is read after it fails, and so does the check at the very end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError
+from typing import Any
+from uuid import UUID
+
+from kreplica.model import ZERO_UUID
+from kreplica.wire.primitives import (
+    ELEMENTS_MAX,
+    Buffer,
+    MalformedError,
+    read_tags,
+    struct_of,
+    uuid_of,
+    uvarint_rest,
+)
+from kreplica.wire.types import Array, Field, Fixed, Record, Records, Sized, Text, Uuid, WireType
+
+INPUT_ERRORS = (MalformedError, StructError, IndexError, UnicodeDecodeError)
+"""What generated parsers raise at bytes that are not what their schema says."""
+
+SHORT_ARRAY_MAX = 16
+"""Number arrays up to this length have a ready ``Struct``."""
+
+Parser = Callable[[Buffer, int], tuple[Any, int]]
+
+
+def compile_parser(root: WireType) -> Parser:
+    """Compile a tree.
+
+    :return: a function of a buffer and a position that gives the value and the position behind it, and raises one of
+        ``INPUT_ERRORS``.
+    """
+    return ParserSource(root).function()
+
+
+def literal(value: Any) -> str:
+    """A Python expression that makes this default anew."""
+    if isinstance(value, UUID):
+        return "ZERO_UUID" if value == ZERO_UUID else f"UUID({str(value)!r})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name!r}: {literal(item)}" for name, item in value.items()) + "}"
+    return repr(value)
+
+
+class ParserSource:
+    """The source of one parsing function, line by line.
+
+    ``_run`` holds fixed fields that were not read yet: they wait for what follows, to be read together.
+
+    :param tag_name: for a field of a tag section, whose function also takes and gives the count of elements.
+    """
+
+    def __init__(self, root: WireType, *, inner: bool = False) -> None:
+        self._root = root
+        self._inner = inner
+        self._lines: list[str] = []
+        self._depth = 1
+        self._run: list[tuple[str, str]] = []
+        self._names = 0
+        self._scope: dict[str, Any] = {
+            "MalformedError": MalformedError,
+            "ZERO_UUID": ZERO_UUID,
+            "UUID": UUID,
+            "uuid_of": uuid_of,
+            "uvarint_rest": uvarint_rest,
+            "read_tags": read_tags,
+            "Struct": Struct,
+        }
+
+    def function(self) -> Callable[..., Any]:
+        """Make the function: ``(buffer, position)``, or with ``inner`` ``(buffer, position, size, elements)``."""
+        result = self._value(self._root)
+        self._flush()
+        self._line("if position > size:")
+        self._line("    raise MalformedError")
+        self._line(f"return {result}, position{', elements' if self._inner else ''}")
+        if self._inner:
+            head = ["def parse(buffer, position, size, elements):"]
+        else:
+            head = ["def parse(buffer, position=0):", "    size = len(buffer)", "    elements = 0"]
+        if any("view[" in line for line in self._lines):
+            head.append("    view = memoryview(buffer)")
+        exec(compile("\n".join(head + self._lines), f"<parser of {self._root!r}>", "exec"), self._scope)
+        function: Callable[..., Any] = self._scope["parse"]
+        return function
+
+    def _line(self, text: str) -> None:
+        self._lines.append("    " * self._depth + text)
+
+    def _name(self, stem: str) -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def _constant(self, stem: str, value: Any) -> str:
+        name = self._name(stem)
+        self._scope[name] = value
+        return name
+
+    def _read(self, code: str) -> str:
+        """Put one fixed field into the run; give the name it will have."""
+        name = self._name("v")
+        self._run.append((code, name))
+        return name
+
+    def _flush(self) -> None:
+        """Read the run."""
+        if not self._run:
+            return
+        codes = "".join(code for code, _ in self._run)
+        names = ", ".join(name for _, name in self._run)
+        self._run.clear()
+        if codes == "B":
+            self._line(f"{names} = buffer[position]")
+            self._line("position += 1")
+            return
+        struct = struct_of(codes)
+        unpack = self._constant("unpack", struct.unpack_from)
+        self._line(f"{names}{',' if len(codes) == 1 or codes == '16s' else ''} = {unpack}(buffer, position)")
+        self._line(f"position += {struct.size}")
+
+    def _value(self, kind: WireType) -> str:
+        """Read one value; give the expression that it is."""
+        if isinstance(kind, Uuid):
+            return f"uuid_of({self._read('16s')})"
+        if isinstance(kind, Fixed):
+            return self._read(kind.code)
+        if isinstance(kind, Record):
+            return self._nullable_record(kind) if kind.nullable else self._record(kind)
+        if isinstance(kind, Array):
+            return self._sized(kind, lambda length, target: self._array(kind, length, target))
+        assert isinstance(kind, Sized)
+        return self._sized(kind, lambda length, target: self._content(kind, length, target))
+
+    def _sized(self, kind: Sized, content: Callable[[str, str], None]) -> str:
+        """Read a length and what it is the length of."""
+        target = self._name("x")
+        length = self._read("B" if kind.compact else kind.prefix)
+        self._flush()
+        if kind.compact:
+            self._line(f"if {length} > 127:")
+            self._line(f"    {length}, position = uvarint_rest(buffer, position, {length})")
+            self._line(f"{length} -= 1")
+        self._line(f"if {length} < 0:")
+        if kind.nullable:
+            self._line(f"    if {length} != -1:")
+            self._line("        raise MalformedError")
+            self._line(f"    {target} = None")
+            self._line("else:")
+            self._depth += 1
+            content(length, target)
+            self._flush()
+            self._depth -= 1
+        else:
+            self._line("    raise MalformedError")
+            content(length, target)
+        return target
+
+    def _content(self, kind: Sized, length: str, target: str) -> None:
+        end = self._name("end")
+        self._line(f"{end} = position + {length}")
+        if isinstance(kind, Text):
+            self._line(f"{target} = str(buffer[position:{end}], 'utf-8')")
+        elif isinstance(kind, Records):
+            self._line(f"{target} = view[position:{end}]")
+        else:
+            self._line(f"{target} = bytes(buffer[position:{end}])")
+        self._line(f"position = {end}")
+
+    def _array(self, kind: Array, length: str, target: str) -> None:
+        item = kind.item
+        self._line(f"if {length} * {item.size_min} > size - position:")
+        self._line("    raise MalformedError")
+        if isinstance(item, Fixed) and not isinstance(item, Uuid):
+            self._numbers(item, length, target)
+            return
+        if not isinstance(item, Fixed):
+            self._line(f"elements += {length}")
+            self._line(f"if elements > {ELEMENTS_MAX}:")
+            self._line("    raise MalformedError")
+        if isinstance(item, Record) and self._rows(item, length, target):
+            self._line("else:")
+            self._depth += 1
+            self._loop(item, length, target)
+            self._depth -= 1
+        else:
+            self._loop(item, length, target)
+
+    def _loop(self, item: WireType, length: str, target: str) -> None:
+        self._line(f"{target} = []")
+        self._line(f"for _ in range({length}):")
+        self._depth += 1
+        value = self._value(item)
+        self._flush()
+        self._line(f"{target}.append({value})")
+        self._depth -= 1
+
+    def _numbers(self, item: Fixed, length: str, target: str) -> None:
+        unpacks = [struct_of(f"{count}{item.code}").unpack_from for count in range(SHORT_ARRAY_MAX + 1)]
+        ready = self._constant("unpacks", unpacks)
+        self._line(f"if {length} <= {SHORT_ARRAY_MAX}:")
+        self._line(f"    {target} = [*{ready}[{length}](buffer, position)]")
+        self._line("else:")
+        self._line(f"    {target} = [*Struct('>%d{item.code}' % {length}).unpack_from(buffer, position)]")
+        self._line(f"position += {length} * {item.size_min}")
+
+    def _rows(self, item: Record, length: str, target: str) -> bool:
+        """Read an array of rows of fixed size at once, where no row has tags; leave an open ``if`` behind.
+
+        :return: whether the rows are of fixed size; nothing was written where not.
+        """
+        if item.nullable or not all(isinstance(field.type, Fixed) for field in item.fields):
+            return False
+        names = [self._name("v") for _ in item.fields]
+        codes = "".join(field.type.code for field in item.fields) + "x" * item.flexible
+        struct = struct_of(codes)
+        end = self._name("end")
+        self._line(f"{end} = position + {length} * {struct.size}")
+        tags = f"any(buffer[position + {struct.size - 1} : {end} : {struct.size}])"
+        self._line(f"if not {tags}:" if item.flexible else "if True:")
+        values = [
+            f"uuid_of({name})" if isinstance(field.type, Uuid) else name
+            for name, field in zip(names, item.fields, strict=True)
+        ]
+        row = self._dict(item, values, [literal(field.default) for field in item.tagged])
+        rows = self._constant("rows", struct.iter_unpack)
+        self._line(f"    {target} = [{row} for {', '.join(names)}, in {rows}(buffer[position:{end}])]")
+        self._line(f"    position = {end}")
+        return True
+
+    def _nullable_record(self, kind: Record) -> str:
+        target = self._name("x")
+        present = self._read("b")
+        self._flush()
+        self._line(f"if {present} < 0:")
+        self._line(f"    {target} = None")
+        self._line("else:")
+        self._depth += 1
+        value = self._record(kind)
+        self._flush()
+        self._line(f"{target} = {value}")
+        self._depth -= 1
+        return target
+
+    def _record(self, kind: Record) -> str:
+        values = [self._value(field.type) for field in kind.fields]
+        tagged = self._tags(kind) if kind.flexible else []
+        return self._dict(kind, values, tagged)
+
+    @staticmethod
+    def _dict(kind: Record, values: list[str], tagged: list[str]) -> str:
+        fields: list[Field] = [*kind.fields, *kind.tagged]
+        return "{" + ", ".join(f"{f.name!r}: {value}" for f, value in zip(fields, values + tagged, strict=True)) + "}"
+
+    def _tags(self, kind: Record) -> list[str]:
+        """Read the tag section; give the expressions of the tagged fields."""
+        first = self._read("B")
+        self._flush()
+        names = [self._name("t") for _ in kind.tagged]
+        for name, field in zip(names, kind.tagged, strict=True):
+            self._line(f"{name} = {literal(field.default)}")
+        parsers = {field.tag: ParserSource(field.type, inner=True).function() for field in kind.tagged}
+        table = self._constant("parsers", parsers)
+        self._line(f"if {first}:")
+        self._line(f"    found, position, elements = read_tags(buffer, position, size, {first}, elements, {table})")
+        for name, field in zip(names, kind.tagged, strict=True):
+            self._line(f"    if {field.tag} in found:")
+            self._line(f"        {name} = found[{field.tag}]")
+        return names

@@ -1,0 +1,136 @@
+"""What the generated code calls: varints, tag sections, packed numbers, and the bounds on input.  Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+ELEMENTS_MAX = 1_000_000
+"""Array elements other than numbers that one frame may hold, all arrays together."""
+
+LENGTH_MAX = 2**31 - 1
+"""The largest varint that means a length, a count or a tag."""
+
+INLINE_SIZE_MAX = 4096
+"""Records of at least this many bytes stay a piece of their own instead of being copied into the message."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+class MalformedError(Exception):
+    """Raised by generated parsers only: the types parse the same bytes again and say what is wrong."""
+
+
+@cache
+def struct_of(codes: str) -> Struct:
+    """The big-endian ``Struct`` of these letters; there are as many as the schemas have runs of fixed fields."""
+    return Struct(">" + codes)
+
+
+_UVARINTS = [bytes((number,)) for number in range(128)]
+
+
+def uvarint(number: int) -> bytes:
+    """Write an unsigned varint (KIP-482).
+
+    :param number: at least 0.
+    """
+    if number < 128:
+        return _UVARINTS[number]
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Read the rest of an unsigned varint whose first byte has its continuation bit set.
+
+    :param position: of the second byte.
+    :return: the number, and the position behind it.
+    :raise MalformedError: when it takes more than five bytes or is beyond ``LENGTH_MAX``.
+    :raise IndexError: when the buffer ends within it.
+    """
+    result = first & 127
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        result |= (byte & 127) << shift
+        if byte < 128:
+            if result > LENGTH_MAX:
+                break
+            return result, position
+    raise MalformedError
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Read an unsigned varint; give the number and the position behind it.  Raises as ``uvarint_rest``."""
+    first = buffer[position]
+    return (first, position + 1) if first < 128 else uvarint_rest(buffer, position + 1, first)
+
+
+TagParser = Callable[[Buffer, int, int, int], tuple[Any, int, int]]
+
+
+def read_tags(
+    buffer: Buffer, position: int, size: int, first: int, elements: int, parsers: Mapping[int, TagParser]
+) -> tuple[dict[int, Any], int, int]:
+    """Read a tag section that is not empty: known tags are parsed, others are skipped.
+
+    :param position: behind the first byte of the section's count, which is ``first``.
+    :param size: where the buffer ends.
+    :param elements: array elements that the frame has had so far.
+    :return: known tags with their values, the position behind the section, elements so far.
+    :raise MalformedError: at tags out of order, or a size that is not that of the field.
+    """
+    count = first
+    if first > 127:
+        count, position = uvarint_rest(buffer, position, first)
+    found: dict[int, Any] = {}
+    last = -1
+    for _ in range(count):
+        tag, position = read_uvarint(buffer, position)
+        length, position = read_uvarint(buffer, position)
+        end = position + length
+        if tag <= last or end > size:
+            raise MalformedError
+        last = tag
+        if tag in parsers:
+            found[tag], position, elements = parsers[tag](buffer, position, size, elements)
+            if position != end:
+                raise MalformedError
+        position = end
+    return found, position, elements
+
+
+def write_tags(fields: Iterable[tuple[int, Any, Any, Callable[[Any], bytes]]]) -> bytes:
+    """Write a tag section of the fields that differ from their default.
+
+    :param fields: tag, value, default, and the function that builds the value; tags ascend.
+    """
+    written = [(tag, build(value)) for tag, value, default, build in fields if value != default]
+    out = [uvarint(len(written))]
+    for tag, payload in written:
+        out += uvarint(tag), uvarint(len(payload)), payload
+    return b"".join(out)
+
+
+@lru_cache(maxsize=4096)
+def uuid_of(data: bytes) -> UUID:
+    """The UUID of sixteen bytes; topic ids come again in every request, and making one anew takes a microsecond."""
+    return UUID(bytes=data)
+
+
+def records_size(records: Any) -> int:
+    """Bytes of records to be written: of bytes-like objects, or the ``size`` of whatever else will be sent there."""
+    if type(records) is bytes:
+        return len(records)
+    if isinstance(records, (memoryview, bytearray)):
+        return memoryview(records).nbytes
+    size: int = records.size
+    return size
