@@ -1,0 +1,31 @@
+"""Partitions as a broker holds them: who may append, what is committed, who waits.  Decides no leadership.
+
+* ``high_watermark`` pure: what is committed
+* ``fencing`` which controller's commands are obeyed
+* ``partition`` one partition; ``partitions`` all of this broker's
+* ``waiting`` fetches and produces that wait
+"""
+
+from kreplica.replication.fencing import ControlFence
+from kreplica.replication.partition import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Leadership,
+    Partition,
+    Role,
+)
+from kreplica.replication.partitions import Partitions, PartitionSettings
+from kreplica.replication.waiting import Waiting, Wakeups
+
+__all__ = [
+    "READ_COMMITTED",
+    "READ_UNCOMMITTED",
+    "ControlFence",
+    "Leadership",
+    "Partition",
+    "PartitionSettings",
+    "Partitions",
+    "Role",
+    "Waiting",
+    "Wakeups",
+]

@@ -189,6 +189,13 @@ class Partition:
         self.log.advance_log_start_offset(offset)
         return self.log.log_start_offset
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Where a leader epoch ended here (KIP-101, KIP-279): the largest known epoch up to it, and its end.
+
+        The running epoch ends at the log's end; (-1, -1) where the epoch lies above all.
+        """
+        return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
+
     def is_committed(self, offset: int) -> bool:
         """Whether all records below ``offset`` are committed."""
         return self.high_watermark >= offset

@@ -1,0 +1,193 @@
+"""All partitions that this broker holds, and how the controller's commands change them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
+from kreplica.replication.partition import Leadership, Partition, Role
+from kreplica.replication.waiting import Wakeups
+from kreplica.runtime import Reactor
+from kreplica.storage import LogConfig, LogDirectories
+
+log = Logger()
+
+TURN_SECONDS_MAX = 0.01
+"""After so long a loop over many partitions lets others have a turn of the reactor."""
+
+DELETE_WHATEVER_EPOCH = -2
+
+
+class PartitionSettings(NamedTuple):
+    """What a topic's settings say to its partitions."""
+
+    log: LogConfig
+    min_insync_replicas: int
+
+
+class Partitions:
+    """Owned by the broker; the only place that makes, stops and deletes partitions.
+
+    :param settings_of: a topic's settings as they are now.
+    :param is_known: whether the cluster has that partition, as far as this broker has been told; decides between
+        "not mine" and "no such partition".
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        broker_id: int,
+        directories: LogDirectories,
+        settings_of: Callable[[str], PartitionSettings],
+        is_known: Callable[[TopicPartition], bool],
+    ) -> None:
+        self._reactor = reactor
+        self._broker_id = broker_id
+        self._settings_of = settings_of
+        self._is_known = is_known
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self.directories = directories
+        self.wakeups = Wakeups(reactor)
+        directories.on_offline(self._directory_failed)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def get(self, key: TopicPartition) -> Partition | None:
+        return self._partitions.get(key)
+
+    def led(self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH) -> Partition:
+        """The partition, where this broker leads it.
+
+        :raise KafkaError: as ``unknown`` and ``Partition.check_leader``.
+        """
+        partition = self._partitions.get(key)
+        if partition is None:
+            raise self.unknown(key)
+        partition.check_leader(current_leader_epoch)
+        return partition
+
+    def unknown(self, key: TopicPartition) -> KafkaError:
+        """What to tell a client that asks for a partition that is not here."""
+        if self._is_known(key):
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    # --- the controller's commands -----------------------------------------------------------------------------------
+
+    async def lead_and_follow(self, wanted: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, ErrorCode]:
+        """Take the roles that LeaderAndIsr gives; one partition's failure leaves the others alone."""
+        errors = {}
+        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        for key, leadership in wanted.items():
+            try:
+                self._take_role(key, leadership)
+                errors[key] = ErrorCode.NONE
+            except KafkaError as error:
+                errors[key] = error.code
+            except (OSError, StorageError) as error:
+                log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
+                errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
+            if self._reactor.seconds() > turn_ends:
+                await self._next_turn()
+                turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        return errors
+
+    async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
+        """Stop a partition, and delete its files where asked; one that is not here is deleted already."""
+        partition = self._partitions.get(key)
+        if partition is None:
+            if delete and key in self.directories.logs:
+                await self.directories.delete(key)
+            return ErrorCode.NONE
+        if leader_epoch != DELETE_WHATEVER_EPOCH and leader_epoch < partition.leadership.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition.stop()
+        if delete:
+            del self._partitions[key]
+            await self.directories.delete(key)
+        return ErrorCode.NONE
+
+    def _take_role(self, key: TopicPartition, leadership: Leadership) -> None:
+        if self._broker_id not in leadership.replicas:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{key} is not assigned to this broker")
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = self._open(key, leadership)
+        elif partition.role is Role.OFFLINE:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {key} is offline")
+        _check_topic_id(key, partition, leadership.topic_id)
+        known = partition.leadership.leader_epoch
+        if leadership.leader_epoch < known:
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{key} is in epoch {known} already")
+        if leadership.leader_epoch == known and partition.role is not Role.STOPPED:
+            return  # done already: the command was sent again
+        if leadership.leader == self._broker_id:
+            partition.lead(leadership)
+        else:
+            partition.follow(leadership)
+
+    def _open(self, key: TopicPartition, leadership: Leadership) -> Partition:
+        settings = self._settings_of(key.topic)
+        opened = self.directories.logs.get(key)
+        if opened is None:
+            opened = self.directories.create(key, leadership.topic_id, settings.log)
+        partition = Partition(
+            key,
+            self.directories.topic_id(key) or leadership.topic_id,
+            opened,
+            self._broker_id,
+            self.wakeups,
+            high_watermark=self.directories.high_watermark(key),
+            min_insync_replicas=settings.min_insync_replicas,
+        )
+        self._partitions[key] = partition
+        return partition
+
+    def settings_changed(self, topic: str) -> None:
+        """The topic's settings are others now: its partitions and logs take them over."""
+        settings = self._settings_of(topic)
+        for key, opened in self.directories.logs.items():
+            if key.topic == topic:
+                opened.config = settings.log
+        for key, partition in self._partitions.items():
+            if key.topic == topic:
+                partition.min_insync_replicas = settings.min_insync_replicas
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """What the checkpoint of high watermarks has to hold."""
+        return {key: partition.high_watermark for key, partition in self._partitions.items()}
+
+    def stop(self) -> None:
+        """Serve nothing any more; whoever waits is told."""
+        for partition in self._partitions.values():
+            partition.stop()
+        self.wakeups.stop()
+
+    def _directory_failed(self, keys: list[TopicPartition]) -> None:
+        for key in keys:
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.go_offline()
+
+    def _next_turn(self) -> Deferred[None]:
+        turn: Deferred[None] = Deferred()
+        self._reactor.callLater(0, turn.callback, None)
+        return turn
+
+
+def _check_topic_id(key: TopicPartition, partition: Partition, topic_id: UUID) -> None:
+    if ZERO_UUID in (topic_id, partition.topic_id) or topic_id == partition.topic_id:
+        return
+    raise KafkaError(
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        f"{key} on disk belongs to the topic id {partition.topic_id}, the controller means {topic_id}",
+    )

@@ -1,0 +1,106 @@
+"""The controller's commands: LeaderAndIsr (4), StopReplica (5), UpdateMetadata (6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.replication import ControlFence, Leadership, Partitions
+from kreplica.server.answers import answer_from
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import Request
+
+Row = dict[str, Any]
+
+
+def _refused(fence: ControlFence, request: Request) -> ErrorCode:
+    request.connection.mark_control()
+    body = request.body
+    return fence.check(body["controller_id"], body["controller_epoch"], body["broker_epoch"])
+
+
+class LeaderAndIsr:
+    """Tells this broker which partitions it leads and which it follows."""
+
+    def __init__(self, fence: ControlFence, partitions: Partitions) -> None:
+        self._fence = fence
+        self._partitions = partitions
+
+    def __call__(self, request: Request) -> None:
+        refused = _refused(self._fence, request)
+        if refused is not ErrorCode.NONE:
+            request.answer({"error_code": int(refused), "topics": [], "partition_errors": []})
+            return
+        answer_from(request, self._obey(request.body))
+
+    async def _obey(self, body: Row) -> Row:
+        wanted = {
+            TopicPartition(topic["topic_name"], row["partition_index"]): _leadership(topic, row)
+            for topic in body["topic_states"]
+            for row in topic["partition_states"]
+        }
+        errors = await self._partitions.lead_and_follow(wanted)
+        by_id: dict[Any, list[Row]] = {}
+        flat = []
+        for key, error in errors.items():
+            row = {"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)}
+            flat.append(row)
+            by_id.setdefault(wanted[key].topic_id, []).append(row)
+        topics = [{"topic_id": topic_id, "partition_errors": rows} for topic_id, rows in by_id.items()]
+        return {"error_code": 0, "topics": topics, "partition_errors": flat}
+
+
+def _leadership(topic: Row, row: Row) -> Leadership:
+    return Leadership(
+        leader=row["leader"],
+        leader_epoch=row["leader_epoch"],
+        isr=tuple(row["isr"]),
+        replicas=tuple(row["replicas"]),
+        partition_epoch=row["partition_epoch"],
+        controller_epoch=row["controller_epoch"],
+        topic_id=topic.get("topic_id", ZERO_UUID),
+        is_new=row["is_new"],
+        adding=tuple(row.get("adding_replicas", ())),
+        removing=tuple(row.get("removing_replicas", ())),
+    )
+
+
+class StopReplica:
+    """Tells this broker to stop replicas, and to delete the files of some."""
+
+    def __init__(self, fence: ControlFence, partitions: Partitions) -> None:
+        self._fence = fence
+        self._partitions = partitions
+
+    def __call__(self, request: Request) -> None:
+        refused = _refused(self._fence, request)
+        if refused is not ErrorCode.NONE:
+            request.answer({"error_code": int(refused), "partition_errors": []})
+            return
+        answer_from(request, self._obey(request.body))
+
+    async def _obey(self, body: Row) -> Row:
+        rows = []
+        for topic in body["topic_states"]:
+            for row in topic["partition_states"]:
+                key = TopicPartition(topic["topic_name"], row["partition_index"])
+                error = await self._partitions.stop_replica(
+                    key, leader_epoch=row["leader_epoch"], delete=row["delete_partition"]
+                )
+                rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
+        return {"error_code": 0, "partition_errors": rows}
+
+
+class UpdateMetadata:
+    """Tells this broker what to tell its clients."""
+
+    def __init__(self, fence: ControlFence, metadata: MetadataCache) -> None:
+        self._fence = fence
+        self._metadata = metadata
+
+    def __call__(self, request: Request) -> None:
+        refused = _refused(self._fence, request)
+        if refused is ErrorCode.NONE:
+            self._metadata.update(request.body)
+        request.answer({"error_code": int(refused)})

@@ -1,0 +1,75 @@
+"""DeleteTopics (key 20): answered by the controller's broker, once the topic has left the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import ZERO_UUID
+from kreplica.server.answers import answer_from
+from kreplica.server.handlers.topic_results import gather_by_topic
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import Request
+from kreplica.server.topic_admin import TopicAdmin
+
+Row = dict[str, Any]
+
+
+class DeleteTopics:
+    """:param enabled: ``delete.topic.enable``."""
+
+    def __init__(
+        self, topics: TopicAdmin, metadata: MetadataCache, is_controller: Callable[[], bool], *, enabled: bool
+    ) -> None:
+        self._topics = topics
+        self._metadata = metadata
+        self._is_controller = is_controller
+        self._enabled = enabled
+
+    def __call__(self, request: Request) -> None:
+        answer_from(request, self._answer(request.body))
+
+    async def _answer(self, body: Row) -> Row:
+        # Versions below 6 list names; later ones list rows with a name or an id.
+        asked = body.get("topics") or [
+            {"name": name, "topic_id": ZERO_UUID} for name in dict.fromkeys(body.get("topic_names") or ())
+        ]
+        timeout_s = body["timeout_ms"] / 1000
+
+        async def one(row: Row) -> Row:
+            return await self._delete(row, timeout_s)
+
+        return {"responses": await gather_by_topic(asked, one, self._error_row)}
+
+    async def _delete(self, row: Row, timeout_s: float) -> Row:
+        if not self._is_controller():
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        if not self._enabled:
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+        name, topic_id = row["name"], row["topic_id"]
+        if name is not None and topic_id != ZERO_UUID:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id, not by both")
+        if name is None:
+            name = self._metadata.name_of(topic_id)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
+        topic_id = self._metadata.topic_id(name)
+        await self._topics.delete(name)
+
+        def gone() -> bool:
+            known = self._metadata.topic(name)
+            return known is None or known.topic_id != topic_id
+
+        if not await self._metadata.wait_until(gone, timeout_s):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the deletion is asked for, and goes on")
+        return {"name": name, "topic_id": topic_id, "error_code": 0, "error_message": None}
+
+    @staticmethod
+    def _error_row(row: Row, error: KafkaError) -> Row:
+        return {
+            "name": row["name"],
+            "topic_id": row["topic_id"],
+            "error_code": int(error.code),
+            "error_message": error.message or None,
+        }

@@ -1,0 +1,34 @@
+"""DescribeCluster (key 60): the cluster's id, its controller, its brokers."""
+
+from __future__ import annotations
+
+from kreplica.errors import ErrorCode
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import Request
+
+BROKERS = 1
+"""The endpoint type of brokers; the other, controllers, exists only in clusters without ZooKeeper."""
+
+
+class DescribeCluster:
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+
+    def __call__(self, request: Request) -> None:
+        asked = request.body.get("endpoint_type", BROKERS)
+        answer = {"cluster_id": self._metadata.cluster_id, "controller_id": self._metadata.controller_id, "brokers": []}
+        if asked != BROKERS:
+            request.answer(
+                answer
+                | {
+                    "error_code": int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+                    "error_message": f"endpoint type {asked} is not served: only brokers (1) have endpoints here",
+                    "endpoint_type": asked,
+                }
+            )
+            return
+        answer["brokers"] = [
+            {"broker_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+            for broker, endpoint in self._metadata.live_on(request.connection.listener)
+        ]
+        request.answer(answer)

@@ -1,0 +1,47 @@
+"""DescribeLogDirs (key 35): which directory holds which partition, and how large it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.replication import Partitions
+from kreplica.server.request import Request
+
+Row = dict[str, Any]
+
+
+class DescribeLogDirs:
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    def __call__(self, request: Request) -> None:
+        asked = request.body["topics"]
+        wanted = None
+        if asked is not None:
+            wanted = {TopicPartition(topic["topic"], index) for topic in asked for index in topic["partitions"]}
+        request.answer({"error_code": 0, "results": [self._row(d, wanted) for d in self._partitions.directories]})
+
+    def _row(self, directory: Any, wanted: set[TopicPartition] | None) -> Row:
+        row: Row = {"error_code": 0, "log_dir": directory.path, "topics": []}
+        if directory.offline:
+            return row | {"error_code": int(ErrorCode.KAFKA_STORAGE_ERROR)}
+        topics: dict[str, list[Row]] = defaultdict(list)
+        for key, log in sorted(directory.logs.items()):
+            if wanted is None or key in wanted:
+                partition = self._partitions.get(key)
+                committed = partition.high_watermark if partition is not None else log.log_end_offset
+                topics[key.topic].append(
+                    {
+                        "partition_index": key.partition,
+                        "partition_size": log.size_bytes,
+                        "offset_lag": max(committed - log.log_end_offset, 0),
+                        "is_future_key": False,
+                    }
+                )
+        total, free = directory.usage()
+        row |= {"total_bytes": total, "usable_bytes": free}
+        row["topics"] = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
+        return row

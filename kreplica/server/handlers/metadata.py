@@ -1,0 +1,130 @@
+"""Metadata (key 3): which brokers live and who leads what; topics that are missing are made where that is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import NO_LEADER, ZERO_UUID
+from kreplica.server.answers import answer_from
+from kreplica.server.metadata import MetadataCache, PartitionMetadata, TopicMetadata
+from kreplica.server.request import Request
+from kreplica.server.topic_admin import NewTopic, TopicAdmin
+
+Row = dict[str, Any]
+
+
+class Metadata:
+    """:param auto_create: ``auto.create.topics.enable``."""
+
+    def __init__(self, metadata: MetadataCache, topics: TopicAdmin, *, auto_create: bool) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._auto_create = auto_create
+
+    def __call__(self, request: Request) -> None:
+        names, rows = self._asked(request)
+        missing = [name for name in names if name not in self._metadata.topics]
+        allowed = self._auto_create and request.body.get("allow_auto_topic_creation", True)
+        if missing and allowed:
+            answer_from(request, self._answer_creating(request, names, rows, missing))
+        else:
+            rows += [self._topic_row(request, name) for name in names]
+            request.answer(self._answer(request, rows))
+
+    def _asked(self, request: Request) -> tuple[list[str], list[Row]]:
+        """The names that are asked for, and the answers for ids that nobody knows."""
+        asked = request.body["topics"]
+        if asked is None or (request.version == 0 and not asked):
+            return sorted(self._metadata.topics), []
+        names: dict[str, None] = {}
+        rows = []
+        for topic in asked:
+            topic_id = topic.get("topic_id", ZERO_UUID)
+            name = topic.get("name")
+            if name is None:
+                name = self._metadata.name_of(topic_id)
+            if name is None:
+                rows.append(_error_row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+            else:
+                names[name] = None
+        return list(names), rows
+
+    async def _answer_creating(self, request: Request, names: list[str], rows: list[Row], missing: list[str]) -> Row:
+        created = {name: await self._create(name) for name in missing}
+        for name in names:
+            if name in created and name not in self._metadata.topics:
+                rows.append(_error_row(name, ZERO_UUID, created[name]))
+            else:
+                rows.append(self._topic_row(request, name))
+        return self._answer(request, rows)
+
+    async def _create(self, name: str) -> ErrorCode:
+        """Make a topic with the broker's defaults; its leaders are not known yet, so the client asks again."""
+        try:
+            await self._topics.create(NewTopic(name))
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                return error.code
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def _answer(self, request: Request, rows: list[Row]) -> Row:
+        live = self._metadata.live_on(request.connection.listener)
+        return {
+            "brokers": [
+                {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+                for broker, endpoint in live
+            ],
+            "cluster_id": self._metadata.cluster_id,
+            "controller_id": self._metadata.controller_id,
+            "topics": rows,
+        }
+
+    def _topic_row(self, request: Request, name: str) -> Row:
+        topic = self._metadata.topic(name)
+        if topic is None:
+            try:
+                check_topic_name(name)
+            except KafkaError as error:
+                return _error_row(name, ZERO_UUID, error.code)
+            return _error_row(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return {
+            "error_code": 0,
+            "name": name,
+            "topic_id": topic.topic_id,
+            "is_internal": name in INTERNAL_TOPICS,
+            "partitions": self._partition_rows(topic, request.connection.listener),
+        }
+
+    def _partition_rows(self, topic: TopicMetadata, listener: str) -> list[Row]:
+        return [self._partition_row(partition, listener) for _, partition in sorted(topic.partitions.items())]
+
+    def _partition_row(self, partition: PartitionMetadata, listener: str) -> Row:
+        leader = partition.leader
+        error = ErrorCode.NONE
+        broker = self._metadata.brokers.get(leader)
+        if broker is None:
+            leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+        elif listener not in broker.endpoints:
+            leader, error = NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
+        return {
+            "error_code": int(error),
+            "partition_index": partition.partition,
+            "leader_id": leader,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": partition.replicas,
+            "isr_nodes": partition.isr,
+            "offline_replicas": partition.offline_replicas,
+        }
+
+
+def _error_row(name: str | None, topic_id: UUID, error: ErrorCode) -> Row:
+    return {
+        "error_code": int(error),
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+    }

@@ -1,0 +1,156 @@
+"""Produce (key 0): append batches; answer at once, or when all in-sync replicas have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions, Waiting
+from kreplica.runtime import Reactor
+from kreplica.server.request import Request
+from kreplica.wire.batches import is_transactional
+
+ALL_IN_SYNC = -1
+NO_ANSWER = 0
+LEADER_ONLY = 1
+
+Row = dict[str, Any]
+
+
+class Produce:
+    """One partition's failure is that partition's answer: the others are appended."""
+
+    def __init__(self, reactor: Reactor, partitions: Partitions, wall_clock_ms: Callable[[], int]) -> None:
+        self._reactor = reactor
+        self._partitions = partitions
+        self._wall_clock_ms = wall_clock_ms
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        acks = body["acks"]
+        now_ms = self._wall_clock_ms()
+        refusal = _refusal(body, acks)
+        pending: list[_Pending] = []
+        failed: KafkaError | None = None
+        responses = []
+        for topic in body["topic_data"]:
+            name = topic["name"]
+            rows = []
+            for data in topic["partition_data"]:
+                index = data["index"]
+                try:
+                    if refusal is not None:
+                        raise refusal
+                    rows.append(self._append(TopicPartition(name, index), data["records"], acks, now_ms, pending))
+                except KafkaError as error:
+                    failed = error
+                    rows.append(_error_row(index, error))
+            responses.append({"name": name, "partition_responses": rows})
+        if acks == NO_ANSWER:
+            # Nobody would see an error: Kafka's clients notice one by the connection being closed.
+            if failed is not None:
+                request.abort(f"produce with acks=0 failed: {failed}")
+            else:
+                request.answer_nothing()
+        elif pending:
+            _WaitingProduce(self._reactor, request, responses, pending, body["timeout_ms"] / 1000)
+        else:
+            request.answer({"responses": responses})
+
+    def _append(
+        self, key: TopicPartition, records: memoryview | None, acks: int, now_ms: int, pending: list[_Pending]
+    ) -> Row:
+        partition = self._partitions.get(key)
+        if partition is None:
+            raise self._partitions.unknown(key)
+        if records is None or len(records) == 0:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
+        if is_transactional(records):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
+        result = partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
+        row = {
+            "index": key.partition,
+            "error_code": 0,
+            "base_offset": result.base_offset,
+            "log_append_time_ms": result.log_append_time_ms,
+            "log_start_offset": partition.log.log_start_offset,
+        }
+        if acks == ALL_IN_SYNC and not partition.is_committed(result.last_offset + 1):
+            pending.append(_Pending(partition, partition.leadership.leader_epoch, result.last_offset + 1, row))
+        return row
+
+
+class _Pending:
+    """One partition's batch that is not committed yet."""
+
+    __slots__ = ("epoch", "offset", "partition", "row")
+
+    def __init__(self, partition: Partition, epoch: int, offset: int, row: Row) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.offset = offset
+        self.row = row
+
+    def is_over(self) -> bool:
+        """Whether it is committed, or never will be by this leader (the row says so then)."""
+        partition = self.partition
+        if not partition.is_leader or partition.leadership.leader_epoch != self.epoch:
+            _fail(self.row, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        if partition.is_committed(self.offset):
+            if len(partition.leadership.isr) < partition.min_insync_replicas:
+                _fail(self.row, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            return True
+        return False
+
+
+class _WaitingProduce:
+    """A produce with ``acks=all`` whose replicas have not all got it."""
+
+    def __init__(
+        self, reactor: Reactor, request: Request, responses: list[Row], pending: list[_Pending], timeout_s: float
+    ) -> None:
+        self._request = request
+        self._responses = responses
+        self._pending = pending
+        waiting = Waiting(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
+        request.on_abandoned(waiting.abandon)
+
+    def _look(self, changed: set[Partition]) -> bool:
+        self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
+        if not self._pending:
+            self._request.answer({"responses": self._responses})
+        return not self._pending
+
+    def _expire(self) -> None:
+        for pending in self._pending:
+            if not pending.is_over():
+                _fail(pending.row, ErrorCode.REQUEST_TIMED_OUT)
+        self._request.answer({"responses": self._responses})
+
+
+def _refusal(body: dict[str, Any], acks: int) -> KafkaError | None:
+    """What is wrong with the request as a whole."""
+    if acks not in (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY):
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
+    if body.get("transactional_id") is not None:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
+    return None
+
+
+def _error_row(index: int, error: KafkaError) -> Row:
+    return {
+        "index": index,
+        "error_code": int(error.code),
+        "base_offset": -1,
+        "log_append_time_ms": -1,
+        "log_start_offset": -1,
+        "error_message": error.message or None,
+    }
+
+
+def _fail(row: Row, code: ErrorCode) -> None:
+    row["error_code"] = int(code)
+    row["base_offset"] = -1
