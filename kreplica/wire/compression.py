@@ -1,0 +1,229 @@
+"""Compression of a batch's records, both ways; what comes out never takes more memory than the caller allows.
+
+Codecs are those of Java clients: gzip; snappy in the framing of xerial's library (raw blocks are read too, as some
+clients write them); an lz4 frame of independent 64 KiB blocks (Java reads no others); zstd (KIP-110).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from struct import Struct
+from struct import error as StructError
+
+import cramjam
+import lz4.frame
+
+from kreplica.errors import ProtocolError
+
+Bytes = bytes | bytearray | memoryview
+
+PATH = "RecordBatch.records"
+CHUNK_SIZE = 64 * 1024
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+XERIAL_BLOCK_SIZE = 32 * 1024
+_BLOCK_LENGTH = Struct(">i")
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_GUESS_SIZE_MIN = 256 * 1024
+ZSTD_GUESS_RATIO = 8
+_OUTPUT_FULL = "failed to write whole buffer"
+
+_GZIP_WBITS = 31
+_GZIP_LEVEL = 6
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed: bits 0 to 2 of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: int, data: Bytes) -> bytes:
+    """Compress with a ``Codec``.
+
+    :raise ProtocolError: the codec is not known.
+    """
+    if codec == Codec.NONE:
+        return bytes(data)
+    return _codec(_COMPRESS, codec)(data)
+
+
+def decompress(codec: int, data: Bytes, size_max: int) -> bytes:
+    """Decompress with a ``Codec``.
+
+    :param size_max: bytes that may come out; beyond that nothing more than a chunk is allocated.
+    :raise ProtocolError: the codec is not known, the data is corrupt or cut short, or more would come out.
+    """
+    if codec == Codec.NONE:
+        if len(data) > size_max:
+            raise _too_large(size_max)
+        return bytes(data)
+    return _codec(_DECOMPRESS, codec)(data, size_max)
+
+
+def _codec(functions: dict[int, Callable[..., bytes]], codec: int) -> Callable[..., bytes]:
+    function = functions.get(codec)
+    if function is None:
+        raise ProtocolError("RecordBatch.attributes", f"compression codec {codec} is not known")
+    return function
+
+
+def _compress_gzip(data: Bytes) -> bytes:
+    return zlib.compress(data, _GZIP_LEVEL, wbits=_GZIP_WBITS)
+
+
+def _decompress_gzip(data: Bytes, size_max: int) -> bytes:
+    member = zlib.decompressobj(wbits=_GZIP_WBITS)
+    try:
+        output = member.decompress(data, size_max + 1)
+    except zlib.error as error:
+        raise _corrupt("gzip", error) from error
+    if len(output) > size_max:
+        raise _too_large(size_max)
+    if not member.eof:
+        raise _corrupt("gzip", "cut short")
+    if member.unused_data:
+        raise _corrupt("gzip", f"{len(member.unused_data)} bytes after its end")
+    return output
+
+
+def _compress_snappy(data: Bytes) -> bytes:
+    view = memoryview(data)
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_SIZE]))
+        parts.append(_BLOCK_LENGTH.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Bytes, size_max: int) -> bytes:
+    view = memoryview(data)
+    blocks = list(_xerial_blocks(view)) if view[: len(XERIAL_MAGIC)] == XERIAL_MAGIC else [view]
+    try:
+        sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+        if sum(sizes) > size_max:
+            raise _too_large(size_max)
+        output = bytearray(sum(sizes))
+        position = 0
+        for block, size in zip(blocks, sizes, strict=True):
+            cramjam.snappy.decompress_raw_into(block, memoryview(output)[position : position + size])
+            position += size
+    except cramjam.DecompressionError as error:
+        raise _corrupt("snappy", error) from error
+    return bytes(output)
+
+
+def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
+    """The raw blocks that follow magic, version and oldest compatible version, each after its length (int32)."""
+    position = len(XERIAL_HEADER)
+    if len(view) < position:
+        raise _corrupt("snappy", "the header is cut short")
+    while position < len(view):
+        try:
+            (length,) = _BLOCK_LENGTH.unpack_from(view, position)
+        except StructError as error:
+            raise _corrupt("snappy", "a block's length is cut short") from error
+        position += _BLOCK_LENGTH.size
+        if not 0 < length <= len(view) - position:
+            raise _corrupt("snappy", f"a block of {length} bytes, {len(view) - position} are left")
+        yield view[position : position + length]
+        position += length
+
+
+def _compress_lz4(data: Bytes) -> bytes:
+    compressed: bytes = lz4.frame.compress(
+        data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    )
+    return compressed
+
+
+def _decompress_lz4(data: Bytes, size_max: int) -> bytes:
+    """In pieces that grow with what has come out."""
+    frame = lz4.frame.LZ4FrameDecompressor()
+    parts: list[bytes] = []
+    size = 0
+    rest: Bytes = data
+    while not frame.eof:
+        try:
+            part = frame.decompress(rest, max_length=min(max(size, CHUNK_SIZE), size_max + 1 - size))
+        except RuntimeError as error:
+            raise _corrupt("lz4", error) from error
+        size += len(part)
+        if size > size_max:
+            raise _too_large(size_max)
+        if not part and not frame.eof:
+            raise _corrupt("lz4", "cut short")
+        parts.append(part)
+        rest = b""
+    if frame.unused_data:
+        raise _corrupt("lz4", f"{len(frame.unused_data)} bytes after its end")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _compress_zstd(data: Bytes) -> bytes:
+    return bytes(cramjam.zstd.compress(data))
+
+
+def _decompress_zstd(data: Bytes, size_max: int) -> bytes:
+    """Into a buffer of the declared size; where none is declared, or it is wrong, into larger and larger ones."""
+    declared = _zstd_declared_size(data)
+    if declared is not None and declared > size_max:
+        raise _too_large(size_max)
+    guess = max(len(data) * ZSTD_GUESS_RATIO, ZSTD_GUESS_SIZE_MIN) if declared is None else declared
+    while True:
+        output = bytearray(min(guess, size_max))
+        try:
+            size = cramjam.zstd.decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise _corrupt("zstd", error) from error
+        else:
+            return bytes(memoryview(output)[:size])
+        if len(output) >= size_max:
+            raise _too_large(size_max)
+        guess = max(len(output) * ZSTD_GUESS_RATIO, ZSTD_GUESS_SIZE_MIN)
+
+
+def _zstd_declared_size(data: Bytes) -> int | None:
+    """The content size in the header of the first frame (RFC 8878, 3.1.1.1), or None where there is none."""
+    if data[:4] != ZSTD_MAGIC or len(data) < 6:
+        return None
+    descriptor = data[4]
+    single_segment = descriptor & 0x20
+    size_length = (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
+    if size_length == 0:
+        return None
+    start = 5 + (0 if single_segment else 1) + (0, 1, 2, 4)[descriptor & 0x03]
+    declared = int.from_bytes(data[start : start + size_length], "little")
+    return declared + 256 if size_length == 2 else declared
+
+
+def _too_large(size_max: int) -> ProtocolError:
+    return ProtocolError(PATH, f"more than {size_max} bytes when decompressed")
+
+
+def _corrupt(codec: str, reason: object) -> ProtocolError:
+    return ProtocolError(PATH, f"{codec}: {reason}")
+
+
+_COMPRESS: dict[int, Callable[..., bytes]] = {
+    Codec.GZIP: _compress_gzip,
+    Codec.SNAPPY: _compress_snappy,
+    Codec.LZ4: _compress_lz4,
+    Codec.ZSTD: _compress_zstd,
+}
+_DECOMPRESS: dict[int, Callable[..., bytes]] = {
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}

@@ -1,0 +1,232 @@
+"""The records inside a batch (magic 2): read one by one, by key, or by timestamp.
+
+A CRC says that a batch arrived as it was sent, not that it was made well: every length here is checked against what is
+left, and what decompresses is bounded.  The CRC itself is the business of ``batches``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.batches import HEADER_SIZE, LOG_APPEND_TIME_BIT, RECORD_SIZE_MIN, BatchHeader, Bytes, parse_header
+from kreplica.wire.compression import decompress
+
+DECOMPRESSED_SIZE_MAX = 100 * 1024 * 1024
+"""Bytes that the records of one batch may take unless the caller says otherwise: as many as the largest request."""
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+_VARINT_SIZE_MAX = 10
+
+
+class Record(NamedTuple):
+    """One record of a log.
+
+    :param timestamp_ms: when it was made, or appended; -1 where its producer said nothing.
+    :param key: None is no key, which compacted topics refuse.
+    :param value: None deletes the key from a compacted topic.
+    :param headers: in the order they were given; names may repeat, and bytes of a name that are not UTF-8 are kept as
+        lone surrogates.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class RecordHead(NamedTuple):
+    """Where a record lies in its section, and what precedes its key."""
+
+    start: int
+    key_position: int
+    end: int
+    timestamp_ms: int
+    offset: int
+
+
+def iter_records(batch: Bytes, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
+    """The records of the batch that a buffer starts with, control records included.
+
+    :param decompressed_size_max: bytes that all its records may take together.
+    :raise ProtocolError: at the first record that is malformed; those before it have been given.
+    """
+    header = parse_header(batch)
+    section = open_records(batch, header, decompressed_size_max)
+    for head in iter_heads(section, header):
+        yield read_record(section, head)
+
+
+def iter_keys(
+    batch: Bytes, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
+) -> Iterator[tuple[int, bytes | None]]:
+    """(offset, key) of each record, values and headers unread: what a compaction needs first.
+
+    :raise ProtocolError: as ``iter_records``, but what is not read is not checked.
+    """
+    header = parse_header(batch)
+    section = open_records(batch, header, decompressed_size_max)
+    for _, position, end, _, offset in iter_heads(section, header):
+        key, _ = _read_bytes(section, position, end, offset, "key")
+        yield offset, key
+
+
+def find_timestamp(
+    batch: Bytes, timestamp_ms: int, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record that is not older than a time, or None.
+
+    :raise ProtocolError: as ``iter_records``, up to the record found.
+    """
+    header = parse_header(batch)
+    section = open_records(batch, header, decompressed_size_max)
+    for head in iter_heads(section, header):
+        if head[3] >= timestamp_ms:
+            return head[4], head[3]
+    return None
+
+
+def max_timestamp_record(
+    batch: Bytes, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record that has the batch's highest timestamp; None of an empty batch.
+
+    :raise ProtocolError: as ``iter_records``.
+    """
+    header = parse_header(batch)
+    section = open_records(batch, header, decompressed_size_max)
+    head = max(iter_heads(section, header), key=_timestamp_of, default=None)
+    return None if head is None else (head.offset, head.timestamp_ms)
+
+
+def _timestamp_of(head: RecordHead) -> int:
+    return head[3]
+
+
+def open_records(batch: Bytes, header: BatchHeader, decompressed_size_max: int) -> bytes:
+    """The section of records, decompressed.
+
+    :raise ProtocolError: the batch is cut short, the section is corrupt or too large, or cannot hold that many records.
+    """
+    if header.size > len(batch):
+        raise ProtocolError("RecordBatch.length", f"{header.size} bytes of batch, {len(batch)} are left")
+    section = decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size], decompressed_size_max)
+    if not 0 <= header.record_count * RECORD_SIZE_MIN <= len(section):
+        raise ProtocolError("RecordBatch.record_count", f"{header.record_count} in {len(section)} bytes")
+    return section
+
+
+def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
+    """Each record's place, timestamp and offset; keys, values and headers unread.
+
+    :raise ProtocolError: a record that does not fit, offsets that do not ascend, or bytes after the last record.
+    """
+    base_offset, base_timestamp, previous = header.base_offset, header.base_timestamp, -1
+    fixed_timestamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+    position, section_end = 0, len(section)
+    for index in range(header.record_count):
+        start = position
+        try:
+            length, position = _read_varint(section, position)
+            end = position + length
+            if length < RECORD_SIZE_MIN - 1 or end > section_end:
+                raise _malformed(index, "length", f"{length}, {section_end - position} bytes are left")
+            timestamp_delta, position = _read_varint(section, position + 1)
+            delta, position = _read_varint(section, position)
+        except (IndexError, OverflowError) as error:
+            raise _malformed(index, "length", "cut short, or a number of too many bytes") from error
+        if position > end:
+            raise _malformed(index, "length", f"{length}, too little for its own fields")
+        if not previous < delta <= header.last_offset_delta:
+            raise _malformed(index, "offset_delta", f"{delta} after {previous}, the last is {header.last_offset_delta}")
+        timestamp = base_timestamp + timestamp_delta if fixed_timestamp is None else fixed_timestamp
+        yield RecordHead(start, position, end, timestamp, base_offset + delta)
+        previous, position = delta, end
+    if position != section_end:
+        raise ProtocolError("RecordBatch.records", f"{section_end - position} bytes after the last record")
+
+
+def read_record(section: bytes, head: RecordHead) -> Record:
+    """The whole record at a place that ``iter_heads`` gave.
+
+    :raise ProtocolError: it is malformed.
+    """
+    _, position, end, timestamp_ms, offset = head
+    key, position = _read_bytes(section, position, end, offset, "key")
+    value, position = _read_bytes(section, position, end, offset, "value")
+    headers: Headers = ()
+    if position < end and section[position] == 0:
+        position += 1
+    else:
+        headers, position = _read_headers(section, position, end, offset)
+    if position != end:
+        raise _malformed_at(offset, "length", f"{end - position} bytes after its last field")
+    return Record(offset, timestamp_ms, key, value, headers)
+
+
+def _read_headers(section: bytes, position: int, end: int, offset: int) -> tuple[Headers, int]:
+    count, position = _read_number(section, position, end, offset, "headers")
+    if not 0 <= count <= (end - position) // 2:
+        raise _malformed_at(offset, "headers", f"{count} in {end - position} bytes")
+    headers = []
+    for _ in range(count):
+        name, position = _read_bytes(section, position, end, offset, "headers.key")
+        if name is None:
+            raise _malformed_at(offset, "headers.key", "null")
+        value, position = _read_bytes(section, position, end, offset, "headers.value")
+        headers.append((name.decode(errors="surrogateescape"), value))
+    return tuple(headers), position
+
+
+def _read_bytes(section: bytes, position: int, end: int, offset: int, field: str) -> tuple[bytes | None, int]:
+    length, position = _read_number(section, position, end, offset, field)
+    if length < 0:
+        if length == -1:
+            return None, position
+        raise _malformed_at(offset, field, f"length {length}")
+    stop = position + length
+    if stop > end:
+        raise _malformed_at(offset, field, f"length {length}, {end - position} bytes are left")
+    return section[position:stop], stop
+
+
+def _read_number(section: bytes, position: int, end: int, offset: int, field: str) -> tuple[int, int]:
+    try:
+        number, position = _read_varint(section, position)
+    except (IndexError, OverflowError) as error:
+        raise _malformed_at(offset, field, "cut short, or a number of too many bytes") from error
+    if position > end:
+        raise _malformed_at(offset, field, "cut short")
+    return number, position
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint of up to 64 bits.
+
+    :raise IndexError: the data ends in it.
+    :raise OverflowError: it is longer.
+    """
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    number, shift = byte & 0x7F, 7
+    for at in range(position + 1, position + _VARINT_SIZE_MAX):
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number >> 64:
+                break
+            return (number >> 1) ^ -(number & 1), at + 1
+        shift += 7
+    raise OverflowError
+
+
+def _malformed(index: int, field: str, reason: str) -> ProtocolError:
+    return ProtocolError(f"RecordBatch.records[{index}].{field}", reason)
+
+
+def _malformed_at(offset: int, field: str, reason: str) -> ProtocolError:
+    return ProtocolError(f"Record(offset={offset}).{field}", reason)
