@@ -1,8 +1,97 @@
-"""ZooKeeper: its protocol, a client on Twisted, and (in ``embedded``) a coordinator that speaks the same protocol.
+"""ZooKeeper: a client on Twisted, the protocol both ways, and (in ``embedded``) a coordinator that speaks it.
 
-* ``errors`` one class per error code, for both sides
+What callers use is exported here.  Client, from the outside in:
+
+* ``client`` the operations, watches that stay, the chroot; ``multi`` what comes back from a multi
+* ``batches`` many conditional writes, or reads, cut into multis of a bounded size and pipelined
+* ``session`` finding a server, keeping alive, moving to another, ending; ``waiting`` requests without a connection
+* ``watches`` the registry of one session; ``sasl`` DIGEST-MD5
+* ``ensemble`` connect strings and the order of servers
+* ``connection`` one TCP connection: requests out, answers in, pings
+
+Protocol, without I/O, for both sides:
+
+* ``errors`` one class per error code
 * ``jute`` the record encoding; ``framing`` a byte stream into frames
 * ``records`` operation codes, stat, ACLs, watch events, the session handshake, frame headers
 * ``requests`` every request as a value, ``responses`` every answer's body, both with their encoding both ways
+
 * ``embedded`` the coordinator of a single machine and of simulations
 """
+
+from kreplica.zookeeper.client import Watch, ZooKeeperClient
+from kreplica.zookeeper.errors import (
+    AuthFailed,
+    BadArguments,
+    BadVersion,
+    ClientClosed,
+    ConnectionLoss,
+    InvalidAcl,
+    MultiFailed,
+    NoAuth,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    NotSent,
+    OperationTimeout,
+    PipelineFull,
+    RequestTooLarge,
+    RuntimeInconsistency,
+    SessionExpired,
+    SessionMoved,
+    Unimplemented,
+    ZooKeeperError,
+)
+from kreplica.zookeeper.records import CREATOR_ALL_ACL, OPEN_ACL, READ_ACL, Acl, EventType, Permission, Stat, WatchEvent
+from kreplica.zookeeper.requests import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData
+from kreplica.zookeeper.responses import Created, OperationResult, ReadResult
+from kreplica.zookeeper.sasl import SaslCredentials
+from kreplica.zookeeper.session import SessionState
+
+__all__ = [
+    "CREATOR_ALL_ACL",
+    "OPEN_ACL",
+    "READ_ACL",
+    "Acl",
+    "AuthFailed",
+    "BadArguments",
+    "BadVersion",
+    "Check",
+    "ClientClosed",
+    "ConnectionLoss",
+    "Create",
+    "Created",
+    "Delete",
+    "EventType",
+    "GetChildren",
+    "GetData",
+    "InvalidAcl",
+    "MultiFailed",
+    "NoAuth",
+    "NoChildrenForEphemerals",
+    "NoNode",
+    "NodeExists",
+    "NotEmpty",
+    "NotSent",
+    "Operation",
+    "OperationResult",
+    "OperationTimeout",
+    "Permission",
+    "PipelineFull",
+    "Read",
+    "ReadResult",
+    "RequestTooLarge",
+    "RuntimeInconsistency",
+    "SaslCredentials",
+    "SessionExpired",
+    "SessionMoved",
+    "SessionState",
+    "SetData",
+    "Stat",
+    "Unimplemented",
+    "Watch",
+    "WatchEvent",
+    "ZooKeeperClient",
+    "ZooKeeperError",
+]

@@ -66,6 +66,18 @@ class NotSent(ConnectionLoss):
     meaning = "not connected, and the request was not sent"
 
 
+class PipelineFull(NotSent):
+    """Too many requests are without an answer already; wait for some before sending more."""
+
+    meaning = "too many requests are unanswered; the request was not sent"
+
+
+class ClientClosed(NotSent):
+    """The client was closed by its owner before this request was made or sent."""
+
+    meaning = "the client is closed"
+
+
 class MarshallingError(ZooKeeperError):
     """The server could not read the request, or the client the answer."""
 
@@ -92,6 +104,13 @@ class BadArguments(ZooKeeperError):
 
     code = -8
     meaning = "malformed path or argument"
+
+
+class RequestTooLarge(BadArguments):
+    """A request beyond ``jute.maxbuffer``: the server would drop the connection, so it is not sent."""
+
+    def __init__(self, size: int, size_max: int, path: str | None = None) -> None:
+        super().__init__(path, f"the request takes {size:,} bytes where jute.maxbuffer allows {size_max:,}")
 
 
 class NewConfigNoQuorum(ZooKeeperError):
@@ -273,12 +292,13 @@ class MultiFailed(ZooKeeperError):
         self.code = error.code  # type: ignore[misc]  # the failed operation's own
 
 
-def _concrete(root: type[ZooKeeperError]) -> list[type[ZooKeeperError]]:
-    return [each for child in root.__subclasses__() for each in (child, *_concrete(child))]
+def _children(root: type[ZooKeeperError]) -> list[type[ZooKeeperError]]:
+    return [each for each in root.__subclasses__() if each not in (UnknownCode, MultiFailed)]
 
 
+# The classes with a code of their own: finer ones, which only a client raises, share their parent's.
 ERRORS_BY_CODE: dict[int, type[ZooKeeperError]] = {
-    each.code: each for each in _concrete(ZooKeeperError) if each not in (NotSent, UnknownCode, MultiFailed)
+    each.code: each for each in (*_children(ZooKeeperError), *_children(ApiError))
 }
 
 

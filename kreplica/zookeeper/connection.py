@@ -1,0 +1,255 @@
+"""One TCP connection of a session: frames out and in, answers to their requests in order, pings, silence noticed.
+
+It lives from the handshake to the loss of the connection and is then thrown away; what outlives it (the session, its
+watches, requests that wait) belongs to ``session``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, ITCPTransport
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.python.failure import Failure
+
+from kreplica.errors import ProtocolError
+from kreplica.runtime import Reactor
+from kreplica.zookeeper.errors import MarshallingError, ZooKeeperError, error_of
+from kreplica.zookeeper.framing import FrameSplitter
+from kreplica.zookeeper.jute import Reader
+from kreplica.zookeeper.records import (
+    REPLY_HEADER,
+    REQUEST_FRAME_HEADER,
+    XID_AUTH,
+    XID_PING,
+    XID_SET_WATCHES,
+    XID_WATCH_EVENT,
+    ConnectRequest,
+    ConnectResponse,
+    Opcode,
+    WatchEvent,
+    decode_watch_event,
+    frame,
+    request_frame,
+)
+
+# Reads an answer's body from (buffer, start, end); a ZooKeeperError it raises is the request's outcome.
+Decode: TypeAlias = Callable[[bytes, int, int], Any]
+# Told the error code of the answer (0 is success) before the caller gets it: leaves or does not leave a watch.
+Answered: TypeAlias = Callable[[int], None]
+_Outstanding: TypeAlias = "tuple[int, int, Deferred[Any], Decode, str | None, Answered | None]"
+
+_pack_header = REQUEST_FRAME_HEADER.pack
+_unpack_reply = REPLY_HEADER.unpack_from
+_REPLY_HEADER_SIZE = REPLY_HEADER.size
+_XID_MAX = 0x7FFFFFFF
+
+
+class ConnectionOwner(Protocol):
+    """What a connection tells the session that it serves; every call may end the connection."""
+
+    def handshake_done(self, connection: Connection, response: ConnectResponse) -> None: ...
+
+    def watch_fired(self, event: WatchEvent) -> None: ...
+
+    def authenticated(self, connection: Connection, error: ZooKeeperError | None) -> None:
+        """One of the identities that were sent was taken, or refused."""
+
+    def connection_lost(self, connection: Connection, reason: str) -> None: ...
+
+
+class Connection(TwistedProtocol):
+    """A connection; ``send`` may be called from ``handshake_done`` on and until ``connection_lost``.
+
+    :param handshake: what is sent first.
+    :param frame_size_max: of what the server sends, in bytes.
+    """
+
+    def __init__(
+        self, reactor: Reactor, owner: ConnectionOwner, handshake: ConnectRequest, frame_size_max: int
+    ) -> None:
+        self._reactor = reactor
+        self._owner = owner
+        self._handshake: ConnectRequest | None = handshake
+        self._splitter = FrameSplitter(frame_size_max)
+        self._outstanding: deque[_Outstanding] = deque()
+        self._out: list[bytes] = []
+        self._flushing: IDelayedCall | None = None
+        self._reading = False
+        self._ended = False
+        self._reason = ""
+        self._xid = 0
+        self._timer: IDelayedCall | None = None
+        self._timeout_s = 0.0
+        self._heard_at = self._ping_sent_at = reactor.seconds()
+        #: When the last request was sent of which the answer has come: the server counts the session's time from
+        #: then or later.  Only the handshake and pings are looked at; there is a ping every third of the session.
+        self.confirmed_at = self._heard_at
+        #: How many bytes of requests have not been answered.
+        self.unanswered_bytes = 0
+        self.last_zxid = handshake.last_zxid_seen
+
+    @property
+    def unanswered_count(self) -> int:
+        """How many requests have not been answered."""
+        return len(self._outstanding)
+
+    # What Twisted calls.
+
+    def connectionMade(self) -> None:
+        assert self.transport is not None
+        assert self._handshake is not None
+        if ITCPTransport.providedBy(self.transport):
+            self.transport.setTcpNoDelay(True)  # writes are already gathered, one per turn of the reactor
+        self.confirmed_at = self._heard_at = self._reactor.seconds()
+        self.transport.write(frame(self._handshake.encode()))
+
+    def dataReceived(self, data: bytes) -> None:
+        self._heard_at = self._reactor.seconds()
+        self._reading = True
+        try:
+            self._read_frames(data)
+        except ProtocolError as error:
+            self.abort(f"the server sent malformed bytes: {error}")
+        self._reading = False
+        if self._out:
+            self._flush()
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        self._ended = True
+        for call in (self._timer, self._flushing):
+            if call is not None and call.active():
+                call.cancel()
+        text = self._reason or (reason.getErrorMessage() if reason is not None else "")
+        self._owner.connection_lost(self, text)
+
+    # What the session calls.
+
+    def keep_alive(self, timeout_s: float) -> None:
+        """Ping at every third of the session's timeout from now on, and give up after two thirds of silence."""
+        self._timeout_s = timeout_s
+        self._ping_sent_at = self._reactor.seconds()
+        self._schedule_check()
+
+    def send(
+        self,
+        opcode: int,
+        body: bytes,
+        deferred: Deferred[Any],
+        decode: Decode,
+        path: str | None,
+        answered: Answered | None,
+    ) -> None:
+        """Send a request; its answer, decoded, or its error goes to the Deferred."""
+        xid = self._xid = self._xid + 1 if self._xid < _XID_MAX else 1
+        size = len(body) + 8
+        self.unanswered_bytes += size
+        self._outstanding.append((xid, size, deferred, decode, path, answered))
+        out = self._out
+        if not out and not self._reading:
+            self._flushing = self._reactor.callLater(0, self._flush)
+        out.append(_pack_header(size, xid, opcode))
+        out.append(body)
+
+    def send_apart(self, xid: int, opcode: Opcode, body: bytes) -> None:
+        """Send one of the messages that have a transaction id of their own (ping, auth, setWatches)."""
+        if not self._out and not self._reading:
+            self._flushing = self._reactor.callLater(0, self._flush)
+        self._out.append(request_frame(xid, opcode, body))
+
+    def end(self, reason: str) -> None:
+        """Close in good order, after what was written."""
+        self._reason = self._reason or reason
+        if not self._ended and self.transport is not None:
+            self._flush()
+            self.transport.loseConnection()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; nothing that comes after this is read."""
+        self._reason = self._reason or reason
+        self._ended = True
+        transport: Any = self.transport
+        if transport is not None:
+            transport.abortConnection()
+
+    def fail_outstanding(self, error: Callable[[str | None], ZooKeeperError]) -> None:
+        """Fail every request that has no answer, in the order in which they were made."""
+        outstanding, self._outstanding = self._outstanding, deque()
+        self.unanswered_bytes = 0
+        for _xid, _size, deferred, _decode, path, _answered in outstanding:
+            deferred.errback(error(path))
+
+    # The rest is this class's own.
+
+    def _flush(self) -> None:
+        self._flushing = None
+        out, self._out = self._out, []
+        if out and not self._ended and self.transport is not None:
+            self.transport.write(b"".join(out))
+
+    def _read_frames(self, data: bytes) -> None:
+        outstanding = self._outstanding
+        for buffer, start, end in self._splitter.frames(data):
+            if self._ended:
+                return
+            if self._handshake is not None:
+                self._handshake = None
+                self._owner.handshake_done(self, ConnectResponse.decode(Reader(buffer, start, end, "connect response")))
+                continue
+            body = start + _REPLY_HEADER_SIZE
+            if body > end:
+                raise ProtocolError("reply", f"only {end - start} bytes")
+            xid, zxid, error = _unpack_reply(buffer, start)
+            if xid < 0:
+                self._read_apart(xid, error, Reader(buffer, body, end, "event"))
+                continue
+            if not outstanding or outstanding[0][0] != xid:
+                raise ProtocolError("reply", f"an answer to request {xid}, which is not the next")
+            if zxid > self.last_zxid:
+                self.last_zxid = zxid
+            _xid, size, deferred, decode, path, answered = outstanding.popleft()
+            self.unanswered_bytes -= size
+            if answered is not None:
+                answered(error)
+            if error:
+                deferred.errback(error_of(error, path))
+                continue
+            try:
+                answer = decode(buffer, body, end)
+            except ZooKeeperError as failed:
+                deferred.errback(failed)
+            except ProtocolError as malformed:
+                self.abort(f"the server sent malformed bytes: {malformed}")
+                deferred.errback(MarshallingError(path, f"malformed answer: {malformed}"))
+            else:
+                deferred.callback(answer)
+
+    def _read_apart(self, xid: int, error: int, reader: Reader) -> None:
+        if xid == XID_PING:
+            self.confirmed_at = self._ping_sent_at
+        elif xid == XID_WATCH_EVENT:
+            self._owner.watch_fired(decode_watch_event(reader))
+        elif xid == XID_AUTH:
+            self._owner.authenticated(self, error_of(error) if error else None)
+        elif xid != XID_SET_WATCHES:
+            raise ProtocolError("reply", f"the server sent the unknown transaction id {xid}")
+
+    def _schedule_check(self) -> None:
+        # A slow answer to a ping must not move ``confirmed_at`` past the ping it belongs to: one ping at a time.
+        silent_at = self._heard_at + self._timeout_s * 2 / 3
+        ping_at = self._ping_sent_at + self._timeout_s / 3
+        delay = min(silent_at, ping_at) - self._reactor.seconds()
+        self._timer = self._reactor.callLater(max(delay, 0.0), self._check)
+
+    def _check(self) -> None:
+        now = self._reactor.seconds()
+        if now >= self._heard_at + self._timeout_s * 2 / 3:
+            self.abort(f"the server has been silent for {now - self._heard_at:.1f} s")
+            return
+        if now >= self._ping_sent_at + self._timeout_s / 3:
+            self._ping_sent_at = now
+            self.send_apart(XID_PING, Opcode.PING, b"")
+        self._schedule_check()

@@ -1,0 +1,372 @@
+"""One ZooKeeper session: finding a server, keeping alive, moving to another server, and ending, once and for all.
+
+A session that has ended never begins again; ``client`` makes another where its caller asks for one.  Whatever was
+asked of a session stays with it: no request of an old session reaches a new one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IProtocol
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.runtime import Reactor
+from kreplica.zookeeper.connection import Answered, Connection, Decode
+from kreplica.zookeeper.ensemble import Ensemble, Server, ServerOrder, TlsContextFactory, connect
+from kreplica.zookeeper.errors import (
+    AuthFailed,
+    ClientClosed,
+    ConnectionLoss,
+    OperationTimeout,
+    PipelineFull,
+    RequestTooLarge,
+    SessionExpired,
+    ZooKeeperError,
+)
+from kreplica.zookeeper.records import (
+    FRAME_SIZE_MAX,
+    XID_AUTH,
+    XID_SET_WATCHES,
+    ConnectRequest,
+    ConnectResponse,
+    Opcode,
+    WatchEvent,
+)
+from kreplica.zookeeper.requests import Auth, opcode_of
+from kreplica.zookeeper.responses import decode_empty
+from kreplica.zookeeper.sasl import SaslCredentials, authenticate
+from kreplica.zookeeper.waiting import WaitingRequest, WaitingRequests
+from kreplica.zookeeper.watches import Watches
+from kreplica.zookeeper.watches import call as call_watch
+
+_log = Logger()
+
+# How long a server may take to answer the end of a session before the connection is simply closed.
+CLOSE_TIME_S_MAX = 5.0
+
+
+class SessionState(Enum):
+    """Where a session is.
+
+    * ``CONNECTING``: not yet established; requests wait
+    * ``CONNECTED``: requests are sent
+    * ``SUSPENDED``: the connection is lost and another is sought; whether the session still lives is unknown
+    * ``EXPIRED``: the server has said that it is over
+    * ``AUTH_FAILED``: the server refused the credentials; over
+    * ``CLOSED``: ended by its owner
+    """
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+    AUTH_FAILED = "auth failed"
+    CLOSED = "closed"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over; there is no way back."""
+        return self in (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """What a session is asked for.
+
+    :param timeout_ms: the session's, as asked for; the server may grant another.
+    :param auth: (scheme, credentials) pairs, sent with each new connection.
+    :param frame_size_max: of a request and of an answer, in bytes (``jute.maxbuffer``).
+    :param requests_max: how many requests may be without an answer, waiting ones included.
+    :param request_bytes_max: how many bytes these may take; a larger single request is let through when it is alone.
+    :param waiting_ms_max: how long a request may wait for a connection; None is the session's timeout.
+    """
+
+    timeout_ms: int = 18_000
+    auth: Sequence[tuple[str, bytes]] = ()
+    sasl: SaslCredentials | None = None
+    tls_context_factory: TlsContextFactory | None = None
+    frame_size_max: int = FRAME_SIZE_MAX
+    requests_max: int = 100_000
+    request_bytes_max: int = 64 * 1024 * 1024
+    waiting_ms_max: int | None = None
+
+
+class SessionOwner(Protocol):
+    """Whom a session tells about itself."""
+
+    def session_changed(self, session: Session, state: SessionState) -> None:
+        """Called at once, before any answer or failure that follows from the change."""
+
+
+class Session:
+    """Begins to connect with ``start``; belongs to the client that made it."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        ensemble: Ensemble,
+        randomness: random.Random,
+        owner: SessionOwner,
+        options: SessionOptions,
+    ) -> None:
+        self._reactor = reactor
+        self._owner = owner
+        self._options = options
+        self._random = randomness
+        self._order = ServerOrder(ensemble, randomness)
+        self._attempt_s_max = options.timeout_ms / 1000 / len(ensemble.servers)
+        self.state = SessionState.CONNECTING
+        self.id = 0
+        self.timeout_ms = options.timeout_ms
+        self.watches = Watches()
+        self._password = b"\x00" * 16
+        self._last_zxid = 0
+        self._confirmed_at = 0.0
+        self._established: Deferred[None] | None = None
+        self._problem = "no server was tried"
+        self._attempt: Deferred[IProtocol] | None = None
+        self._connection: Connection | None = None  # from the open socket on
+        self._usable: Connection | None = None  # the same, once requests may go out
+        self._identities_pending = 0
+        self._timer: IDelayedCall | None = None  # until the next try, or the limit on what is under way
+        waiting_ms_max = options.timeout_ms if options.waiting_ms_max is None else options.waiting_ms_max
+        self._waiting = WaitingRequests(reactor, options.requests_max, options.request_bytes_max, waiting_ms_max / 1000)
+        self._closed: list[Deferred[None]] = []
+
+    @property
+    def last_zxid(self) -> int:
+        """The last transaction of the ensemble that this session has seen; 0 before the first answer."""
+        return self._last_zxid if self._connection is None else self._connection.last_zxid
+
+    @property
+    def may_have_expired(self) -> bool:
+        """Whether the server may have ended it without this side knowing: nothing was confirmed for its timeout."""
+        confirmed_at = self._confirmed_at if self._usable is None else self._usable.confirmed_at
+        return self.state.ended or self._reactor.seconds() - confirmed_at >= self.timeout_ms / 1000
+
+    # What the client calls.
+
+    def start(self, within_s: float) -> Deferred[None]:
+        """Begin to connect.
+
+        :param within_s: after so many seconds without a session it gives up and is closed.
+        :return: fires when the session is established.
+        """
+        established: Deferred[None] = Deferred()
+        limit = self._reactor.callLater(within_s, self._give_up, within_s)
+
+        def settle(result: Any) -> Any:
+            if limit.active():
+                limit.cancel()
+            return result
+
+        self._established = established.addBoth(settle)
+        self._try_next()
+        return established
+
+    def submit(
+        self, opcode: int, body: bytes, decode: Decode, path: str | None, answered: Answered | None = None
+    ) -> Deferred[Any]:
+        """Send a request now, or as soon as there is a connection.
+
+        :param path: for the error, as the caller named it.
+        """
+        deferred: Deferred[Any] = Deferred()
+        connection = self._usable
+        options = self._options
+        if len(body) > options.frame_size_max - 8:
+            deferred.errback(RequestTooLarge(len(body) + 8, options.frame_size_max, path))
+        elif connection is None:
+            if self.state.ended or self._closed:
+                deferred.errback(self._failure_of_unsent(path))
+            else:
+                self._waiting.add(WaitingRequest(opcode, body, deferred, decode, path, answered))
+        elif (
+            connection.unanswered_bytes > options.request_bytes_max
+            or connection.unanswered_count >= options.requests_max
+        ):
+            deferred.errback(PipelineFull(path))
+        else:
+            connection.send(opcode, body, deferred, decode, path, answered)
+        return deferred
+
+    def close(self) -> Deferred[None]:
+        """End the session at the server, after the answers to what was asked before.
+
+        A session without a connection is left to expire at the server.
+
+        :return: fires, and never fails, when the connection is gone.
+        """
+        done: Deferred[None] = Deferred()
+        first = not self._closed
+        self._closed.append(done)
+        if self._usable is not None:
+            self._close_at_server(self._usable)
+        elif first or self.state.ended:
+            self._end(SessionState.CLOSED, ClientClosed())
+        return done
+
+    # What the connection calls.
+
+    def handshake_done(self, connection: Connection, response: ConnectResponse) -> None:
+        if response.timeout_ms <= 0:
+            self._end(SessionState.EXPIRED, SessionExpired())
+            return
+        self.id, self._password, self.timeout_ms = response.session_id, response.password, response.timeout_ms
+        self._confirmed_at = connection.confirmed_at
+        connection.keep_alive(self.timeout_ms / 1000)
+        auth, sasl = self._options.auth, self._options.sasl
+        self._identities_pending = len(auth) + (sasl is not None)
+        for scheme, credentials in auth:
+            connection.send_apart(XID_AUTH, Opcode.AUTH, Auth(scheme, credentials).encode())
+        if sasl is not None:
+            steps = Deferred.fromCoroutine(authenticate(connection, sasl, self._random))
+            steps.addCallbacks(lambda _: self.authenticated(connection, None), self._sasl_failed)
+            steps.addErrback(lambda failure: _log.failure("Authentication failed unexpectedly", failure))
+        if not self._identities_pending:
+            self._become_usable(connection)
+
+    def authenticated(self, connection: Connection, error: ZooKeeperError | None) -> None:
+        if error is not None:
+            self._end(SessionState.AUTH_FAILED, AuthFailed())
+            return
+        self._identities_pending -= 1
+        if not self._identities_pending and connection is self._connection:
+            self._become_usable(connection)
+
+    def watch_fired(self, event: WatchEvent) -> None:
+        for listener in self.watches.listeners_of(event):
+            call_watch(listener, event)
+
+    def connection_lost(self, connection: Connection, reason: str) -> None:
+        current = connection is self._connection
+        if current:
+            self._problem = reason
+            self._drop_connection()
+            if self._closed:
+                self._end(SessionState.CLOSED, ClientClosed())
+            elif self.state is SessionState.CONNECTED:
+                self._change(SessionState.SUSPENDED)
+        # The listeners have been told; only now do the requests fail.
+        connection.fail_outstanding(lambda path: ConnectionLoss(path, f"{ConnectionLoss.meaning} ({reason})"))
+        if current and not self.state.ended:
+            self._try_next()
+
+    # Finding a server.
+
+    def _try_next(self) -> None:
+        server, pause_s = self._order.next()
+        self._timer = self._reactor.callLater(pause_s, self._try, server)
+
+    def _try(self, server: Server) -> None:
+        handshake = ConnectRequest(self._last_zxid, self._options.timeout_ms, self.id, self._password)
+        factory = Factory.forProtocol(lambda: Connection(self._reactor, self, handshake, self._options.frame_size_max))
+        self._timer = self._reactor.callLater(self._attempt_s_max, self._attempt_too_slow)
+        tls = self._options.tls_context_factory
+        attempt = self._attempt = connect(self._reactor, server, factory, self._attempt_s_max, tls)
+        attempt.addCallbacks(self._connected, self._attempt_failed, errbackArgs=(server,))
+
+    def _connected(self, connection: IProtocol) -> None:
+        assert isinstance(connection, Connection)
+        self._attempt = None
+        if self.state.ended:
+            connection.abort("not needed any more")
+        else:
+            self._connection = connection
+
+    def _attempt_failed(self, failure: Failure, server: Server) -> None:
+        self._attempt = None
+        self._cancel_timer()
+        if self.state.ended:
+            return
+        self._problem = f"{server}: {failure.getErrorMessage() or 'no answer in time'}"
+        self._try_next()
+
+    def _attempt_too_slow(self) -> None:
+        if self._attempt is not None:
+            self._attempt.cancel()
+        elif self._connection is not None:
+            self._connection.abort("the server did not open the session in time")
+
+    def _give_up(self, within_s: float) -> None:
+        text = f"no session within {within_s:g} s; the last try: {self._problem}"
+        self._end(SessionState.CLOSED, OperationTimeout(None, text))
+
+    # Changing state.
+
+    def _become_usable(self, connection: Connection) -> None:
+        self._cancel_timer()
+        self._order.succeeded()
+        for request in self.watches.requests(self._last_zxid):
+            connection.send_apart(XID_SET_WATCHES, opcode_of(request), request.encode())
+        self._usable = connection
+        for waiting in self._waiting.take_all():
+            connection.send(*waiting)
+        self._change(SessionState.CONNECTED)
+        established, self._established = self._established, None
+        if established is not None:
+            established.callback(None)
+
+    def _sasl_failed(self, failure: Failure) -> None:
+        # A connection that is lost meanwhile is not a refusal: the next one tries again.
+        if not isinstance(failure.value, ConnectionLoss):
+            self._end(SessionState.AUTH_FAILED, AuthFailed(None, f"SASL: {failure.getErrorMessage()}"))
+
+    def _close_at_server(self, connection: Connection) -> None:
+        self._usable = None
+        answered: Deferred[None] = Deferred()
+        connection.send(Opcode.CLOSE_SESSION, b"", answered, decode_empty, None, None)
+        answered.addBoth(lambda _: connection.end("closed by its owner"))
+        self._timer = self._reactor.callLater(
+            CLOSE_TIME_S_MAX, connection.abort, "the end of the session took too long"
+        )
+
+    def _end(self, state: SessionState, error: ZooKeeperError) -> None:
+        """Go to one of the states without return: tell the listeners first, then fail whatever waits."""
+        connection = self._connection
+        if not self.state.ended:
+            self._drop_connection()
+            self._change(state)
+            established, self._established = self._established, None
+            if self._attempt is not None:
+                self._attempt.cancel()
+            if established is not None:
+                established.errback(error)
+            for waiting in self._waiting.take_all():
+                waiting.deferred.errback(self._failure_of_unsent(waiting.path))
+        if connection is not None:
+            connection.abort(str(error))
+            connection.fail_outstanding(self._failure_of_unsent)
+        for done in self._closed:
+            if not done.called:
+                done.callback(None)
+
+    def _change(self, state: SessionState) -> None:
+        self.state = state
+        self._owner.session_changed(self, state)
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._last_zxid = self._connection.last_zxid
+        if self._usable is not None:
+            self._confirmed_at = self._usable.confirmed_at
+        self._connection = self._usable = None
+        self._cancel_timer()
+
+    def _cancel_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()
+
+    def _failure_of_unsent(self, path: str | None) -> ZooKeeperError:
+        if self.state is SessionState.EXPIRED:
+            return SessionExpired(path)
+        return AuthFailed(path) if self.state is SessionState.AUTH_FAILED else ClientClosed(path)
