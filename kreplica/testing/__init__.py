@@ -1,0 +1,10 @@
+"""Worlds for tests: everything below a broker simulated, with faults between any two steps, from one seed.
+
+* ``simulation`` hosts, their clocks and processes: start here
+* ``scheduler`` virtual time and the queue of events
+* ``reactor`` Twisted's reactor for one process; ``transports`` Twisted's ports and connections on it
+* ``sockets`` the kernel's part of TCP; ``network`` links, partitions, who listens where
+* ``offload`` work that blocks
+* ``disk`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them; ``faults`` what is to fail
+* ``real_reactor`` coroutines on the process's real reactor, for pytest
+"""

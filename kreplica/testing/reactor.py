@@ -1,0 +1,244 @@
+"""The reactor of one simulated process: Twisted's own ports, clients and transports, on simulated time and sockets.
+
+Only what is below a transport is simulated: the queue of events (``kreplica.testing.scheduler``), readiness and the
+kernel's part of a connection (``kreplica.testing.sockets``).  So buffering, producers, half-closing and the order of
+callbacks are the real ones, and a transport that a listener brings along (``Port.transport``) runs here too.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from twisted.internet import error
+from twisted.internet.defer import Deferred, DeferredList, fail, maybeDeferred, succeed
+from twisted.internet.interfaces import (
+    IHalfCloseableDescriptor,
+    IReactorFDSet,
+    IReactorFromThreads,
+    IReactorPluggableNameResolver,
+    IReactorTCP,
+    IReactorTime,
+)
+from twisted.python import log
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from kreplica.testing.network import Network
+from kreplica.testing.scheduler import Call, Process, ProcessState, Scheduler
+from kreplica.testing.sockets import SimulatedSocket
+from kreplica.testing.transports import NameResolver, SimulatedConnector, SimulatedPort
+
+SHUTDOWN_PHASES = ("before", "during", "after")
+
+
+@implementer(IReactorTime, IReactorTCP, IReactorFDSet, IReactorFromThreads, IReactorPluggableNameResolver)
+class SimulatedReactor:
+    """One process's reactor.  It always runs, until it is stopped or its process is killed.
+
+    :param host: the name of the host that its ports and connections belong to.
+    :param failed: told of exceptions from protocols, which (as on the real reactor) only cost their connection.
+    """
+
+    running = True
+
+    def __init__(
+        self, scheduler: Scheduler, network: Network, process: Process, host: str, failed: Callable[[Failure], None]
+    ) -> None:
+        self.nameResolver: Any = NameResolver(network)
+        self._scheduler = scheduler
+        self._network = network
+        self._process = process
+        self._host = host
+        self._failed = failed
+        self._readers: dict[Any, SimulatedSocket] = {}
+        self._writers: dict[Any, SimulatedSocket] = {}
+        self._sockets: WeakValueDictionary[int, SimulatedSocket] = WeakValueDictionary()
+        self._woken: set[int] = set()
+        self._triggers: dict[int, tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
+        self._triggers_count = 0
+
+    # --- IReactorTime, IReactorFromThreads, and the part of IReactorCore that is used ---
+
+    def seconds(self) -> float:
+        return self._scheduler.now_s
+
+    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> Call:
+        scheduler = self._scheduler
+        assert delay >= 0, f"{delay} is not greater than or equal to 0 seconds"
+        return scheduler.add(Call(scheduler, self._process, scheduler.now_s + delay, True, callable, args, kwargs))
+
+    def getDelayedCalls(self) -> list[Call]:
+        return [call for call in self._scheduler.pending(self._process) if call.timer]
+
+    def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None:
+        scheduler = self._scheduler
+        scheduler.add(Call(scheduler, self._process, scheduler.now_s, False, callable, args, kwargs))
+
+    def callWhenRunning(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None:
+        self.callFromThread(callable, *args, **kwargs)
+
+    def addSystemEventTrigger(
+        self, phase: str, eventType: str, callable: Callable[..., Any], *args: object, **kwargs: object
+    ) -> int:
+        if eventType == "startup":
+            self.callWhenRunning(callable, *args, **kwargs)
+        self._triggers_count += 1
+        if eventType == "shutdown":
+            self._triggers[self._triggers_count] = (phase, callable, args, kwargs)
+        return self._triggers_count
+
+    def removeSystemEventTrigger(self, triggerID: int) -> None:
+        self._triggers.pop(triggerID, None)
+
+    def stop(self) -> None:
+        """Run the shutdown triggers, phase by phase; then the process ends in good order.
+
+        :raise ReactorNotRunning: where that has begun already.
+        """
+        if not self.running:
+            raise error.ReactorNotRunning("Can't stop reactor that isn't running.")
+        self.running = False
+        triggers, self._triggers = list(self._triggers.values()), {}
+        self._shut_down(list(SHUTDOWN_PHASES), triggers)
+
+    def _shut_down(self, phases: list[str], triggers: list[Any]) -> None:
+        if not phases:
+            self.kill()
+            return
+        phase = phases.pop(0)
+        answers = [maybeDeferred(call, *args, **kwargs) for when, call, args, kwargs in triggers if when == phase]
+        all_answers = DeferredList(answers, consumeErrors=True)
+        all_answers.addCallback(lambda _: self._shut_down(phases, triggers))
+
+    def resolve(self, name: str, timeout: Any = ()) -> Deferred[str]:
+        if self._network.knows(name):
+            return succeed(name)
+        return fail(error.DNSLookupError(f"no simulated host is named {name!r}"))
+
+    def installNameResolver(self, resolver: Any) -> Any:
+        previous, self.nameResolver = self.nameResolver, resolver
+        return previous
+
+    # --- IReactorTCP ---
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> SimulatedPort:
+        listening = SimulatedPort(port, factory, backlog, interface, self)
+        listening.startListening()
+        return listening
+
+    def connectTCP(
+        self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: tuple[str, int] | None = None
+    ) -> SimulatedConnector:
+        connector = SimulatedConnector(host, port, factory, timeout, bindAddress, self)
+        connector.connect()
+        return connector
+
+    # --- IReactorFDSet: readiness, level-triggered as epoll has it ---
+
+    def addReader(self, reader: Any) -> None:
+        self._add(self._readers, reader)
+
+    def addWriter(self, writer: Any) -> None:
+        self._add(self._writers, writer)
+
+    def removeReader(self, reader: Any) -> None:
+        self._readers.pop(reader, None)
+
+    def removeWriter(self, writer: Any) -> None:
+        self._writers.pop(writer, None)
+
+    def getReaders(self) -> list[Any]:
+        return list(self._readers)
+
+    def getWriters(self) -> list[Any]:
+        return list(self._writers)
+
+    def removeAll(self) -> list[Any]:
+        removed = list({**self._readers, **self._writers})
+        self._readers.clear()
+        self._writers.clear()
+        return removed
+
+    def _add(self, which: dict[Any, SimulatedSocket], descriptor: Any) -> None:
+        if descriptor in which or self._process.state is ProcessState.DEAD:
+            return
+        connection = self._sockets.get(descriptor.fileno())
+        if connection is not None:
+            which[descriptor] = connection
+            connection.on_ready = lambda: self._wake(descriptor, connection)
+            self._wake(descriptor, connection)
+
+    def _wake(self, descriptor: Any, connection: SimulatedSocket) -> None:
+        if connection.number not in self._woken and self._is_ready(descriptor, connection):
+            self._woken.add(connection.number)
+            self._scheduler.post(self._process, 0.0, self._do_read_or_write, descriptor, connection)
+
+    def _is_ready(self, descriptor: Any, connection: SimulatedSocket) -> bool:
+        reads, writes = descriptor in self._readers, descriptor in self._writers
+        return (reads and connection.readable) or (writes and connection.writable)
+
+    def _do_read_or_write(self, descriptor: Any, connection: SimulatedSocket) -> None:
+        self._woken.discard(connection.number)
+        why: BaseException | None = None
+        in_read = False
+        try:
+            if descriptor in self._readers and connection.readable:
+                in_read = True
+                why = descriptor.doRead()
+            if not why and descriptor in self._writers and connection.writable:
+                in_read = False
+                failed = connection.failed and descriptor.connected
+                why = error.ConnectionLost() if failed else descriptor.doWrite()
+        except Exception as caught:
+            why = caught
+            failure = Failure()  # type: ignore[no-untyped-call]
+            log.err(failure)  # type: ignore[no-untyped-call]
+            self._failed(failure)
+        if why:
+            self._disconnect(descriptor, why, in_read)
+        self._wake(descriptor, connection)
+
+    def _disconnect(self, descriptor: Any, why: BaseException, in_read: bool) -> None:
+        self.removeReader(descriptor)
+        failure = Failure(why)  # type: ignore[no-untyped-call]
+        if in_read and isinstance(why, error.ConnectionDone) and IHalfCloseableDescriptor.providedBy(descriptor):
+            descriptor.readConnectionLost(failure)
+        else:
+            self.removeWriter(descriptor)
+            descriptor.connectionLost(failure)
+
+    # --- for the simulation ---
+
+    def new_socket(self) -> SimulatedSocket:
+        """A socket of this process.
+
+        :raise OSError: where the process has been killed.
+        """
+        if self._process.state is ProcessState.DEAD:
+            raise OSError(errno.ESHUTDOWN, "the process was killed")
+        made = self._network.socket(self._host)
+        self.adopt(made)
+        return made
+
+    def adopt(self, connection: SimulatedSocket) -> None:
+        """Count a socket as this process's: it closes with it."""
+        self._sockets[connection.number] = connection
+
+    def kill(self) -> None:
+        """The process ends: its timers never fire, its sockets close, its peers see lost connections."""
+        self._end(SimulatedSocket.close)
+
+    def vanish(self) -> None:
+        """The host loses power: as ``kill``, but nobody is told."""
+        self._end(SimulatedSocket.vanish)
+
+    def _end(self, end: Callable[[SimulatedSocket], None]) -> None:
+        self.running = False
+        self._scheduler.kill(self._process)
+        self.removeAll()
+        for connection in list(self._sockets.values()):
+            end(connection)
+        self._sockets.clear()

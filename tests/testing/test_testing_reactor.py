@@ -1,0 +1,485 @@
+"""TCP and timers as programs see them: the same tests on the real reactor and on the simulated one."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from twisted.internet import error, tcp
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, clientFromString, serverFromString
+from twisted.internet.interfaces import IHalfCloseableProtocol, IPullProducer, IPushProducer
+from twisted.internet.protocol import ClientFactory, Factory, Protocol
+from twisted.internet.task import deferLater
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from kreplica.testing import real_reactor
+from kreplica.testing.simulation import Simulation
+
+NO_REASON = Failure(error.ConnectionDone())
+PAYLOAD = bytes(range(256)) * 4096
+
+
+@dataclass
+class World:
+    """A server's and a client's reactor, and how to run a coroutine on them."""
+
+    server: Any
+    client: Any
+    server_name: str
+    simulation: Simulation | None
+
+    def run(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
+        if self.simulation is None:
+            real_reactor.run(coroutine, timeout_s=10)
+        else:
+            self.simulation.run_until(coroutine, timeout_s=10)
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        return deferLater(self.client, seconds, lambda: None)
+
+
+@pytest.fixture(params=["real", "simulated 1", "simulated 2", "simulated 3"])
+def world(request: pytest.FixtureRequest) -> World:
+    if request.param == "real":
+        from twisted.internet import reactor
+
+        return World(reactor, reactor, "127.0.0.1", None)
+    simulation = Simulation(seed=int(request.param.split()[1]))
+    server, client = simulation.host("server"), simulation.host("client")
+    return World(server.reactor, client.reactor, "server", simulation)
+
+
+class Peer(Protocol):
+    """Collects what comes, and says when it is so many bytes or the connection is lost."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.reads = 0
+        self.lost: Deferred[type[BaseException]] = Deferred()
+        self._waiting: list[tuple[int, Deferred[bytes]]] = []
+
+    def dataReceived(self, data: bytes) -> None:
+        self.received += data
+        self.reads += 1
+        for size, deferred in list(self._waiting):
+            if len(self.received) >= size:
+                self._waiting.remove((size, deferred))
+                deferred.callback(bytes(self.received))
+
+    def wait_for(self, size: int) -> Deferred[bytes]:
+        deferred: Deferred[bytes] = Deferred()
+        self._waiting.append((size, deferred))
+        self.dataReceived(b"")
+        return deferred
+
+    def connectionLost(self, reason: Failure = NO_REASON) -> None:
+        self.lost.callback(type(reason.value))
+
+
+class Server(Factory):
+    def __init__(self, protocol: type[Peer] = Peer) -> None:
+        self.protocol = protocol  # type: ignore[assignment]
+        self.accepted: Deferred[Any] = Deferred()
+
+    def buildProtocol(self, addr: Any) -> Any:
+        made = self.protocol()  # type: ignore[misc]
+        made.address = addr
+        self.accepted, accepted = Deferred(), self.accepted
+        deferred_made(made, accepted)
+        return made
+
+
+def deferred_made(made: Any, deferred: Deferred[Any]) -> None:
+    """Fire when the protocol is connected, not when it is built."""
+    original = made.makeConnection
+
+    def connected(transport: Any) -> None:
+        original(transport)
+        deferred.callback(made)
+
+    made.makeConnection = connected
+
+
+async def connect(world: World, server_protocol: type[Peer] = Peer, client_protocol: type[Peer] = Peer) -> Any:
+    """(port, the server's end, the client's end) of one new connection."""
+    factory = Server(server_protocol)
+    accepted = factory.accepted
+    port = world.server.listenTCP(0, factory, interface="127.0.0.1" if world.simulation is None else "")
+    endpoint = TCP4ClientEndpoint(world.client, world.server_name, port.getHost().port)
+    client = await endpoint.connect(Factory.forProtocol(client_protocol))
+    server = await accepted
+    return port, server, client
+
+
+@contextmanager
+def closing(*peers: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for peer in peers:
+            if peer.transport is not None:
+                peer.transport.abortConnection()
+
+
+class TestConnections:
+    def test_bytes_arrive_whole_and_in_order(self, world: World) -> None:
+        """A megabyte each way, at the same time, arrives as it was sent, whatever the pieces."""
+
+        async def scenario() -> None:
+            port, server, client = await connect(world)
+            with closing(server, client):
+                client.transport.write(PAYLOAD)
+                server.transport.writeSequence([PAYLOAD[:1000], PAYLOAD[1000:]])
+                assert await server.wait_for(len(PAYLOAD)) == PAYLOAD
+                assert await client.wait_for(len(PAYLOAD)) == PAYLOAD
+                assert server.reads > 1
+                await port.stopListening()
+                server.transport.loseConnection()
+                assert await client.lost is error.ConnectionDone
+                assert await server.lost is error.ConnectionDone
+
+        world.run(scenario())
+
+    def test_losing_a_connection_sends_what_was_written(self, world: World) -> None:
+        """loseConnection closes after the last byte; both ends see a clean end."""
+
+        async def scenario() -> None:
+            port, server, client = await connect(world)
+            server.transport.write(PAYLOAD)
+            server.transport.loseConnection()
+            assert await client.lost is error.ConnectionDone
+            assert client.received == PAYLOAD
+            assert await server.lost is error.ConnectionDone
+            await port.stopListening()
+
+        world.run(scenario())
+
+    def test_aborting_is_noticed_at_both_ends(self, world: World) -> None:
+        """abortConnection ends it at once: aborted here, lost there."""
+
+        async def scenario() -> None:
+            port, server, client = await connect(world)
+            client.transport.abortConnection()
+            assert await client.lost is error.ConnectionAborted
+            assert await server.lost is error.ConnectionLost
+            await port.stopListening()
+
+        world.run(scenario())
+
+    def test_nobody_listens(self, world: World) -> None:
+        """Connecting to a port without listener is refused; to one that has stopped listening as well."""
+
+        async def scenario() -> None:
+            port, server, client = await connect(world)
+            number = port.getHost().port
+            with closing(server, client):
+                await port.stopListening()
+                endpoint = TCP4ClientEndpoint(world.client, world.server_name, number)
+                with pytest.raises(error.ConnectionRefusedError):
+                    await endpoint.connect(Factory.forProtocol(Protocol))
+                client.transport.write(b"still connected")
+                assert await server.wait_for(15) == b"still connected"
+
+        world.run(scenario())
+
+    def test_a_port_is_taken_once(self, world: World) -> None:
+        """Listening on a port in use fails at once."""
+
+        async def scenario() -> None:
+            port = world.server.listenTCP(0, Server(), interface="127.0.0.1")
+            with pytest.raises(error.CannotListenError):
+                world.server.listenTCP(port.getHost().port, Server(), interface="127.0.0.1")
+            await port.stopListening()
+
+        world.run(scenario())
+
+    def test_both_ends_agree_on_their_addresses(self, world: World) -> None:
+        """The peer of one end is the host of the other; options are kept."""
+
+        async def scenario() -> None:
+            port, server, client = await connect(world)
+            with closing(server, client):
+                assert server.transport.getPeer() == client.transport.getHost() == server.address
+                assert server.transport.getHost() == client.transport.getPeer()
+                assert client.transport.getPeer().port == port.getHost().port
+                client.transport.setTcpNoDelay(True)
+                client.transport.setTcpKeepAlive(True)
+                assert client.transport.getTcpNoDelay()
+                assert client.transport.getTcpKeepAlive()
+                await port.stopListening()
+
+        world.run(scenario())
+
+    def test_half_closing(self, world: World) -> None:
+        """A client that has sent all says so, and still gets its answer."""
+
+        @implementer(IHalfCloseableProtocol)
+        class Answering(Peer):
+            def readConnectionLost(self) -> None:
+                self.transport.write(b"answer to " + self.received)  # type: ignore[union-attr]
+                self.transport.loseConnection()  # type: ignore[union-attr]
+
+            def writeConnectionLost(self) -> None:
+                raise AssertionError("this end was not half-closed by its own program")
+
+        async def scenario() -> None:
+            port, server, client = await connect(world, Answering)
+            client.transport.write(b"question")
+            client.transport.loseWriteConnection()
+            assert await client.lost is error.ConnectionDone
+            assert client.received == b"answer to question"
+            assert await server.lost is error.ConnectionDone
+            await port.stopListening()
+
+        world.run(scenario())
+
+    def test_a_refused_peer_is_closed(self, world: World) -> None:
+        """A factory that builds no protocol closes the connection."""
+
+        class Refusing(Factory):
+            def buildProtocol(self, addr: Any) -> None:
+                return None
+
+        async def scenario() -> None:
+            port = world.server.listenTCP(0, Refusing(), interface="127.0.0.1" if world.simulation is None else "")
+            endpoint = TCP4ClientEndpoint(world.client, world.server_name, port.getHost().port)
+            client: Any = await endpoint.connect(Factory.forProtocol(Peer))
+            assert await client.lost is error.ConnectionDone
+            await port.stopListening()
+
+        world.run(scenario())
+
+    def test_an_exception_costs_its_connection_only(self, world: World) -> None:
+        """A protocol that raises loses its connection with that exception; the reactor goes on."""
+
+        class Broken(Peer):
+            def dataReceived(self, data: bytes) -> None:
+                raise ZeroDivisionError("broken protocol")
+
+        async def scenario() -> None:
+            port, server, client = await connect(world, Broken)
+            client.transport.write(b"x")
+            assert await server.lost is ZeroDivisionError
+            await client.lost
+            await port.stopListening()
+
+        world.run(scenario())
+        if world.simulation is not None:
+            assert [type(failure.value) for failure in world.simulation.failures] == [ZeroDivisionError]
+
+    def test_connecting_can_be_given_up(self, world: World) -> None:
+        """stopConnecting fails the attempt; its factory is told once."""
+        failed: Deferred[type[BaseException]] = Deferred()
+
+        class Impatient(ClientFactory):
+            def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
+                failed.callback(type(reason.value))
+
+        async def scenario() -> None:
+            port = world.server.listenTCP(0, Server(), interface="127.0.0.1" if world.simulation is None else "")
+            connector = world.client.connectTCP(world.server_name, port.getHost().port, Impatient())
+            connector.stopConnecting()
+            assert await failed is error.UserError
+            await port.stopListening()
+
+        world.run(scenario())
+
+    def test_endpoint_strings(self, world: World) -> None:
+        """Endpoints described by strings work."""
+
+        async def scenario() -> None:
+            server = serverFromString(world.server, "tcp:0:interface=127.0.0.1" if not world.simulation else "tcp:0")
+            assert isinstance(server, TCP4ServerEndpoint)
+            port = await server.listen(Server())
+            name = f"tcp:{world.server_name}:{port.getHost().port}"
+            client: Any = await clientFromString(world.client, name).connect(Factory.forProtocol(Peer))
+            client.transport.loseConnection()
+            await client.lost
+            await port.stopListening()
+
+        world.run(scenario())
+
+
+class TestBackPressure:
+    def test_a_reader_that_pauses_stops_its_sender(self, world: World) -> None:
+        """A push producer is paused when the other end does not read, and resumed when it does; nothing is lost."""
+        total = 32 << 20
+
+        @implementer(IPushProducer)
+        class Producer:
+            sent = 0
+            pauses = 0
+            going = True
+
+            def __init__(self, transport: Any) -> None:
+                self.transport = transport
+
+            def resumeProducing(self) -> None:
+                self.going = True
+                while self.going and self.sent < total:
+                    self.sent += 1 << 16
+                    self.transport.write(bytes(1 << 16))
+                if self.sent == total:
+                    self.transport.unregisterProducer()
+
+            def pauseProducing(self) -> None:
+                self.going = False
+                self.pauses += 1
+
+            def stopProducing(self) -> None:
+                self.going = False
+
+        async def scenario() -> None:
+            port, server, client = await connect(world)
+            with closing(server, client):
+                server.transport.pauseProducing()
+                producer = Producer(client.transport)
+                client.transport.registerProducer(producer, True)
+                producer.resumeProducing()
+                await world.pause(0.2)
+                assert not server.received
+                assert producer.pauses
+                assert producer.sent < total
+                server.transport.resumeProducing()
+                await server.wait_for(total)
+                assert len(server.received) == total
+                await port.stopListening()
+
+        world.run(scenario())
+
+    def test_a_pull_producer_is_asked_for_each_piece(self, world: World) -> None:
+        """It is asked again whenever what it gave has been sent; loseConnection waits until it unregisters."""
+
+        @implementer(IPullProducer)
+        class Producer:
+            asked = 0
+
+            def __init__(self, transport: Any) -> None:
+                self.transport = transport
+
+            def resumeProducing(self) -> None:
+                self.asked += 1
+                self.transport.write(b"%04d" % self.asked)
+                if self.asked == 20:
+                    self.transport.unregisterProducer()
+
+            def stopProducing(self) -> None:
+                raise AssertionError("it was not done")
+
+        async def scenario() -> None:
+            port, server, client = await connect(world)
+            producer = Producer(client.transport)
+            client.transport.registerProducer(producer, False)
+            client.transport.loseConnection()
+            await server.lost
+            assert server.received == b"".join(b"%04d" % number for number in range(1, 21))
+            await port.stopListening()
+
+        world.run(scenario())
+
+    def test_a_paused_reader_gets_nothing_until_it_resumes(self, world: World) -> None:
+        """Neither bytes nor the end of the connection reach a protocol that has paused."""
+
+        async def scenario() -> None:
+            port, server, client = await connect(world)
+            server.transport.pauseProducing()
+            client.transport.write(b"late")
+            client.transport.loseConnection()
+            await world.pause(0.05)
+            assert not server.received
+            assert not server.lost.called
+            server.transport.resumeProducing()
+            assert await server.lost is error.ConnectionDone
+            assert server.received == b"late"
+            await port.stopListening()
+
+        world.run(scenario())
+
+
+class TestOwnTransport:
+    def test_a_transport_of_our_own_reads_into_its_buffer(self, world: World) -> None:
+        """What a listener sets as ``Port.transport`` serves its connections, down to recv_into and sendmsg."""
+        scratch = bytearray(4096)
+
+        class Scratch(tcp.Server):
+            def doRead(self) -> Any:
+                try:
+                    size = self.socket.recv_into(scratch)
+                except BlockingIOError:
+                    return None
+                if not size:
+                    return error.ConnectionDone()
+                self.socket.sendmsg([b"<", memoryview(scratch)[:size], b">"])
+                return None
+
+        async def scenario() -> None:
+            port = world.server.listenTCP(0, Server(), interface="127.0.0.1" if world.simulation is None else "")
+            port.transport = Scratch
+            endpoint = TCP4ClientEndpoint(world.client, world.server_name, port.getHost().port)
+            client: Any = await endpoint.connect(Factory.forProtocol(Peer))
+            client.transport.write(b"a")
+            assert await client.wait_for(3) == b"<a>"
+            client.transport.loseConnection()
+            await client.lost
+            await port.stopListening()
+
+        world.run(scenario())
+
+
+class TestTimers:
+    def test_order_cancel_reset_and_delay(self, world: World) -> None:
+        """Calls come in the order of their times, as last set."""
+        seen: list[str] = []
+
+        async def scenario() -> None:
+            reactor = world.client
+            began = reactor.seconds()
+            later = reactor.callLater(0.001, seen.append, "put off")
+            sooner = reactor.callLater(5, seen.append, "brought forward")
+            never = reactor.callLater(0.005, seen.append, "never")
+            reactor.callLater(0.02, seen.append, "second")
+            reactor.callLater(0.02, seen.append, "third")
+            later.delay(0.03)
+            later.reset(0.04)
+            sooner.reset(0.01)
+            assert later in reactor.getDelayedCalls()
+            assert sooner.getTime() == pytest.approx(began + 0.01, abs=0.005)
+            never.cancel()
+            assert not never.active()
+            with pytest.raises(error.AlreadyCancelled):
+                never.reset(1)
+            await world.pause(0.06)
+            assert seen == ["brought forward", "second", "third", "put off"]
+            with pytest.raises(error.AlreadyCalled):
+                later.cancel()
+            assert later not in reactor.getDelayedCalls()
+            assert reactor.seconds() >= began + 0.06
+
+        world.run(scenario())
+
+    def test_call_from_thread(self, world: World) -> None:
+        """callFromThread calls soon, in order, not at once."""
+        seen: list[int] = []
+
+        async def scenario() -> None:
+            for number in range(3):
+                world.client.callFromThread(seen.append, number)
+            assert seen == []
+            await world.pause(0.01)
+            assert seen == [0, 1, 2]
+
+        world.run(scenario())
+
+    def test_time_does_not_run_backwards(self, world: World) -> None:
+        """A negative delay is an error of the program."""
+
+        async def scenario() -> None:
+            with pytest.raises(AssertionError):
+                world.client.callLater(-1, print)
+
+        world.run(scenario())

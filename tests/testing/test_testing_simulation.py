@@ -1,0 +1,472 @@
+"""Hosts that are killed, paused, cut off and slow; and that one seed is one run."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+from typing import Any
+from zlib import crc32
+
+import pytest
+from twisted.internet import error
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import TCP4ClientEndpoint
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import LoopingCall
+from twisted.python.failure import Failure
+from twisted.web.client import Agent, readBody
+from twisted.web.resource import Resource
+from twisted.web.server import Site
+
+from kreplica.testing.network import DATA_TIMEOUT_S
+from kreplica.testing.simulation import START_MS, Host, Simulation
+
+
+class Peer(Protocol):
+    """Keeps what it receives, and why it was lost."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.lost: type[BaseException] | None = None
+
+    def dataReceived(self, data: bytes) -> None:
+        self.received += data
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        assert reason is not None
+        self.lost = type(reason.value)
+
+    def say(self, data: bytes) -> None:
+        assert self.transport is not None
+        self.transport.write(data)
+
+
+class Echo(Peer):
+    def dataReceived(self, data: bytes) -> None:
+        super().dataReceived(data)
+        self.say(data)
+
+
+class Listener(Factory):
+    def __init__(self, protocol: type[Peer] = Peer) -> None:
+        self.made: list[Peer] = []
+        self._protocol = protocol
+
+    def buildProtocol(self, addr: Any) -> Peer:
+        self.made.append(self._protocol())
+        return self.made[-1]
+
+
+def connected(simulation: Simulation, client: Host, server: Host, protocol: type[Peer] = Peer) -> tuple[Peer, Peer]:
+    """(client's end, server's end) of a new connection."""
+    listener = Listener(protocol)
+    port = server.reactor.listenTCP(0, listener)
+    endpoint = TCP4ClientEndpoint(client.reactor, server.name, port.getHost().port)
+    end = simulation.run_until(endpoint.connect(Factory.forProtocol(Peer)))
+    simulation.run_until(lambda: bool(listener.made and listener.made[0].transport))
+    return end, listener.made[0]
+
+
+@pytest.fixture
+def simulation() -> Simulation:
+    return Simulation(seed=7)
+
+
+@pytest.fixture
+def a(simulation: Simulation) -> Host:
+    return simulation.host("a")
+
+
+@pytest.fixture
+def b(simulation: Simulation) -> Host:
+    return simulation.host("b")
+
+
+class TestDeterminism:
+    def trace(self, seed: int) -> str:
+        """Some of everything: timers, TCP, faults, offloaded work, disk."""
+        lines: list[str] = []
+        simulation = Simulation(seed, lines.append)
+        hosts = [simulation.host(name) for name in "abc"]
+        ends = [connected(simulation, hosts[0], host, Echo)[0] for host in hosts[1:]]
+        file = hosts[0].disk.open("/data/log", create=True)
+
+        def tick() -> None:
+            for end in ends:
+                end.say(hosts[0].runtime.random.randbytes(1000))
+            done = hosts[0].offload.run(file.write_at, file.size(), [b"x" * 100])
+            done.addCallback(lambda size: lines.append(f"wrote {size} of {file.size()}"))
+
+        loop = LoopingCall(tick)
+        loop.clock = hosts[0].reactor
+        loop.start(0.01)
+        simulation.run(0.1)
+        simulation.network.cut("a", "b")
+        simulation.run(0.1)
+        simulation.network.heal()
+        hosts[2].kill()
+        simulation.run(3)
+        lines += [f"{crc32(end.received)} {len(end.received)} {end.lost}" for end in ends]
+        hosts[0].power_loss()
+        names = hosts[0].disk.list_directory("/data")
+        lines += [f"{name} {hosts[0].disk.read_file('/data/' + name)!r}" for name in names]
+        return "\n".join(lines)
+
+    def test_a_seed_is_a_run(self) -> None:
+        """The same seed gives the same trace, byte for byte; another gives another."""
+        first = self.trace(1)
+        assert len(first) > 10_000
+        assert self.trace(1) == first
+        assert self.trace(2) != first
+
+    def test_hosts_draw_from_their_own_randomness(self) -> None:
+        """What one host draws does not change what another one does, nor the next process of the same host."""
+        first, second = Simulation(1), Simulation(1)
+        first.host("a").runtime.random.random()
+        assert first.host("b").runtime.random.random() == second.host("b").runtime.random.random()
+        first.host("a").kill()
+        second.host("a").kill()
+        assert first.host("a").runtime.random.random() == second.host("a").runtime.random.random()
+        assert first.host("a").runtime.random.random() != first.host("b").runtime.random.random()
+
+
+class TestTime:
+    def test_each_call_sees_its_own_time(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Time goes from event to event over all hosts; nothing is lumped together."""
+        seen = []
+        for host, delay_s in ((a, 0.3), (b, 0.1), (a, 0.2)):
+            host.reactor.callLater(delay_s, lambda host=host: seen.append((host.name, host.reactor.seconds())))
+        simulation.run(1)
+        assert seen == [("b", 0.1), ("a", 0.2), ("a", 0.3)]
+        assert simulation.now_s == 1
+
+    def test_a_step_is_one_event(self, simulation: Simulation, a: Host) -> None:
+        """step handles one event, however far ahead, and says whether there was one."""
+        seen: list[int] = []
+        a.reactor.callLater(1000, seen.append, 1)
+        a.reactor.callLater(1000, seen.append, 2)
+        assert simulation.step()
+        assert seen == [1]
+        assert simulation.step()
+        assert not simulation.step()
+        assert simulation.now_s == 1000
+
+    def test_waiting_for_what_never_comes(self, simulation: Simulation, a: Host) -> None:
+        """A goal not reached in time is an error that lists what was still to happen."""
+        a.reactor.callLater(100, print)
+        with pytest.raises(TimeoutError, match=r"of a#1 at 100\.0.*print"):
+            simulation.run_until(Deferred(), timeout_s=10)
+        with pytest.raises(TimeoutError, match="nothing is left to happen"):
+            simulation.run_until(lambda: False, timeout_s=1000)
+
+    def test_a_failing_timer_fails_the_test(self, simulation: Simulation, a: Host) -> None:
+        """What a real reactor would only log ends the run here."""
+        a.reactor.callLater(1, lambda: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            simulation.run(2)
+
+    def test_standing_still_is_noticed(self, simulation: Simulation, a: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A program that goes round without time passing is an error, not a hang."""
+        monkeypatch.setattr("kreplica.testing.scheduler.EVENTS_AT_ONE_TIME_MAX", 1000)
+
+        def again() -> None:
+            a.reactor.callLater(0, again)
+
+        again()
+        with pytest.raises(RuntimeError, match="again goes round"):
+            simulation.run(1)
+
+    def test_timeouts_put_off_for_ever_cost_no_memory(self, simulation: Simulation, a: Host) -> None:
+        """Thousands of calls set and cancelled, or put off again and again, leave nothing behind."""
+        timeout = a.reactor.callLater(10, print)
+        for _ in range(10_000):
+            timeout.reset(10)
+            a.reactor.callLater(5, print).cancel()
+        assert a.reactor.getDelayedCalls() == [timeout]
+        assert len(simulation.scheduler._queue) < 1000
+
+    def test_wall_clocks_are_wrong_in_their_own_ways(self) -> None:
+        """Hosts' clocks differ by offset and drift, and can be made to jump; monotonic time does not."""
+        simulation = Simulation(1)
+        late = simulation.host("late", clock_offset_ms=-5000)
+        fast = simulation.host("fast", clock_drift=0.01)
+        simulation.run(100)
+        assert late.runtime.wall_clock_ms() == START_MS + 95_000
+        assert fast.runtime.wall_clock_ms() == START_MS + 101_000
+        late.clock.offset_ms = 1000
+        assert late.runtime.wall_clock_ms() == START_MS + 101_000
+        assert late.reactor.seconds() == fast.reactor.seconds() == 100
+        fast.disk.write_file("/data/x", b"")
+        assert fast.disk.modified_ms("/data/x") == START_MS + 101_000
+
+
+class TestKill:
+    def test_a_killed_host_falls_silent(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Its timers and offloaded work never happen, its peers lose their connections, its port is free again."""
+        client, server = connected(simulation, a, b)
+        b.reactor.callLater(1, lambda: pytest.fail("a timer of a killed process fired"))
+        b.offload.run(lambda: pytest.fail("work of a killed process ran"))
+        old, number = b.reactor, client.transport.getPeer().port  # type: ignore[union-attr]
+        b.kill()
+        simulation.run(2)
+        assert client.lost is error.ConnectionDone
+        assert server.lost is None
+        assert old.getDelayedCalls() == []
+        b.reactor.listenTCP(number, Listener())
+        old.callLater(1, lambda: pytest.fail("a zombie set a timer"))
+        with pytest.raises(error.CannotListenError):
+            old.listenTCP(0, Listener())
+        simulation.run(2)
+
+    def test_bytes_unread_by_a_killed_process_are_a_reset(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """A peer whose bytes were not read sees a lost connection, not a clean end."""
+        client, _ = connected(simulation, a, b)
+        b.pause()
+        client.say(b"never read")
+        simulation.run(1)
+        b.kill()
+        simulation.run(1)
+        assert client.lost is error.ConnectionLost
+
+    def test_what_a_process_wrote_before_it_was_killed_arrives(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Its kernel still sends what it had taken."""
+        client, server = connected(simulation, a, b)
+        server.say(b"last words")
+        simulation.run(0.000_01)
+        b.kill()
+        simulation.run(1)
+        assert client.received == b"last words"
+
+    def test_a_host_that_loses_power_tells_nobody(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Its peers hold half-open connections until they say something; what it had not synced may be gone."""
+        client, _ = connected(simulation, a, b)
+        b.disk.write_file("/data/synced", b"s")
+        b.disk.open("/data/unsynced", create=True).write_at(0, [b"u" * 100_000])
+        b.power_loss()
+        simulation.run(10_000)
+        assert client.lost is None
+        client.say(b"anybody?")
+        simulation.run(1)
+        assert client.lost is error.ConnectionLost
+        assert b.disk.read_file("/data/synced") == b"s"
+        assert b.disk.open_paths == []
+
+    def test_a_paused_process_goes_on_where_it_was(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Its timers come late, in order; its kernel accepts and keeps what is sent meanwhile."""
+        client, server = connected(simulation, a, b)
+        seen: list[str] = []
+        b.reactor.callLater(1, seen.append, "first")
+        b.reactor.callLater(2, seen.append, "second")
+        cancelled = b.reactor.callLater(3, seen.append, "cancelled while paused")
+        b.pause()
+        client.say(b"hello")
+        simulation.run(10)
+        assert seen == []
+        assert server.received == b""
+        assert len(b.reactor.getDelayedCalls()) == 3
+        cancelled.cancel()
+        b.resume()
+        simulation.run(1)
+        assert seen == ["first", "second"]
+        assert server.received == b"hello"
+
+    def test_stopping_runs_the_shutdown_triggers(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """An orderly stop goes phase by phase and waits for each; then peers see a clean end."""
+        client, _ = connected(simulation, a, b)
+        seen: list[str] = []
+        flushed: Deferred[None] = Deferred()
+        b.reactor.addSystemEventTrigger("before", "shutdown", lambda: seen.append("before") or flushed)
+        b.reactor.addSystemEventTrigger("during", "shutdown", seen.append, "during")
+        removed = b.reactor.addSystemEventTrigger("after", "shutdown", seen.append, "removed")
+        b.reactor.removeSystemEventTrigger(removed)
+        b.reactor.callWhenRunning(seen.append, "running")
+        simulation.run(1)
+        b.reactor.stop()
+        assert seen == ["running", "before"]
+        with pytest.raises(error.ReactorNotRunning):
+            b.reactor.stop()
+        flushed.callback(None)
+        assert seen == ["running", "before", "during"]
+        simulation.run(1)
+        assert client.lost is error.ConnectionDone
+
+
+class TestNetwork:
+    def test_a_partition_delays_what_is_sent(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Nothing passes while it lasts; afterwards all arrives, once and in order."""
+        client, server = connected(simulation, a, b)
+        simulation.network.cut("a", "b")
+        for number in range(100):
+            client.say(b"%02d" % number)
+            simulation.run(0.1)
+        server.say(b"up")
+        simulation.run(10)
+        assert (server.received, client.received) == (b"", b"")
+        simulation.network.heal("a", "b")
+        simulation.run(3)
+        assert server.received == b"".join(b"%02d" % number for number in range(100))
+        assert client.received == b"up"
+
+    def test_one_way(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """A link can be cut in one direction: the other end is heard, but does not hear."""
+        client, server = connected(simulation, a, b)
+        simulation.network.cut("a", "b", one_way=True)
+        client.say(b"lost for now")
+        server.say(b"heard")
+        simulation.run(10)
+        assert (server.received, client.received) == (b"", b"heard")
+
+    def test_unanswered_bytes_end_a_connection(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """After some fifteen minutes the sender gives up; who had nothing to say holds a half-open connection."""
+        client, server = connected(simulation, a, b)
+        simulation.network.cut("a", "b")
+        client.say(b"x")
+        simulation.run(DATA_TIMEOUT_S - 1)
+        assert client.lost is None
+        simulation.run(2)
+        assert client.lost is error.ConnectionLost
+        assert server.lost is None
+        simulation.network.heal()
+        simulation.run(100)
+        assert server.lost is None
+        server.say(b"still there?")
+        simulation.run(1)
+        assert server.lost is error.ConnectionLost
+
+    def test_a_short_partition_does_not_start_the_clock_of_the_next(
+        self, simulation: Simulation, a: Host, b: Host
+    ) -> None:
+        """Only time during which bytes waited without a break ends a connection."""
+        client, server = connected(simulation, a, b)
+        for _ in range(3):
+            simulation.network.cut("a", "b")
+            client.say(b"x")
+            simulation.run(DATA_TIMEOUT_S * 0.6)
+            simulation.network.heal()
+            simulation.run(2)
+        assert server.received == b"xxx"
+
+    def test_a_full_window_survives_a_partition_of_the_answers(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """With the way back cut a sender stalls at its window; after healing everything arrives."""
+        client, server = connected(simulation, a, b)
+        simulation.network.cut("b", "a", one_way=True)
+        client.say(bytes(1 << 20))
+        simulation.run(10)
+        assert 0 < len(server.received) < 1 << 20
+        simulation.network.heal()
+        simulation.run(10)
+        assert len(server.received) == 1 << 20
+
+    def test_connecting_through_a_partition(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """It times out, or is made once the link is whole."""
+        simulation.network.isolate("b")
+        listener = Listener()
+        b.reactor.listenTCP(9092, listener)
+        endpoint = TCP4ClientEndpoint(a.reactor, "b", 9092, timeout=5)
+        with pytest.raises(error.TimeoutError):
+            simulation.run_until(endpoint.connect(Factory.forProtocol(Peer)))
+        assert simulation.now_s == pytest.approx(5)
+        attempt = TCP4ClientEndpoint(a.reactor, "b", 9092).connect(Factory.forProtocol(Peer))
+        simulation.run(2)
+        simulation.network.heal("b")
+        simulation.run_until(attempt, timeout_s=10)
+
+    def test_connections_dropped(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Dropped connections are lost at both ends; one way, the other end learns it when it speaks."""
+        client, server = connected(simulation, a, b)
+        simulation.network.drop_connections("a", "b")
+        simulation.run(1)
+        assert (client.lost, server.lost) == (error.ConnectionLost, error.ConnectionLost)
+        client, server = connected(simulation, a, b)
+        simulation.network.drop_connections("a", "b", one_way=True)
+        simulation.run(1000)
+        assert (client.lost, server.lost) == (error.ConnectionLost, None)
+        server.say(b"?")
+        simulation.run(1)
+        assert server.lost is error.ConnectionLost
+
+    def test_a_slow_link(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """A megabyte over 100 kB/s takes ten seconds, whichever connections share it."""
+        first, second = connected(simulation, a, b), connected(simulation, a, b)
+        simulation.network.slow("a", "b", latency_s=(0.05, 0.06), bytes_per_s=100_000)
+        began_s = simulation.now_s
+        for client, _ in (first, second):
+            client.say(bytes(500_000))
+        simulation.run_until(lambda: all(len(server.received) == 500_000 for _, server in (first, second)))
+        assert simulation.now_s - began_s == pytest.approx(10, rel=0.05)
+
+    def test_loopback_stays_on_its_host(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """127.0.0.1 is each host's own; what listens there only is not reached from others."""
+        a.reactor.listenTCP(9092, Listener(Echo), interface="127.0.0.1")
+        endpoint = TCP4ClientEndpoint(a.reactor, "127.0.0.1", 9092)
+        client = simulation.run_until(endpoint.connect(Factory.forProtocol(Peer)))
+        assert client.transport.getHost().host == client.transport.getPeer().host == "127.0.0.1"
+        for name in ("a", "127.0.0.1"):
+            endpoint = TCP4ClientEndpoint(b.reactor, name, 9092)
+            with pytest.raises(error.ConnectionRefusedError):
+                simulation.run_until(endpoint.connect(Factory.forProtocol(Peer)))
+        endpoint = TCP4ClientEndpoint(b.reactor, "nowhere", 9092)
+        with pytest.raises(error.DNSLookupError):
+            simulation.run_until(endpoint.connect(Factory.forProtocol(Peer)))
+
+    @pytest.mark.filterwarnings("ignore:Using readBody:DeprecationWarning")
+    def test_http(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Twisted's own web server and client talk over it, names and connection pools included."""
+
+        class Hello(Resource):
+            isLeaf = True
+
+            def render_GET(self, request: Any) -> bytes:
+                return b"hello from " + request.getRequestHostname()
+
+        a.reactor.listenTCP(8080, Site(Hello(), reactor=a.reactor))
+
+        async def get() -> bytes:
+            response = await Agent(b.reactor).request(b"GET", b"http://a:8080/")
+            body: bytes = await readBody(response)
+            return body
+
+        assert simulation.run_until(get()) == b"hello from a"
+
+
+class TestOffload:
+    def test_answers_arrive_later_and_may_pass_one_another(self, simulation: Simulation, a: Host) -> None:
+        """Work is done and answered later; exceptions come as failures."""
+        seen: list[int] = []
+        for number in range(20):
+            a.offload.run(lambda number=number: number).addCallback(seen.append)
+        failing = a.offload.run(lambda: 1 // 0)
+        assert seen == []
+        with pytest.raises(ZeroDivisionError):
+            simulation.run_until(failing)
+        simulation.run(1)
+        assert sorted(seen) == list(range(20))
+        assert seen != sorted(seen)
+
+    def test_stopping_waits_for_what_runs(self, simulation: Simulation, a: Host) -> None:
+        """After stop all that was given is done; more is refused."""
+        done: list[int] = []
+        answers = [a.offload.run(done.append, number) for number in range(5)]
+        a.offload.stop()
+        assert sorted(done) == list(range(5))
+        simulation.run(1)
+        assert all(answer.called for answer in answers)
+        with pytest.raises(RuntimeError, match="stopped"):
+            simulation.run_until(a.offload.run(print))
+
+
+def test_events_are_quick() -> None:
+    """Long histories are affordable: simple events take a few microseconds at most."""
+    simulation = Simulation(1)
+    reactor = simulation.host("a").reactor
+    random = Random(1)
+
+    def tick() -> None:
+        reactor.callLater(random.random(), tick)
+
+    for _ in range(100):
+        tick()
+    began = time.process_time()
+    simulation.run(500)
+    events_per_s = simulation.scheduler.events_count / (time.process_time() - began)
+    assert events_per_s > 50_000  # a floor that a busy machine reaches too; measured: 500,000 and more
