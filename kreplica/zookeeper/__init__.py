@@ -19,6 +19,7 @@ Protocol, without I/O, for both sides:
 * ``embedded`` the coordinator of a single machine and of simulations
 """
 
+from kreplica.zookeeper.batches import BatchLimits, GuardFailed, UnitOutcome, list_all, read_all, write_units
 from kreplica.zookeeper.client import Watch, ZooKeeperClient
 from kreplica.zookeeper.errors import (
     AuthFailed,
@@ -57,6 +58,7 @@ __all__ = [
     "AuthFailed",
     "BadArguments",
     "BadVersion",
+    "BatchLimits",
     "Check",
     "ClientClosed",
     "ConnectionLoss",
@@ -66,6 +68,7 @@ __all__ = [
     "EventType",
     "GetChildren",
     "GetData",
+    "GuardFailed",
     "InvalidAcl",
     "MultiFailed",
     "NoAuth",
@@ -90,8 +93,12 @@ __all__ = [
     "SetData",
     "Stat",
     "Unimplemented",
+    "UnitOutcome",
     "Watch",
     "WatchEvent",
     "ZooKeeperClient",
     "ZooKeeperError",
+    "list_all",
+    "read_all",
+    "write_units",
 ]

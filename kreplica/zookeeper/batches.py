@@ -1,0 +1,222 @@
+"""Many writes or reads at once: cut into multis of a bounded size, pipelined, each unit with an outcome of its own.
+
+A multi is all or nothing, so that one conflict would fail all the writes that happen to share it.  Here the unit that
+failed is taken out and the rest is sent again: a conflict costs one more round trip and nobody else's write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+from twisted.internet.defer import Deferred, DeferredList, DeferredSemaphore
+from twisted.python.failure import Failure
+
+from kreplica.zookeeper.errors import MultiFailed, NoAuth, NoNode, Unimplemented, ZooKeeperError
+from kreplica.zookeeper.records import Stat
+from kreplica.zookeeper.requests import Check, GetChildren, GetData, Operation, Read, encode_operation
+from kreplica.zookeeper.responses import OperationResult, ReadResult
+
+T = TypeVar("T")
+
+Unit: TypeAlias = Sequence[Operation]
+# What became of a unit: one result per operation, or why none of them was done.
+UnitOutcome: TypeAlias = "list[OperationResult] | ZooKeeperError"
+
+
+class GuardFailed(ZooKeeperError):
+    """The guard no longer holds, so nothing of this unit was written: whoever writes has lost the right to.
+
+    :param error: why the guard failed, usually ``BadVersion``.
+    """
+
+    def __init__(self, error: ZooKeeperError) -> None:
+        super().__init__(error.path, f"the guard of the write does not hold: {error.message or error.meaning}")
+        self.error = error
+
+
+class MultiWriter(Protocol):
+    """The part of the client that ``write_units`` uses."""
+
+    def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]: ...
+
+
+class MultiReader(Protocol):
+    """The part of the client that ``read_all`` and ``list_all`` use."""
+
+    def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]: ...
+
+    def get_data(self, path: str) -> Deferred[tuple[bytes, Stat]]: ...
+
+    def get_children(self, path: str) -> Deferred[list[str]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much goes into one multi and how many of them travel at a time.
+
+    :param bytes_max: of a multi's operations; a single unit beyond it still gets a multi of its own.
+    :param operations_max: in a multi; also the reads in a multi-read, whose answer's size is not known before.
+    :param in_flight_max: multis that are sent and not answered.
+    :param conflicts_max: after so many conflicts in one multi each of its remaining units gets one of its own.
+    """
+
+    bytes_max: int = 512 * 1024
+    operations_max: int = 1000
+    in_flight_max: int = 16
+    conflicts_max: int = 3
+
+
+DEFAULT_LIMITS = BatchLimits()
+
+
+async def write_units(
+    client: MultiWriter, units: Sequence[Unit], guard: Check | None = None, limits: BatchLimits = DEFAULT_LIMITS
+) -> list[UnitOutcome]:
+    """Write each unit whole or not at all, however the others fare.
+
+    Units that share no znode: after a conflict their order is not kept.
+
+    :param guard: stands at the head of every multi.  Once it fails, every unit that is not written has ``GuardFailed``.
+    :return: an outcome per unit, in their order; ``ConnectionLoss`` says that whether it was written is unknown.
+    """
+    batch = _Writes(client, units, guard, limits)
+    await _together([batch.write(indices) for indices in _cut(units, limits)], limits.in_flight_max)
+    return cast("list[UnitOutcome]", batch.outcomes)
+
+
+class _Writes:
+    """One call of ``write_units``: the units, and what is known of each so far."""
+
+    def __init__(self, client: MultiWriter, units: Sequence[Unit], guard: Check | None, limits: BatchLimits) -> None:
+        self._client = client
+        self._units = units
+        self._head: list[Operation] = [] if guard is None else [guard]
+        self._limits = limits
+        self._guard_failed: GuardFailed | None = None
+        self.outcomes: list[UnitOutcome | None] = [None] * len(units)
+
+    async def write(self, indices: list[int]) -> None:
+        """Write some units in one multi, again without each that fails."""
+        conflicts = 0
+        while indices:
+            if conflicts > self._limits.conflicts_max and len(indices) > 1:
+                await _together([self.write([index]) for index in indices], self._limits.in_flight_max)
+                return
+            failed = await self._try(indices)
+            if failed is None:
+                return
+            indices = [index for index in indices if index != failed]
+            conflicts += 1
+
+    async def _try(self, indices: list[int]) -> int | None:
+        """Send one multi; the unit that failed alone, or None where the outcome of all is known."""
+        if self._guard_failed is not None:
+            self._all_failed(indices, self._guard_failed)
+            return None
+        operations = [*self._head, *(operation for index in indices for operation in self._units[index])]
+        try:
+            results = await self._client.multi(operations)
+        except MultiFailed as failed:
+            return self._one_failed(indices, failed)
+        except ZooKeeperError as error:
+            self._all_failed(indices, error)
+            return None
+        position = len(self._head)
+        for index in indices:
+            end = position + len(self._units[index])
+            self.outcomes[index] = results[position:end]
+            position = end
+        return None
+
+    def _one_failed(self, indices: list[int], failed: MultiFailed) -> int | None:
+        position = failed.index - len(self._head)
+        if position < 0:
+            self._guard_failed = GuardFailed(failed.error)
+            self._all_failed(indices, self._guard_failed)
+            return None
+        for index in indices:
+            position -= len(self._units[index])
+            if position < 0:
+                self.outcomes[index] = failed.error
+                return index
+        raise failed
+
+    def _all_failed(self, indices: list[int], error: ZooKeeperError) -> None:
+        for index in indices:
+            self.outcomes[index] = error
+
+
+def _cut(units: Sequence[Unit], limits: BatchLimits) -> Iterator[list[int]]:
+    indices: list[int] = []
+    count = size = 0
+    for index, unit in enumerate(units):
+        unit_size = sum(len(encode_operation(operation)) for operation in unit)
+        if indices and (size + unit_size > limits.bytes_max or count + len(unit) > limits.operations_max):
+            yield indices
+            indices, count, size = [], 0, 0
+        indices.append(index)
+        count += len(unit)
+        size += unit_size
+    if indices:
+        yield indices
+
+
+async def read_all(
+    client: MultiReader, paths: Sequence[str], limits: BatchLimits = DEFAULT_LIMITS
+) -> list[tuple[bytes, Stat] | ZooKeeperError]:
+    """Read many znodes' data and stat.
+
+    :return: per path what it holds, or ``NoNode`` or ``NoAuth`` as a value.  Each multi-read sees one state of the
+        tree, all of them together do not.
+    :raise ConnectionLoss: or ``SessionExpired`` ..., where anything could not be read.
+    """
+    answers = await _read([GetData(path) for path in paths], client, limits)
+    return cast("list[tuple[bytes, Stat] | ZooKeeperError]", answers)
+
+
+async def list_all(
+    client: MultiReader, paths: Sequence[str], limits: BatchLimits = DEFAULT_LIMITS
+) -> list[list[str] | ZooKeeperError]:
+    """Read the names of many znodes' children; as ``read_all``."""
+    answers = await _read([GetChildren(path) for path in paths], client, limits)
+    return cast("list[list[str] | ZooKeeperError]", answers)
+
+
+async def _read(reads: Sequence[Read], client: MultiReader, limits: BatchLimits) -> list[ReadResult]:
+    size = limits.operations_max
+    batches = [reads[start : start + size] for start in range(0, len(reads), size)]
+    answers = await _together([_read_batch(client, batch) for batch in batches], limits.in_flight_max)
+    return [answer for batch in answers for answer in batch]
+
+
+async def _read_batch(client: MultiReader, reads: Sequence[Read]) -> list[ReadResult]:
+    try:
+        return await client.multi_read(reads)
+    except Unimplemented:
+        # Servers before 3.6: the same reads, one by one, pipelined.
+        return await _together([_read_one(client, read) for read in reads], len(reads))
+
+
+async def _read_one(client: MultiReader, read: Read) -> ReadResult:
+    try:
+        if isinstance(read, GetData):
+            return await client.get_data(read.path)
+        return await client.get_children(read.path)
+    except (NoNode, NoAuth) as error:
+        return error
+
+
+async def _together(coroutines: Sequence[Coroutine[Deferred[Any], Any, T]], in_flight_max: int) -> list[T]:
+    """Run them, so many at a time, and give their results in their order; when all have ended, raise the first error."""
+    turns = DeferredSemaphore(max(in_flight_max, 1))
+
+    def start(coroutine: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
+        return turns.run(lambda: Deferred.fromCoroutine(coroutine))
+
+    outcomes = await DeferredList([start(each) for each in coroutines], consumeErrors=True)
+    for succeeded, outcome in outcomes:
+        if not succeeded:
+            cast(Failure, outcome).raiseException()
+    return [cast(T, outcome) for _succeeded, outcome in outcomes]
