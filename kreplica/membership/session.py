@@ -1,0 +1,87 @@
+"""Keeps a broker registered: when its session with ZooKeeper ends, it opens another and announces itself anew."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from kreplica.membership.registration import register
+from kreplica.model import BrokerRegistration
+from kreplica.runtime import Reactor
+from kreplica.zookeeper import SessionState, ZooKeeperClient, ZooKeeperError
+
+log = Logger()
+
+RETRY_SECONDS_MIN = 0.2
+RETRY_SECONDS_MAX = 10.0
+
+
+class Membership:
+    """Owned by the broker.
+
+    :param joined: called with the registration, which has its epoch, each time that it was made; the first time before
+        ``join`` fires.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        rng: random.Random,
+        client: ZooKeeperClient,
+        joined: Callable[[BrokerRegistration], None],
+    ) -> None:
+        self._reactor = reactor
+        self._random = rng
+        self._client = client
+        self._joined = joined
+        self._wanted: BrokerRegistration | None = None
+        self._rejoining: Deferred[None] | None = None
+        self._forget_listener: Callable[[], None] | None = None
+
+    async def join(self, registration: BrokerRegistration) -> None:
+        """Register for the first time, and from then on whenever the session was lost.
+
+        :raise BrokerIdInUse: where another broker has our id.
+        """
+        self._wanted = registration
+        self._joined(await register(self._client, registration))
+        self._forget_listener = self._client.on_session_event(self._session_changed)
+
+    async def leave(self) -> None:
+        """Stop caring; the registration goes when the session is closed."""
+        if self._forget_listener is not None:
+            self._forget_listener()
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and self._rejoining is None:
+            log.warn("the session with ZooKeeper has expired: registering anew")
+            self._rejoining = Deferred.fromCoroutine(self._rejoin())
+            self._rejoining.addErrback(lambda failure: log.failure("registering anew", failure))
+
+    async def _rejoin(self) -> None:
+        assert self._wanted is not None
+        delay = RETRY_SECONDS_MIN
+        try:
+            while True:
+                try:
+                    await self._client.renew()
+                    self._joined(await register(self._client, self._wanted))
+                    return
+                except ZooKeeperError as error:
+                    log.warn("registering anew failed, trying again: {error}", error=str(error))
+                await self._sleep(delay * self._random.uniform(0.5, 1.0))
+                delay = min(delay * 2, RETRY_SECONDS_MAX)
+        except CancelledError:
+            pass
+        finally:
+            self._rejoining = None
+
+    def _sleep(self, seconds: float) -> Deferred[None]:
+        done: Deferred[None] = Deferred(lambda _: call.cancel())
+        call = self._reactor.callLater(seconds, done.callback, None)
+        return done

@@ -1,0 +1,31 @@
+"""What a newcomer sees first: where everything is, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def banner(
+    version: str, bootstrap_servers: Sequence[str], admin_url: str | None, coordinator: str, data_directory: str
+) -> str:
+    """The text that ``standalone`` prints when everything is ready."""
+    servers = ",".join(bootstrap_servers)
+    rows = [
+        ("brokers", f"{servers}    (bootstrap.servers of any Kafka client)"),
+        ("admin", f"{admin_url}/health/ready" if admin_url else "off"),
+        ("coordinator", f"{coordinator}    (ZooKeeper protocol)"),
+        ("data", data_directory),
+    ]
+    lines = [f"kreplica {version} is ready", ""]
+    lines += [f"  {name:<12} {value}" for name, value in rows]
+    lines += [
+        "",
+        "  Write a few lines, then read them back, in another terminal:",
+        "",
+        f"    printf 'hello\\nworld\\n' | kcat -b {bootstrap_servers[0]} -t greetings -P",
+        f"    kcat -b {bootstrap_servers[0]} -t greetings -C -e",
+        "",
+        "  Topics are made when they are first written to.  Ctrl-C stops everything in order.",
+        "",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,102 @@
+"""What a process writes about itself: lines for people, or one JSON object per event for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any, TextIO
+
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
+from zope.interface import provider
+
+FORMATS = ("text", "json")
+
+OURS = "kreplica"
+_NOT_FIELDS = frozenset(
+    {
+        "log_logger",
+        "log_level",
+        "log_namespace",
+        "log_source",
+        "log_format",
+        "log_time",
+        "log_system",
+        "log_failure",
+        "log_trace",
+        "log_flattened",
+        "log_legacy",
+        "log_text",
+        "log_io",
+        "isError",
+        "message",
+        "format",
+        "time",
+        "system",
+        "failure",
+        "why",
+    }
+)
+
+
+def observer(log_format: str, output: TextIO | None = None) -> ILogObserver:
+    """An observer that writes each event as one line.
+
+    Ours are written from ``info`` on; those of libraries from ``warn`` on (Twisted announces every port and factory).
+
+    :param log_format: ``text`` or ``json``.
+    :param output: standard error, where None; Twisted replaces ``sys.stderr``, so the real one is taken.
+    """
+    write = (output or sys.__stderr__ or sys.stderr).write
+    render = _json_line if log_format == "json" else _text_line
+
+    @provider(ILogObserver)
+    def observe(event: LogEvent) -> None:
+        if _is_wanted(event):
+            try:
+                write(render(event))
+            except (OSError, ValueError):
+                pass  # nobody reads us any more: there is nowhere left to say so
+
+    return observe
+
+
+def _is_wanted(event: LogEvent) -> bool:
+    level = event.get("log_level") or LogLevel.info
+    namespace = str(event.get("log_namespace", ""))
+    least = LogLevel.info if namespace == OURS or namespace.startswith(OURS + ".") else LogLevel.warn
+    return bool(level >= least)
+
+
+def _text_line(event: LogEvent) -> str:
+    at = time.localtime(event.get("log_time"))
+    level = (event.get("log_level") or LogLevel.info).name
+    text = f"{time.strftime('%H:%M:%S', at)} {level:<8} {formatEvent(event)}\n"
+    failure = event.get("log_failure")
+    return text + (_indented(failure.getTraceback()) if failure is not None else "")
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.rstrip().splitlines())
+
+
+def _json_line(event: LogEvent) -> str:
+    line: dict[str, Any] = {
+        "time": event.get("log_time"),
+        "level": (event.get("log_level") or LogLevel.info).name,
+        "logger": event.get("log_namespace"),
+        "message": formatEvent(event),
+    }
+    fields = {name: _plain(value) for name, value in event.items() if name not in _NOT_FIELDS}
+    if fields:
+        line["fields"] = fields
+    failure = event.get("log_failure")
+    if failure is not None:
+        line["traceback"] = failure.getTraceback()
+    return json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+

@@ -1,0 +1,106 @@
+"""The documents that we write are Kafka's, and every older one that Kafka wrote can be read."""
+
+import json
+from uuid import UUID
+
+import pytest
+
+from kreplica.cluster import znodes
+from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment
+
+
+def test_broker_goes_both_ways():
+    """A registration that was written is read back, with its epoch from the znode."""
+    registration = BrokerRegistration(
+        7, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INSIDE", "::1", 9093)), "r1", 99, 1234, "http://h:8080"
+    )
+    assert znodes.decode_broker(7, znodes.encode_broker(registration), 99) == registration
+
+
+def test_broker_document_is_kafkas():
+    """Kafka's own brokers find every key that they look for."""
+    registration = BrokerRegistration(1, (Endpoint("PLAINTEXT", "h", 9092),), None, -1, 5)
+    assert json.loads(znodes.encode_broker(registration)) == {
+        "version": 5,
+        "host": "h",
+        "port": 9092,
+        "jmx_port": -1,
+        "timestamp": "5",
+        "endpoints": ["PLAINTEXT://h:9092"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "features": {},
+    }
+
+
+def test_broker_of_version_1_is_read():
+    """An old broker that knows no listeners has one: PLAINTEXT."""
+    data = b'{"version":1,"host":"a","port":9000,"jmx_port":1,"timestamp":"2"}'
+    assert znodes.decode_broker(3, data, 8).endpoints == (Endpoint("PLAINTEXT", "a", 9000),)
+
+
+TOPIC_ID = UUID("12345678-1234-4234-8234-123456789abc")
+
+
+def test_topic_goes_both_ways():
+    """An assignment with a move in progress is read back as it was."""
+    assignment = TopicAssignment("t", TOPIC_ID, {0: (1, 2), 1: (2, 3)}, {1: (3,)}, {1: (1,)})
+    assert znodes.decode_topic("t", znodes.encode_topic(assignment)) == assignment
+
+
+def test_topic_of_version_1_has_no_id():
+    """A topic made by an old Kafka is read; its id is none."""
+    assignment = znodes.decode_topic("t", b'{"version":1,"partitions":{"0":[1]}}')
+    assert assignment.partitions == {0: (1,)}
+    assert assignment.topic_id == UUID(int=0)
+
+
+def test_partition_state_goes_both_ways():
+    """The znode's version is the partition's epoch; eligible replicas are kept."""
+    state = LeaderAndIsr(1, 4, (1, 2), 9, 17, (3,))
+    assert znodes.decode_partition_state("/p", znodes.encode_partition_state(state), 17) == state
+
+
+def test_partition_state_without_eligible_replicas_is_exactly_kafkas():
+    """A cluster that never lost a replica writes what Kafka writes."""
+    document = json.loads(znodes.encode_partition_state(LeaderAndIsr(1, 4, (1, 2), 9)))
+    assert document == {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{", b'{"leader":1}', b'{"leader":"x","leader_epoch":0,"isr":[],"controller_epoch":0}']
+)
+def test_damaged_state_names_its_path(data):
+    """Whatever is in a znode, the error says which znode."""
+    with pytest.raises(znodes.ZnodeError, match="/brokers/topics/t/partitions/0/state"):
+        znodes.decode_partition_state(znodes.partition_state_path("t", 0), data, 0)
+
+
+def test_topic_id_text_is_kafkas():
+    """22 characters of URL-safe base64."""
+    text = znodes.uuid_text(TOPIC_ID)
+    assert len(text) == 22
+    assert znodes.uuid_from_text(text) == TOPIC_ID
+
+
+def test_config_names_are_percent_encoded():
+    """A client id with a slash is one znode; the default entity keeps its name."""
+    assert znodes.config_path("clients", "a/b*") == "/config/clients/a%2Fb%2A"
+    assert znodes.config_path("brokers", "<default>") == "/config/brokers/<default>"
+
+
+def test_config_change_goes_both_ways():
+    """A notification names the entity that changed, in both versions."""
+    assert znodes.decode_config_change("/c", znodes.encode_config_change("topics", "t.x")) == ("topics", "t.x")
+    old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+    assert znodes.decode_config_change("/c", old) == ("topics", "t")
+
+
+def test_producer_id_blocks_follow_each_other():
+    """A fresh cluster starts at 0; each block of 1,000 starts where the last one ended; ids of 63 bits end."""
+    first = znodes.next_producer_id_block(1, b"")
+    assert (first.first, first.last) == (0, 999)
+    second = znodes.next_producer_id_block(2, znodes.encode_producer_id_block(first))
+    assert (second.broker_id, second.first, second.last) == (2, 1000, 1999)
+    full = znodes.encode_producer_id_block(znodes.ProducerIdBlock(1, 0, 2**63 - 500))
+    with pytest.raises(znodes.ZnodeError, match="no producer ids are left"):
+        znodes.next_producer_id_block(1, full)

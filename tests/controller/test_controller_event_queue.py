@@ -1,0 +1,99 @@
+"""Events are handled one at a time, in order, each once."""
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from kreplica.controller.event_queue import EventQueue
+from kreplica.controller.events import AssignmentChanged, BrokersChanged, TopicsChanged
+
+
+class Handler:
+    def __init__(self):
+        self.handled = []
+        self.failures = []
+        self.wait = None
+        self.error = None
+
+    async def handle(self, event):
+        self.handled.append(event)
+        if self.error is not None:
+            raise self.error
+        if self.wait is not None:
+            await self.wait
+
+    def failed(self, event, error):
+        self.failures.append((event, error))
+
+
+def make():
+    clock, handler = Clock(), Handler()
+    return clock, handler, EventQueue(clock, handler.handle, handler.failed)
+
+
+def test_one_at_a_time():
+    """The next event waits until the one before is done, however long that takes."""
+    clock, handler, queue = make()
+    handler.wait = Deferred()
+    queue.put(BrokersChanged())
+    queue.put(TopicsChanged())
+    clock.advance(5)
+    assert handler.handled == [BrokersChanged()]
+    handler.wait, waited = None, handler.wait
+    waited.callback(None)
+    clock.advance(0)
+    assert handler.handled == [BrokersChanged(), TopicsChanged()]
+    assert queue.idle
+    assert queue.waited_seconds_last == 5
+
+
+def test_same_event_waits_once():
+    """An event that waits stands for those like it; one that is being handled does not (it may have read already)."""
+    clock, handler, queue = make()
+    handler.wait = Deferred()
+    queue.put(TopicsChanged())
+    for _ in range(3):
+        queue.put(TopicsChanged())
+        queue.put(AssignmentChanged("a"))
+    assert len(queue) == 2
+    handler.wait, waited = None, handler.wait
+    waited.callback(None)
+    for _ in range(3):
+        clock.advance(0)
+    assert handler.handled == [TopicsChanged(), TopicsChanged(), AssignmentChanged("a")]
+
+
+def test_failure_does_not_stop_the_queue():
+    """What an event's handler raises is passed on, and the next event follows."""
+    clock, handler, queue = make()
+    handler.error = RuntimeError("no")
+    queue.put(BrokersChanged())
+    handler.error = None
+    queue.put(TopicsChanged())
+    clock.advance(0)
+    assert [str(error) for _, error in handler.failures] == ["no"]
+    assert handler.handled == [BrokersChanged(), TopicsChanged()]
+
+
+def test_paused_queue_keeps_its_events():
+    """While the outcome of writes is unknown nothing is handled; nothing is lost either."""
+    clock, handler, queue = make()
+    queue.pause()
+    queue.put(BrokersChanged())
+    clock.advance(1)
+    assert handler.handled == []
+    queue.resume()
+    assert handler.handled == [BrokersChanged()]
+
+
+def test_stopped_queue_leaves_no_timer():
+    """A stop cancels what runs, forgets what waits, and leaves nothing with the reactor."""
+    clock, handler, queue = make()
+    handler.wait = Deferred()
+    queue.put(BrokersChanged())
+    queue.put(TopicsChanged())
+    stopped = queue.stop()
+    assert stopped.called
+    assert handler.failures == []
+    queue.put(TopicsChanged())
+    assert clock.getDelayedCalls() == []
+    assert handler.handled == [BrokersChanged()]

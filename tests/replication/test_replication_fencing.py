@@ -1,0 +1,22 @@
+"""Commands of the past are refused."""
+
+from kreplica.errors import ErrorCode
+from kreplica.replication.fencing import ControlFence
+
+
+def test_replaced_controller_is_refused():
+    """A controller with a lower epoch than one that was heard already has been replaced."""
+    fence = ControlFence(broker_epoch=10)
+    assert fence.check(1, 5, 10) is ErrorCode.NONE
+    assert fence.check(2, 6, 10) is ErrorCode.NONE
+    assert fence.check(1, 5, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert fence.controller_id == 2
+
+
+def test_command_to_an_earlier_incarnation_is_refused():
+    """A broker that restarted does not obey what was meant for its earlier self; unknown and later epochs pass."""
+    fence = ControlFence(broker_epoch=10)
+    assert fence.check(1, 5, 9) is ErrorCode.STALE_BROKER_EPOCH
+    assert fence.controller_epoch == 0
+    assert fence.check(1, 5, -1) is ErrorCode.NONE
+    assert fence.check(1, 5, 11) is ErrorCode.NONE
