@@ -1,0 +1,59 @@
+"""Kafka's ``.txnindex`` file: the transactions that were aborted with a marker in a segment (KIP-98)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kreplica.runtime.disk import Disk
+
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of ``producer_id`` from ``first_offset`` to the marker at ``last_offset`` are not to be seen.
+
+    :param last_stable_offset: the last stable offset once the marker was replicated.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedTransactions:
+    """The aborted transactions of one segment; there is no file where there were none."""
+
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, path: str, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add one at the end of the file; not synced."""
+        file = self._disk.open(self._path, create=True)
+        try:
+            file.write_at(file.size() // _ENTRY.size * _ENTRY.size, [_ENTRY.pack(0, *aborted)])
+        finally:
+            file.close()
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        try:
+            data = self._disk.read_file(self._path)
+        except FileNotFoundError:
+            return
+        for row in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
+            yield AbortedTransaction(*row[1:])
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget those whose marker is at ``offset`` or beyond."""
+        kept = sum(1 for aborted in self if aborted.last_offset < offset)
+        if self._disk.exists(self._path):
+            file = self._disk.open(self._path)
+            try:
+                file.truncate(kept * _ENTRY.size)
+            finally:
+                file.close()

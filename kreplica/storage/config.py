@@ -1,0 +1,55 @@
+"""What one log is told: Kafka's topic settings that storage obeys, with Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NO_LIMIT = 2**63 - 1
+"""The value by which Kafka's settings say "never" or "no bound"."""
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The settings of one log; names are Kafka's topic settings with underscores for dots.
+
+    Every one may change while the log is open: assign another ``LogConfig`` to ``Log.config``.
+    """
+
+    segment_bytes: int = 2**30
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 * 2**20
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NO_LIMIT
+    min_cleanable_dirty_ratio: float = 0.5
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = NO_LIMIT
+    flush_ms: int = NO_LIMIT
+    max_message_bytes: int = 2**20 + 12
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = NO_LIMIT
+    message_timestamp_after_max_ms: int = NO_LIMIT
+    compression_type: str = "producer"
+    preallocate: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        """Whether old values of a key are removed."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deleted(self) -> bool:
+        """Whether old segments are removed by time and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether the broker's clock replaces the producer's timestamps."""
+        return self.message_timestamp_type == "LogAppendTime"

@@ -1,0 +1,42 @@
+"""What of a log is written but may not survive a power loss, and how it is made to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kreplica.runtime.disk import Disk, File
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """Files that hold what was appended up to ``end_offset``; ``sync`` runs on any thread, then ``Log.mark_synced``.
+
+    :param paths: small files (indexes, snapshots, leader epochs) that belong to it; those that are gone are fine.
+    :param generation: a truncation since then makes the whole thing void.
+    """
+
+    files: tuple[File, ...]
+    paths: tuple[str, ...]
+    directory: str
+    end_offset: int
+    generation: int
+    disk: Disk
+
+    def sync(self) -> None:
+        """Make it durable; blocks.
+
+        :raise OSError: never to be tried again, since nothing is known of what was written: the directory is lost.
+        """
+        for file in self.files:
+            file.sync()
+        for path in self.paths:
+            try:
+                small = self.disk.open(path)
+            except FileNotFoundError:
+                continue
+            try:
+                small.sync()
+            finally:
+                small.close()
+        if self.paths:
+            self.disk.sync_directory(self.directory)

@@ -1,0 +1,243 @@
+"""The two sparse indexes of a segment, in Kafka's formats: offset -> position, and timestamp -> offset.
+
+An index is a hint that makes a search short: what is missing at its end only costs a longer scan.  Entries gather in
+memory and reach the file in blocks; whatever recovery scans, it indexes again.  Files are open only while they are
+read or written.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+
+from kreplica.errors import StorageError
+from kreplica.runtime.disk import Disk
+
+OFFSET_ENTRY_SIZE = 8
+TIME_ENTRY_SIZE = 12
+NO_TIMESTAMP = -1
+
+_UNWRITTEN_MAX = 512
+"""Entries that may wait in memory before they are written."""
+
+_TIME_ENTRY = struct.Struct(">qi")
+_NATIVE_IS_LITTLE = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    """Last offset of a batch (relative to the segment's base) -> position of that batch, both growing."""
+
+    __slots__ = ("_base", "_disk", "_offsets", "_path", "_positions", "_written")
+
+    def __init__(self, path: str, base_offset: int, disk: Disk, *, new: bool = False) -> None:
+        self._path = path
+        self._base = base_offset
+        self._disk = disk
+        self._offsets: array[int] | None = array("i") if new else None
+        self._positions = array("i")
+        self._written = 0
+
+    def __len__(self) -> int:
+        return len(self._load())
+
+    @property
+    def size_bytes(self) -> int:
+        """The length that the file has once everything is written."""
+        return len(self) * OFFSET_ENTRY_SIZE
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(offset, position) of the last entry; (base offset, 0) where there is none."""
+        offsets = self._load()
+        return (self._base + offsets[-1], self._positions[-1]) if offsets else (self._base, 0)
+
+    def append(self, offset: int, position: int) -> None:
+        """Note that the batch that ends with ``offset`` starts at ``position``."""
+        offsets = self._load()
+        offsets.append(offset - self._base)
+        self._positions.append(position)
+        if len(offsets) - self._written >= _UNWRITTEN_MAX:
+            self.write()
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch that holds ``offset``, at most one index interval away; 0 at worst."""
+        at = bisect_right(self._load(), offset - self._base)
+        return self._positions[at - 1] if at else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries of ``offset`` and beyond."""
+        offsets = self._load()
+        at = bisect_left(offsets, offset - self._base)
+        del offsets[at:], self._positions[at:]
+        if at < self._written:
+            self._written = at
+            _truncate(self._disk, self._path, at * OFFSET_ENTRY_SIZE)
+
+    def write(self) -> None:
+        """Bring the file up to date (it is made where it is missing); not synced."""
+        if self._offsets is None:
+            return
+        fresh = array("i", [0]) * (2 * (len(self._offsets) - self._written))
+        fresh[0::2] = self._offsets[self._written :]
+        fresh[1::2] = self._positions[self._written :]
+        if _NATIVE_IS_LITTLE:
+            fresh.byteswap()
+        _append(self._disk, self._path, self._written * OFFSET_ENTRY_SIZE, fresh.tobytes())
+        self._written = len(self._offsets)
+
+    def release(self) -> None:
+        """Forget what the file holds too; it is read again when it is needed."""
+        if self._offsets is not None and self._written == len(self._offsets):
+            self._offsets, self._positions = None, array("i")
+
+    def check(self, size_bytes: int) -> None:
+        """Read the whole file and see that it can be the index of a segment of that size.
+
+        :raise StorageError: it is missing or damaged, and has to be made again.
+        """
+        if not self._disk.exists(self._path):
+            raise StorageError(f"{self._path} is missing")
+        offsets = self._load()
+        if not (_grows(offsets) and _grows(self._positions)) or (
+            offsets and (offsets[0] < 0 or self._positions[-1] >= size_bytes)
+        ):
+            raise StorageError(f"{self._path} is damaged")
+
+    def _load(self) -> array[int]:
+        if self._offsets is None:
+            data = _read(self._disk, self._path, OFFSET_ENTRY_SIZE)
+            both = array("i", data)
+            if _NATIVE_IS_LITTLE:
+                both.byteswap()
+            self._offsets, self._positions = both[0::2], both[1::2]
+            self._written = len(self._offsets)
+        return self._offsets
+
+
+class TimeIndex:
+    """Largest timestamp so far -> last offset (relative) of the batch that brought it; timestamps grow."""
+
+    __slots__ = ("_base", "_disk", "_entries", "_path", "_written")
+
+    def __init__(self, path: str, base_offset: int, disk: Disk, *, new: bool = False) -> None:
+        self._path = path
+        self._base = base_offset
+        self._disk = disk
+        self._entries: bytearray | None = bytearray() if new else None
+        self._written = 0
+
+    def __len__(self) -> int:
+        return len(self._load()) // TIME_ENTRY_SIZE
+
+    @property
+    def size_bytes(self) -> int:
+        """The length that the file has once everything is written."""
+        return len(self._load())
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry; (``NO_TIMESTAMP``, base offset) where there is none."""
+        entries = self._load()
+        return self._entry(entries, -1 + len(entries) // TIME_ENTRY_SIZE) if entries else (NO_TIMESTAMP, self._base)
+
+    def append(self, timestamp_ms: int, offset: int) -> None:
+        """Note that no record up to ``offset`` is later than ``timestamp_ms``; without news it changes nothing."""
+        entries = self._load()
+        if timestamp_ms > self.last[0]:
+            entries += _TIME_ENTRY.pack(timestamp_ms, offset - self._base)
+            if len(entries) // TIME_ENTRY_SIZE - self._written >= _UNWRITTEN_MAX:
+                self.write()
+
+    def lookup(self, timestamp_ms: int) -> int:
+        """An offset up to which every record is earlier than ``timestamp_ms``; the base offset at worst."""
+        entries = self._load()
+        count = len(entries) // TIME_ENTRY_SIZE
+        at = bisect_left(range(count), timestamp_ms, key=lambda index: self._entry(entries, index)[0])
+        return self._entry(entries, at - 1)[1] if at else self._base
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries of ``offset`` and beyond."""
+        entries = self._load()
+        count = len(entries) // TIME_ENTRY_SIZE
+        at = bisect_left(range(count), offset, key=lambda index: self._entry(entries, index)[1])
+        del entries[at * TIME_ENTRY_SIZE :]
+        if at < self._written:
+            self._written = at
+            _truncate(self._disk, self._path, at * TIME_ENTRY_SIZE)
+
+    def write(self) -> None:
+        """Bring the file up to date (it is made where it is missing); not synced."""
+        if self._entries is None:
+            return
+        position = self._written * TIME_ENTRY_SIZE
+        _append(self._disk, self._path, position, bytes(self._entries[position:]))
+        self._written = len(self._entries) // TIME_ENTRY_SIZE
+
+    def release(self) -> None:
+        """Forget what the file holds too; it is read again when it is needed."""
+        if self._entries is not None and self._written * TIME_ENTRY_SIZE == len(self._entries):
+            self._entries = None
+
+    def check(self, next_offset: int) -> None:
+        """Read the whole file and see that it can be the index of a segment that ends before ``next_offset``.
+
+        :raise StorageError: it is missing or damaged, and has to be made again.
+        """
+        if not self._disk.exists(self._path):
+            raise StorageError(f"{self._path} is missing")
+        rows = list(_TIME_ENTRY.iter_unpack(self._load()))
+        grows = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(rows))
+        if not grows or (rows and (rows[0][1] < 0 or self._base + rows[-1][1] >= next_offset)):
+            raise StorageError(f"{self._path} is damaged")
+
+    def _entry(self, entries: bytearray, index: int) -> tuple[int, int]:
+        timestamp_ms, relative = _TIME_ENTRY.unpack_from(entries, index * TIME_ENTRY_SIZE)
+        return timestamp_ms, self._base + relative
+
+    def _load(self) -> bytearray:
+        if self._entries is None:
+            self._entries = bytearray(_read(self._disk, self._path, TIME_ENTRY_SIZE))
+            self._written = len(self._entries) // TIME_ENTRY_SIZE
+        return self._entries
+
+
+def _grows(values: array[int]) -> bool:
+    return all(a < b for a, b in pairwise(values))
+
+
+def _read(disk: Disk, path: str, entry_size: int) -> bytes:
+    """The entries of an index file; none where it is missing.
+
+    Kafka lengthens the index of an active segment with zeros, and leaves them there when it is killed.
+    """
+    try:
+        data = disk.read_file(path)
+    except FileNotFoundError:
+        return b""
+    used = len(data.rstrip(b"\0"))
+    if len(data) - used >= entry_size:
+        data = data[: -(-used // entry_size) * entry_size]
+        # A first entry of relative offset 0 at position 0 is all zeros as well; it says nothing that its lack does not.
+    return data[: len(data) // entry_size * entry_size]
+
+
+def _append(disk: Disk, path: str, position: int, data: bytes) -> None:
+    file = disk.open(path, create=True)
+    try:
+        if file.size() > position:
+            file.truncate(position)
+        if data:
+            file.write_at(position, [data])
+    finally:
+        file.close()
+
+
+def _truncate(disk: Disk, path: str, size: int) -> None:
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(size)
+    finally:
+        file.close()

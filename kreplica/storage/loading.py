@@ -1,0 +1,278 @@
+"""Opening a log's directory: what a stop, a kill or a power loss left behind becomes a log that can be used.
+
+After an orderly stop nothing is scanned but the end of the last segment.  Otherwise the segments from the one that
+holds the recovery point on are read again, every CRC is checked, their indexes are made anew, and what is torn at the
+end is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twisted.logger import Logger
+
+from kreplica.errors import KafkaError, StorageError
+from kreplica.model import TopicPartition
+from kreplica.runtime.disk import Disk
+from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.config import LogConfig
+from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
+from kreplica.storage.leader_epochs import LeaderEpochs
+from kreplica.storage.leftovers import clear_leftovers
+from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.producer_snapshots import SnapshotFiles
+from kreplica.storage.producers import ProducerStates
+from kreplica.storage.scanning import scan_batches
+from kreplica.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
+from kreplica.storage.segments import Segments, remove_files
+from kreplica.storage.validation import read_marker
+from kreplica.wire.batches import verify_crc
+
+_log = Logger()
+
+
+@dataclass(slots=True)
+class Opened:
+    """The parts of a log as its directory holds them."""
+
+    segments: Segments
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+    snapshots: SnapshotFiles
+
+
+class Loading:
+    """One opening of one log; ``run`` once."""
+
+    def __init__(
+        self, path: str, topic_partition: TopicPartition, config: LogConfig, disk: Disk, open_segments: OpenSegments
+    ) -> None:
+        self._path = path
+        self._name = topic_partition
+        self._config = config
+        self._disk = disk
+        self._open_segments = open_segments
+        self._segments: Segments
+        self._rebuilt: list[Segment] = []
+        """Segments whose indexes are made anew."""
+
+    def run(
+        self,
+        *,
+        recovery_point: int,
+        log_start_offset: int | None,
+        clean_shutdown: bool,
+        producer_expiration_ms: int,
+        now_ms: int,
+    ) -> Opened:
+        """Open it.
+
+        :param log_start_offset: as the checkpoint has it; None where it has nothing.
+        :raise StorageError: a batch below the recovery point is damaged.
+        """
+        self._disk.make_directories(self._path)
+        clear_leftovers(self._disk, self._path)
+        start_offset = log_start_offset or 0
+        self._segments = Segments(self._disk, self._list_segments(start_offset), self._remove)
+        self._check_indexes()
+        if not clean_shutdown:
+            self._recover_from(recovery_point)
+        end_offset = self._find_end(recovery_point if not clean_shutdown else 0)
+        start_offset = max(start_offset, self._segments.first.base_offset)
+        if end_offset < start_offset:
+            _log.warn(
+                "{log}: ends at {end}, before its start offset {start}: it starts anew there",
+                log=self._name,
+                end=end_offset,
+                start=start_offset,
+            )
+            end_offset = self._start_anew(start_offset)
+        epochs = self._load_epochs(start_offset, end_offset)
+        producers, snapshots = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
+        return Opened(
+            self._segments,
+            start_offset,
+            end_offset,
+            end_offset if clean_shutdown else min(recovery_point, end_offset),
+            epochs,
+            producers,
+            snapshots,
+        )
+
+    def _remove(self, paths: list[str]) -> None:
+        remove_files(self._disk, paths)
+
+    def _list_segments(self, start_offset: int) -> list[Segment]:
+        names = set(self._disk.list_directory(self._path))
+        bases = sorted(
+            int(stem) for name in names if name.endswith(LOG_SUFFIX) and (stem := name[: -len(LOG_SUFFIX)]).isdecimal()
+        )
+        if not bases:
+            segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
+            segment.create()
+            return [segment]
+        return [self._open_segment(base) for base in bases]
+
+    def _open_segment(self, base_offset: int) -> Segment:
+        segment = Segment(self._path, base_offset, self._disk, self._open_segments, size=0)
+        file = self._disk.open(segment.path())
+        segment.size = file.size()
+        file.close()
+        return segment
+
+    def _check_indexes(self) -> None:
+        """Make again what is missing of the closed segments' indexes (the active one's may lack entries anyway)."""
+        names = set(self._disk.list_directory(self._path))
+        for segment in self._segments.closed:
+            stem = f"{segment.base_offset:020d}"
+            if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
+                _log.info("{log}: makes the indexes of segment {base} again", log=self._name, base=segment.base_offset)
+                self._rebuild(segment)
+                segment.seal()
+
+    def _rebuild(self, segment: Segment) -> None:
+        """Make the indexes of a segment by its headers alone."""
+        size = segment.size
+        segment.reset()
+        for position, header in segment.headers(0, size):
+            segment.note(header, position, self._config.index_interval_bytes)
+        segment.size = size
+
+    # --- recovery ---
+
+    def _recover_from(self, recovery_point: int) -> None:
+        """Scan the segments that may hold what was not synced."""
+        for segment in list(self._segments.starting_from(recovery_point)):
+            whole = self._recover(segment, recovery_point)
+            if segment is not self._segments.active:
+                segment.seal()
+            if not whole:
+                self._drop_after(segment)
+                return
+
+    def _recover(self, segment: Segment, recovery_point: int) -> bool:
+        """Check every batch and make the indexes again.
+
+        :return: whether nothing had to be cut off.
+        :raise StorageError: what is damaged was durable once.
+        """
+        size = segment.size
+        file = segment.file
+        segment.reset()
+        segment.aborted.truncate_to(segment.base_offset)
+        self._rebuilt.append(segment)
+        next_offset = segment.base_offset
+        for position, header, data in scan_batches(file, 0, size):
+            if header.base_offset < next_offset or header.last_offset_delta < 0 or not verify_crc(data, header):
+                break
+            if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+                break
+            segment.note(header, position, self._config.index_interval_bytes)
+            next_offset = header.next_offset
+        if segment.size == size:
+            return True
+        if next_offset < recovery_point:
+            raise StorageError(
+                f"{segment.path()}: the batch at position {segment.size} (offset {next_offset} or later) is damaged, "
+                f"and lies below the recovery point {recovery_point}; remove {self._path} to have it fetched again"
+            )
+        _log.warn(
+            "{log}: cuts {bytes} bytes that are not whole batches off segment {base}: it ends at offset {end} now",
+            log=self._name,
+            bytes=size - segment.size,
+            base=segment.base_offset,
+            end=next_offset,
+        )
+        segment.cut_back(segment.size)
+        return False
+
+    def _drop_after(self, segment: Segment) -> None:
+        later = [other for other in self._segments if other.base_offset > segment.base_offset]
+        for other in reversed(later):
+            _log.warn("{log}: drops segment {base} after the cut", log=self._name, base=other.base_offset)
+            self._segments.drop(other)
+
+    def _find_end(self, recovery_point: int) -> int:
+        """The log end offset, from the last batch of the active segment."""
+        active = self._segments.active
+        if active not in self._rebuilt:
+            end, last = 0, None
+            for position, last in active.headers(active.offset_index.last[1]):
+                end = position + last.size
+            if end < active.size:
+                self._recover(active, recovery_point)
+            active.find_largest()
+        last = active.last_batch()
+        return last.next_offset if last is not None else active.base_offset
+
+    def _start_anew(self, start_offset: int) -> int:
+        for segment in list(self._segments):
+            self._segments.drop(segment)
+        segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
+        segment.create()
+        self._segments.push(segment)
+        return start_offset
+
+    # --- what belongs to it ---
+
+    def _load_epochs(self, start_offset: int, end_offset: int) -> LeaderEpochs:
+        path = f"{self._path}/{LEADER_EPOCHS_FILE}"
+        try:
+            epochs = LeaderEpochs.load(path, self._disk)
+        except StorageError as error:
+            _log.warn("{log}: finds its leader epochs in the batches, since {why}", log=self._name, why=str(error))
+            epochs = LeaderEpochs.empty(path, self._disk)
+        epochs.truncate_to(end_offset)
+        for segment in self._rebuilt if epochs.entries else self._segments:
+            for _, header in segment.headers():
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+        epochs.truncate_start(start_offset)
+        return epochs
+
+    def _load_producers(
+        self, expiration_ms: int, start_offset: int, end_offset: int, now_ms: int
+    ) -> tuple[ProducerStates, SnapshotFiles]:
+        snapshots = SnapshotFiles(self._path, self._disk)
+        snapshots.remove_from(end_offset + 1)
+        snapshots.remove_strays(segment.base_offset for segment in self._segments)
+        last = min((segment.base_offset for segment in self._rebuilt), default=end_offset)
+        producers = ProducerStates(expiration_ms)
+        restore_producers(producers, snapshots, self._segments, start_offset, last, self._rebuilt)
+        producers.expire(now_ms)
+        return producers, snapshots
+
+
+def restore_producers(
+    producers: ProducerStates,
+    snapshots: SnapshotFiles,
+    segments: Segments,
+    start_offset: int,
+    last: int,
+    rebuilt: Sequence[Segment],
+) -> None:
+    """Take the latest snapshot up to ``last``, then every batch that follows it.
+
+    :param rebuilt: segments whose aborted transactions are to be written again.
+    """
+    found = snapshots.load_latest(segments.first.base_offset, last)
+    from_offset, entries = found if found is not None else (start_offset, [])
+    producers.restore(entries)
+    for segment in segments.starting_from(from_offset):
+        for position, header in segment.headers(segment.offset_index.lookup(from_offset)):
+            if header.last_offset < from_offset or header.producer_id < 0:
+                continue
+            if not header.is_control:
+                producers.update(header)
+                continue
+            try:
+                marker = read_marker(memoryview(segment.file.read_at(position, header.size)))
+            except KafkaError as error:
+                raise StorageError(f"{segment.path()}: at position {position}: {error.message}") from error
+            completed = producers.update_marker(header, marker) if marker is not None else None
+            if completed is not None and completed.aborted and segment in rebuilt:
+                stable = producers.last_stable_offset_after(completed)
+                segment.aborted.append(AbortedTransaction(*completed[:3], stable))

@@ -1,0 +1,568 @@
+"""A partition's log: what may be appended, read, truncated and removed, and what of it is durable.
+
+Everything here is synchronous and quick, and runs on the reactor's thread; what blocks (``open`` of a log that has to
+be recovered, ``Unsynced.sync``, compaction, ``close``) is called through ``Offload`` by the log directory.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.model import TopicPartition
+from kreplica.runtime.disk import Buffer, Disk, FileRange
+from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.config import DAY_MS, LogConfig
+from kreplica.storage.durability import Unsynced
+from kreplica.storage.loading import Loading, Opened, restore_producers
+from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.producers import EndMarker, Origin, RecentBatch
+from kreplica.storage.retention import expired_segments
+from kreplica.storage.search import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    MAX_TIMESTAMP,
+    FoundOffset,
+    find_by_timestamp,
+    find_max_timestamp,
+)
+from kreplica.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, Segment
+from kreplica.storage.segments import Segments, remove_files
+from kreplica.storage.validation import check_as_follower, check_as_leader, read_markers, split_runs
+from kreplica.wire.batches import HEADER_SIZE, BatchHeader, parse_header, stamp
+
+_RECENT_MAX = 16
+"""Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
+
+
+class AppendResult(NamedTuple):
+    """Where records are in the log now.
+
+    :param log_append_time_ms: -1 unless the topic has LogAppendTime.
+    :param duplicate: they were there already, as a retry of an idempotent producer; nothing was written.
+    :param size: bytes written.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+    size: int
+
+
+class LogSlice(NamedTuple):
+    """Bytes of whole batches (the last may be cut short) that start at or before the offset that was asked."""
+
+    first_offset: int
+    ranges: list[FileRange]
+    size: int
+
+
+class LogOwner(Protocol):
+    """Whoever keeps a log (a log directory): told what it has to act on."""
+
+    def rolled(self, log: Log) -> None:
+        """A segment was closed, and may be synced."""
+
+    def start_offset_advanced(self, log: Log) -> None:
+        """The log start offset is to be remembered."""
+
+    def recovery_point_lowered(self, log: Log) -> None:
+        """The recovery point that was remembered is beyond what is synced now."""
+
+    def failed(self, log: Log, error: OSError) -> None:
+        """The device failed: nothing may be trusted to be written any more."""
+
+    def remove(self, paths: list[str]) -> None:
+        """Files that nobody needs any more."""
+
+
+class Log:
+    """Opened by ``open``; owned by one log directory; used on one thread.
+
+    Offsets: ``log_start_offset`` is the first that can be read, ``log_end_offset`` the next that will be given,
+    ``recovery_point`` the end of what is known to be durable.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        disk: Disk,
+        open_segments: OpenSegments,
+        parts: Opened,
+    ) -> None:
+        self.path = path
+        self.topic_partition = topic_partition
+        self.config = config
+        self.owner: LogOwner | None = None
+        self.log_start_offset = parts.log_start_offset
+        self.log_end_offset = parts.log_end_offset
+        self.recovery_point = parts.recovery_point
+        self.leader_epochs = parts.leader_epochs
+        self.producers = parts.producers
+        self._segments = parts.segments
+        self._segments.remove = self._remove
+        self._snapshots = parts.snapshots
+        self._disk = disk
+        self._open_segments = open_segments
+        self._recent: dict[int, int] = {}
+        self._generation = 0
+        self._failure: StorageError | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        disk: Disk,
+        wall_clock_ms: Callable[[], int],
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int | None = None,
+        clean_shutdown: bool = False,
+        producer_expiration_ms: int = DAY_MS,
+    ) -> Log:
+        """Open a log's directory, making it where it is missing; blocks while it recovers.
+
+        :param recovery_point: up to where the checkpoint says it was durable.
+        :param log_start_offset: as the checkpoint has it.
+        :param clean_shutdown: the directory was closed in order: nothing is scanned.
+        :raise StorageError: something that was durable is damaged.
+        :raise OSError: the device fails.
+        """
+        open_segments = OpenSegments()
+        parts = Loading(path, topic_partition, config, disk, open_segments).run(
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            producer_expiration_ms=producer_expiration_ms,
+            now_ms=wall_clock_ms(),
+        )
+        return cls(path, topic_partition, config, disk, open_segments, parts)
+
+    def owned_by(self, owner: LogOwner, open_segments: OpenSegments) -> None:
+        """Report to this owner, and count open files there, from now on."""
+        self.owner = owner
+        self._open_segments = open_segments
+        for segment in self._segments:
+            segment.share(open_segments)
+
+    # --- what it is ---
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all batches, those before the log start offset included while their segment is there."""
+        return self._segments.size_bytes
+
+    @property
+    def segments(self) -> Segments:
+        """Its segments; changed by the log alone."""
+        return self._segments
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it can no longer be written, or None."""
+        return self._failure
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where readers of committed records may read: the high watermark or the first undecided transaction."""
+        first_unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if first_unstable is None else min(first_unstable, high_watermark)
+
+    # --- appending ---
+
+    def append_as_leader(
+        self,
+        records: bytes | bytearray | memoryview,
+        leader_epoch: int,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+    ) -> AppendResult:
+        """Check one batch, give it the next offsets, and write it.
+
+        :param records: exactly one batch; its offset, epoch and (LogAppendTime) timestamp are set in place, or in a
+            copy where the memory is read-only.
+        :raise KafkaError: it is refused, and nothing has changed; KAFKA_STORAGE_ERROR where it could not be written.
+        """
+        data, header, marker = check_as_leader(records, self.config, origin, now_ms)
+        append_time_ms = now_ms if self.config.log_append_time else -1
+        if header.producer_id >= 0:
+            duplicate = self._check_producer(header, marker, origin)
+            if duplicate is not None:
+                append_time_ms = duplicate.timestamp_ms if append_time_ms >= 0 else -1
+                return AppendResult(duplicate.first_offset, duplicate.last_offset, append_time_ms, True, 0)
+        base_offset = self.log_end_offset
+        stamp(data, base_offset, leader_epoch)
+        header = BatchHeader(base_offset, header[1], leader_epoch, *header[3:])
+        self._write(data, (header,), (marker,), now_ms)
+        return AppendResult(base_offset, self.log_end_offset - 1, append_time_ms, False, len(data))
+
+    def append_as_follower(self, records: bytes | bytearray | memoryview, *, now_ms: int) -> AppendResult:
+        """Write batches as the leader has them; a last one that is cut short is left out.
+
+        Where a disk fills up half-way, those before the one that did not fit stay.
+
+        :return: where they are; size 0 where there was no whole batch.
+        :raise KafkaError: CORRUPT_MESSAGE (a CRC, or bytes that are no batch), OFFSET_OUT_OF_RANGE (a batch starts
+            below the log end offset); nothing has changed.  KAFKA_STORAGE_ERROR where it could not be written.
+        """
+        data = memoryview(records)
+        headers = check_as_follower(data, self.log_end_offset)
+        base_offset = headers[0].base_offset if headers else self.log_end_offset
+        markers = read_markers(data, headers)
+        position = 0
+        for first, last, size in split_runs(headers, self.config.segment_bytes):
+            run = data[position : position + size]
+            self._write(run, headers[first:last], markers[first:last], now_ms)
+            position += size
+        return AppendResult(base_offset, self.log_end_offset - 1, -1, False, position)
+
+    def _check_producer(self, header: BatchHeader, marker: EndMarker | None, origin: Origin) -> RecentBatch | None:
+        if not header.is_control:
+            return self.producers.check(header, origin)
+        if marker is not None:
+            self.producers.check_marker(header, marker, origin)
+        return None
+
+    def _write(
+        self, data: Buffer, headers: Sequence[BatchHeader], markers: Sequence[EndMarker | None], now_ms: int
+    ) -> None:
+        """Write batches that have their offsets, into one segment, and take in what they say.
+
+        :raise KafkaError: KAFKA_STORAGE_ERROR; the log is as it was.
+        """
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
+        segment = self._segments.active
+        size_before = segment.size
+        try:
+            if self._is_full(segment, len(data), headers, now_ms):
+                segment = self._roll_to(headers[0].base_offset, now_ms)
+                size_before = 0
+            for header in headers:
+                if header.partition_leader_epoch > self.leader_epochs.latest:
+                    self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+            position = segment.append(data, headers, self.config.index_interval_bytes)
+        except OSError as error:
+            raise self._write_failed(segment, size_before, error) from error
+        recent = self._recent
+        for header, marker in zip(headers, markers, strict=True):
+            if len(recent) >= _RECENT_MAX:
+                del recent[next(iter(recent))]
+            recent[header.base_offset] = position
+            position += header.size
+            if header.producer_id >= 0:
+                self._note_producer(header, marker, segment)
+        self.log_end_offset = header.next_offset
+
+    def _note_producer(self, header: BatchHeader, marker: EndMarker | None, segment: Segment) -> None:
+        if not header.is_control:
+            self.producers.update(header)
+        elif marker is not None:
+            completed = self.producers.update_marker(header, marker)
+            if completed is not None and completed.aborted:
+                stable = self.producers.last_stable_offset_after(completed)
+                segment.aborted.append(AbortedTransaction(*completed[:3], stable))
+
+    def _is_full(self, segment: Segment, size: int, headers: Sequence[BatchHeader], now_ms: int) -> bool:
+        """Whether the next batches start a new segment."""
+        if segment.size == 0:
+            return False
+        config = self.config
+        if segment.size + size > config.segment_bytes:
+            return True
+        last = headers[-1]
+        if last.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX or segment.indexes_full(config):
+            return True
+        first_ms = segment.first_timestamp_ms
+        age_ms = last.max_timestamp - first_ms if first_ms >= 0 else now_ms - segment.created_ms
+        return age_ms > config.segment_ms - config.segment_jitter_ms
+
+    def _write_failed(self, segment: Segment, size: int, error: OSError) -> KafkaError:
+        """Take back what a write left; a full disk is refused, any other failure ends the use of the log."""
+        try:
+            segment.cut_back(size)
+        except OSError as second:
+            error = second
+        else:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error.strerror}")
+        self.fail(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
+
+    def fail(self, error: OSError) -> None:
+        """Accept nothing more: the device failed."""
+        if self._failure is None:
+            self._failure = StorageError(f"{self.path}: {error}; the replica is offline until the disk works again")
+            if self.owner is not None:
+                self.owner.failed(self, error)
+
+    # --- segments ---
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment and start the next one at the log end; an empty one stays.
+
+        :raise OSError: the new segment cannot be made.
+        """
+        if self._segments.active.size > 0:
+            self._roll_to(self.log_end_offset, now_ms)
+
+    def _roll_to(self, base_offset: int, now_ms: int) -> Segment:
+        closed = self._segments.active
+        closed.seal()
+        self._snapshots.write(self.log_end_offset, self.producers.entries)
+        segment = Segment(self.path, base_offset, self._disk, self._open_segments, size=0, new=True)
+        segment.created_ms = now_ms
+        segment.create()
+        if self.config.preallocate:
+            segment.file.allocate(self.config.segment_bytes)
+        self._segments.push(segment)
+        self._recent.clear()
+        if self.owner is not None:
+            self.owner.rolled(self)
+        return segment
+
+    def delete_expired(self, now_ms: int, high_watermark: int) -> int:
+        """Remove segments by time, size and log start offset (never beyond the high watermark).
+
+        :return: the bytes removed.
+        """
+        self.producers.first_unstable_offset(high_watermark)
+        self.producers.expire(now_ms)
+        expired = expired_segments(
+            self._segments, self.config, now_ms, high_watermark, self.log_start_offset, self.log_end_offset
+        )
+        if not expired:
+            return 0
+        if expired[-1] is self._segments.active:
+            self.roll(now_ms)
+        for segment in expired:
+            self._segments.drop(segment)
+        self._raise_start(self._segments.first.base_offset)
+        return sum(segment.size for segment in expired)
+
+    def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
+        """Put compacted segments, whose files have their names already, in the place of others."""
+        self._segments.replace(old, new)
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Let nothing below ``offset`` be read any more (DeleteRecords, or what the leader says); never goes back.
+
+        :raise KafkaError: OFFSET_OUT_OF_RANGE, it is beyond the log end.
+        """
+        if offset > self.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is beyond the log end {self.log_end_offset}")
+        self._raise_start(offset)
+
+    def _raise_start(self, offset: int) -> None:
+        if offset <= self.log_start_offset:
+            return
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_start(offset)
+        if self.owner is not None:
+            self.owner.start_offset_advanced(self)
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove everything from ``offset`` on, with the batch that holds it; beyond the end it changes nothing.
+
+        :return: the new log end offset: ``offset``, or the base offset of that batch.
+        :raise OSError: the device fails.
+        """
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        if offset <= self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return offset
+        for segment in reversed(list(self._segments)):
+            if segment.base_offset >= offset:
+                self._segments.drop(segment)
+        end_offset = self._segments.active.truncate_to(offset)
+        self._ends_at(end_offset)
+        restore_producers(
+            self.producers, self._snapshots, self._segments, self.log_start_offset, end_offset, rebuilt=()
+        )
+        return end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; the next record gets ``offset``.
+
+        :raise OSError: the device fails.
+        """
+        segment = Segment(self.path, offset, self._disk, self._open_segments, size=0, new=True)
+        for old in reversed(list(self._segments)):
+            self._segments.drop(old)
+        segment.create()
+        self._segments.push(segment)
+        self.producers.clear()
+        self.log_start_offset = offset
+        self.leader_epochs.clear()
+        self._ends_at(offset)
+        if self.owner is not None:
+            self.owner.start_offset_advanced(self)
+
+    def _ends_at(self, offset: int) -> None:
+        self._recent.clear()
+        self._generation += 1
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.leader_epochs.truncate_to(offset)
+        self._snapshots.remove_from(offset + 1)
+        if self.recovery_point > offset:
+            self.recovery_point = offset
+            if self.owner is not None:
+                self.owner.recovery_point_lowered(self)
+
+    def _remove(self, paths: list[str]) -> None:
+        if self.owner is not None:
+            self.owner.remove(paths)
+        else:
+            remove_files(self._disk, paths)
+
+    # --- reading ---
+
+    def read(self, offset: int, *, size_max: int, offset_max: int, at_least_one: bool = True) -> LogSlice:
+        """Where the batches lie that start with the one that holds ``offset``.
+
+        One slice stays within one segment; the last batch may be cut short by ``size_max``.
+
+        :param offset_max: nothing from this offset on: the high watermark, last stable offset or log end.
+        :param at_least_one: give the first batch whole also where it is larger than ``size_max`` (KIP-74).
+        :return: an empty slice where there is nothing below ``offset_max`` yet.
+        :raise KafkaError: OFFSET_OUT_OF_RANGE, outside the log.
+        """
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within {self.log_start_offset} to {end_offset}"
+            )
+        if offset >= offset_max or offset == end_offset:
+            return LogSlice(offset, [], 0)
+        segment = self._segments.active
+        position = self._recent.get(offset)
+        header = None
+        if position is None:
+            found = self._segments.find(offset)
+            if found is None:
+                return LogSlice(offset, [], 0)
+            segment, position, header = found
+            offset = header.base_offset
+        size = self._position_of_end(segment, offset_max) - position
+        if size > size_max:
+            first_size = (header or parse_header(segment.file.read_at(position, HEADER_SIZE))).size
+            if first_size > size_max:
+                size = min(size, first_size) if at_least_one else 0
+            else:
+                size = size_max
+        if size <= 0:
+            return LogSlice(offset, [], 0)
+        return LogSlice(offset, [FileRange(segment.file, position, size)], size)
+
+    def _position_of_end(self, segment: Segment, offset_max: int) -> int:
+        """Where the batches of a segment end that lie wholly below ``offset_max``."""
+        if offset_max >= self.log_end_offset:
+            return segment.size
+        if segment is self._segments.active:
+            position = self._recent.get(offset_max)
+            if position is not None:
+                return position
+        elif offset_max >= self._segments.end_of(segment):
+            return segment.size
+        found = segment.find(offset_max)
+        return found[0] if found is not None else segment.size
+
+    def offset_for_timestamp(self, timestamp_ms: int, offset_max: int) -> FoundOffset | None:
+        """The first record that is not earlier than a time, exactly.
+
+        :param timestamp_ms: milliseconds since 1970, or ``search.LATEST`` (-1), ``EARLIEST`` (-2), ``MAX_TIMESTAMP``
+            (-3, KIP-734) or ``EARLIEST_LOCAL`` (-4).
+        :param offset_max: nothing from this offset on.
+        :return: None where there is no such record below ``offset_max``.
+        :raise ProtocolError: the records of a batch are malformed.
+        """
+        if timestamp_ms == LATEST:
+            return FoundOffset(-1, offset_max, self.leader_epochs.epoch_of(offset_max))
+        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+            return FoundOffset(-1, self.log_start_offset, self.leader_epochs.epoch_of(self.log_start_offset))
+        if timestamp_ms == MAX_TIMESTAMP:
+            found = find_max_timestamp(self._segments, self.log_start_offset)
+        else:
+            found = find_by_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+        return found if found is not None and found.offset < offset_max else None
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [from, to), for readers of committed records (KIP-98)."""
+        found = []
+        for segment in self._segments.starting_from(from_offset):
+            for aborted in segment.aborted:
+                if aborted.last_offset >= from_offset and aborted.first_offset < to_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= to_offset:
+                    return found
+        return found
+
+    # --- durability ---
+
+    def unsynced(self) -> Unsynced:
+        """What has to be synced for everything up to the log end to be durable."""
+        active = self._segments.active
+        closed = [segment for segment in self._segments.starting_from(self.recovery_point) if segment is not active]
+        return self._unsynced([*closed, active], closed)
+
+    def _unsynced(self, segments: list[Segment], complete: list[Segment], *more_paths: str) -> Unsynced:
+        """
+        :param complete: segments whose indexes must last too (recovery makes those of the active one again).
+        """
+        for segment in complete:
+            segment.write_indexes()
+        paths = [segment.path(suffix) for segment in complete for suffix in SUFFIXES if suffix != LOG_SUFFIX]
+        if complete or self.recovery_point <= segments[0].base_offset:
+            paths.append(self.leader_epochs.path)
+        files = tuple(segment.file for segment in segments)
+        return Unsynced(files, (*paths, *more_paths), self.path, self.log_end_offset, self._generation, self._disk)
+
+    def mark_synced(self, synced: Unsynced) -> None:
+        """Note that its ``sync`` came back; a truncation since then makes it void."""
+        if synced.generation == self._generation and synced.end_offset > self.recovery_point:
+            self.recovery_point = synced.end_offset
+
+    def flush(self) -> None:
+        """Make everything durable now; blocks.
+
+        :raise OSError: and then the log has failed.
+        """
+        self._sync(self.unsynced())
+
+    def _sync(self, unsynced: Unsynced) -> None:
+        try:
+            unsynced.sync()
+        except OSError as error:
+            self.fail(error)
+            raise
+        self.mark_synced(unsynced)
+
+    def close(self) -> None:
+        """Write indexes and producers, make everything durable, and let go of all files; blocks.
+
+        :raise OSError: the device fails; the directory must not be marked as closed in order.
+        """
+        active = self._segments.active
+        active.seal()
+        self._snapshots.write(self.log_end_offset, self.producers.entries)
+        segments = self._segments.starting_from(self.recovery_point)
+        self._sync(self._unsynced(segments, segments, self._snapshots.path(self.log_end_offset)))
+        for segment in self._segments:
+            segment.forget()
+
+    def rename(self, path: str) -> None:
+        """Move its directory (before it is deleted)."""
+        self._disk.rename(self.path, path)
+        self.path = path
+        for segment in self._segments:
+            segment.moved(path)

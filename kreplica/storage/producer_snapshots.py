@@ -1,0 +1,106 @@
+"""Kafka's ``.snapshot`` file: the producers of a log as they were before the offset in its name (version 1)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import crc32c
+
+from kreplica.errors import StorageError
+from kreplica.runtime.disk import Disk
+from kreplica.storage.producers import NO_OFFSET, ProducerEntry, RecentBatch
+
+SNAPSHOT_SUFFIX = ".snapshot"
+_VERSION = 1
+_HEAD = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+"""producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction start."""
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The file's bytes; of a producer's batches only the last is kept, as in Kafka."""
+    rows = [_pack(entry) for entry in sorted(entries, key=lambda entry: entry.producer_id)]
+    body = _COUNT.pack(len(rows)) + b"".join(rows)
+    return _HEAD.pack(_VERSION, crc32c.crc32c(body)) + body
+
+
+def _pack(entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else RecentBatch(-1, NO_OFFSET, 0, entry.timestamp_ms)
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        entry.timestamp_ms,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
+    """The producers that a snapshot file holds.
+
+    :raise StorageError: another version, a wrong checksum, or a file that is cut short.
+    """
+    body = data[_HEAD.size :]
+    if len(data) < _HEAD.size + _COUNT.size or _HEAD.unpack_from(data) != (_VERSION, crc32c.crc32c(body)):
+        raise StorageError(f"{path}: not a version 1 snapshot of producers, or its checksum is wrong")
+    if len(body) != _COUNT.size + _COUNT.unpack_from(body)[0] * _ENTRY.size:
+        raise StorageError(f"{path}: the number of producers is not that of the entries")
+    return [_unpack(row) for row in _ENTRY.iter_unpack(body[_COUNT.size :])]
+
+
+def _unpack(row: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, transaction_start = row
+    batches = [RecentBatch(sequence, offset, delta, timestamp_ms)] if offset >= 0 else []
+    return ProducerEntry(producer_id, epoch, coordinator_epoch, transaction_start, timestamp_ms, batches)
+
+
+class SnapshotFiles:
+    """The snapshots of one log's directory: one at the base of each segment, one at a clean close."""
+
+    def __init__(self, directory: str, disk: Disk) -> None:
+        self._directory = directory
+        self._disk = disk
+
+    def path(self, offset: int) -> str:
+        """The file of the state before ``offset``."""
+        return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+    def offsets(self) -> list[int]:
+        """The offsets of all snapshots, growing."""
+        names = self._disk.list_directory(self._directory)
+        stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+    def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Keep what is known of the producers before ``offset``; not synced."""
+        self._disk.write_file(self.path(offset), encode_snapshot(entries), sync=False)
+
+    def load_latest(self, first: int, last: int) -> tuple[int, list[ProducerEntry]] | None:
+        """The latest good snapshot between two offsets; damaged ones are removed on the way."""
+        for offset in reversed(self.offsets()):
+            if not first <= offset <= last:
+                continue
+            path = self.path(offset)
+            try:
+                return offset, decode_snapshot(path, self._disk.read_file(path))
+            except StorageError:
+                self._disk.remove(path)
+        return None
+
+    def remove_from(self, offset: int) -> None:
+        """Remove the snapshots of ``offset`` and beyond."""
+        for later in self.offsets():
+            if later >= offset:
+                self._disk.remove(self.path(later))
+
+    def remove_strays(self, bases: Iterable[int]) -> None:
+        """Remove all but the latest and those at the base of a segment."""
+        kept = {*bases, *self.offsets()[-1:]}
+        for offset in self.offsets():
+            if offset not in kept:
+                self._disk.remove(self.path(offset))

@@ -1,0 +1,261 @@
+"""What a log knows of the producers that wrote to it: sequences, epochs and open transactions.
+
+An idempotent producer's retry is recognised by its last five batches (KIP-98); a gap, an old epoch, or a write outside
+a transaction that is open is refused.  The same state says which offsets belong to transactions that are not decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.wire.batches import BatchHeader
+
+RECENT_BATCHES_MAX = 5
+NO_SEQUENCE = -1
+NO_PRODUCER_EPOCH = -1
+NO_OFFSET = -1
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class Origin(Enum):
+    """Who asks for an append."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class RecentBatch(NamedTuple):
+    """One batch that a producer wrote; ``offset_delta`` is that of its last record."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequences wrap from 2**31 - 1 to 0."""
+        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer id on one log.
+
+    :param transaction_first_offset: where its open transaction starts, or ``NO_OFFSET``.
+    """
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = -1
+    transaction_first_offset: int = NO_OFFSET
+    timestamp_ms: int = -1
+    batches: list[RecentBatch] = field(default_factory=list)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of its last record in this epoch, or ``NO_SEQUENCE``."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class EndMarker(NamedTuple):
+    """What the record of a transaction marker says."""
+
+    committed: bool
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker at ``last_offset`` has decided."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerStates:
+    """The producers of one log.  ``check`` changes nothing; ``update`` follows once a batch is in the log."""
+
+    def __init__(self, expiration_ms: int) -> None:
+        self.expiration_ms = expiration_ms
+        self._entries: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, int] = {}
+        """First offset of each open transaction -> producer id, growing (offsets are given in order)."""
+        self._undecided: list[CompletedTransaction] = []
+        """Decided, but the marker is not below the high watermark yet: still unstable."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """What is known of that producer; not to be changed."""
+        return self._entries.get(producer_id)
+
+    @property
+    def entries(self) -> Iterable[ProducerEntry]:
+        """All producers, in no promised order."""
+        return self._entries.values()
+
+    def check(self, header: BatchHeader, origin: Origin) -> RecentBatch | None:
+        """May this batch follow what its producer wrote before?
+
+        :return: where it is already, when it is a retry of one of the last five batches.
+        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None or origin is Origin.REPLICATION:
+            return None
+        if origin is Origin.CLIENT and (duplicate := _find_duplicate(entry, header)) is not None:
+            return duplicate
+        if header.producer_epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} writes with epoch {header.producer_epoch}, {entry.epoch} is known",
+            )
+        if origin is Origin.CLIENT:
+            _check_sequence(entry, header)
+        if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} writes outside its open transaction"
+            )
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: EndMarker, origin: Origin) -> None:
+        """May this transaction marker be written?
+
+        :raise KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None or origin is Origin.REPLICATION:
+            return
+        if header.producer_epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker for producer {header.producer_id} of epoch {header.producer_epoch}, {entry.epoch} is known",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}",
+            )
+
+    def update(self, header: BatchHeader) -> None:
+        """Take in a batch of data that is in the log now."""
+        entry = self._entry_of(header)
+        entry.timestamp_ms = header.max_timestamp
+        if header.base_sequence != NO_SEQUENCE:
+            last_sequence = (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MASK
+            entry.batches.append(
+                RecentBatch(last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+            )
+            if len(entry.batches) > RECENT_BATCHES_MAX:
+                del entry.batches[0]
+        if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = header.base_offset
+            self._ongoing[header.base_offset] = header.producer_id
+
+    def update_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
+        """Take in a transaction marker that is in the log now.
+
+        :return: the transaction it ended; None for one without records here.
+        """
+        entry = self._entry_of(header)
+        entry.timestamp_ms = header.max_timestamp
+        entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
+        first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NO_OFFSET
+        if first_offset == NO_OFFSET:
+            return None
+        self._ongoing.pop(first_offset, None)
+        completed = CompletedTransaction(header.producer_id, first_offset, header.base_offset, not marker.committed)
+        self._undecided.append(completed)
+        return completed
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once ``completed`` is replicated (what the aborted index keeps with an entry)."""
+        return next(iter(self._ongoing), completed.last_offset + 1)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset of a transaction that is open or whose marker is at or beyond the high watermark."""
+        if not self._ongoing and not self._undecided:
+            return None
+        self._undecided = [completed for completed in self._undecided if completed.last_offset >= high_watermark]
+        starts = [completed.first_offset for completed in self._undecided]
+        starts.extend(list(self._ongoing)[:1])
+        return min(starts, default=None)
+
+    @property
+    def ongoing_transactions(self) -> dict[int, int]:
+        """First offset -> producer id of the transactions that are open, oldest first."""
+        return dict(self._ongoing)
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers without an open transaction that wrote nothing for the expiration time; returns how many."""
+        oldest_ms = now_ms - self.expiration_ms
+        expired = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.transaction_first_offset == NO_OFFSET and entry.timestamp_ms <= oldest_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self._ongoing.clear()
+        self._undecided.clear()
+
+    def restore(self, entries: Iterable[ProducerEntry]) -> None:
+        """Replace everything by what a snapshot holds."""
+        self.clear()
+        self._entries.update((entry.producer_id, entry) for entry in entries)
+        started = (entry for entry in self._entries.values() if entry.transaction_first_offset != NO_OFFSET)
+        for entry in sorted(started, key=lambda entry: entry.transaction_first_offset):
+            self._ongoing[entry.transaction_first_offset] = entry.producer_id
+
+    def _entry_of(self, header: BatchHeader) -> ProducerEntry:
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
+        if entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        return entry
+
+
+def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> RecentBatch | None:
+    if header.producer_epoch != entry.epoch or header.base_sequence == NO_SEQUENCE:
+        return None
+    last_sequence = (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MASK
+    for batch in entry.batches:
+        if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
+            return batch
+    return None
+
+
+def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
+    """The next sequence of the epoch, or 0 for a new epoch; an entry without epoch says nothing (KIP-360)."""
+    if entry.epoch == NO_PRODUCER_EPOCH:
+        return
+    if header.producer_epoch != entry.epoch or not entry.batches:
+        expected = 0
+    else:
+        expected = (entry.last_sequence + 1) & _SEQUENCE_MASK
+    if header.base_sequence != expected:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence {header.base_sequence} "
+            f"where {expected} follows",
+        )

@@ -1,0 +1,241 @@
+"""One segment of a log: a file of record batches, its two indexes and its aborted transactions.
+
+It knows positions and bytes; what offsets mean, and what may be appended, is the log's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kreplica.runtime.disk import Buffer, Disk, File
+from kreplica.storage.aborted_transactions import AbortedTransactions
+from kreplica.storage.config import LogConfig
+from kreplica.storage.indexes import NO_TIMESTAMP, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.producer_snapshots import SNAPSHOT_SUFFIX
+from kreplica.storage.scanning import scan_headers
+from kreplica.wire.batches import BatchHeader
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+RELATIVE_OFFSET_MAX = 2**31 - 1
+
+
+def segment_path(directory: str, base_offset: int, suffix: str) -> str:
+    """The path of a segment's file: 20 digits and a suffix."""
+    return f"{directory}/{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """Owned by one log.  Its file is opened when it is first needed, and let go when others are needed more."""
+
+    __slots__ = (
+        "_bytes_since_index",
+        "_directory",
+        "_disk",
+        "_file",
+        "_first_timestamp_ms",
+        "_largest",
+        "_open_segments",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "offset_index",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self, directory: str, base_offset: int, disk: Disk, open_segments: OpenSegments, *, size: int, new: bool = False
+    ) -> None:
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = -1
+        self._directory = directory
+        self._disk = disk
+        self._open_segments = open_segments
+        self._file: File | None = None
+        self._bytes_since_index = 0
+        self._first_timestamp_ms = NO_TIMESTAMP
+        self._largest: tuple[int, int] | None = (NO_TIMESTAMP, base_offset) if new else None
+        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, new=new)
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, disk, new=new)
+        self.aborted = AbortedTransactions(self.path(TRANSACTION_INDEX_SUFFIX), disk)
+
+    def path(self, suffix: str = LOG_SUFFIX) -> str:
+        """The path of one of its files."""
+        return segment_path(self._directory, self.base_offset, suffix)
+
+    @property
+    def file(self) -> File:
+        """The file of batches."""
+        file = self._file
+        if file is None:
+            file = self._file = self._open_segments.open(self._disk, self.path(), create=False)
+        self._open_segments.touch(self)
+        return file
+
+    def create(self) -> None:
+        """Make its file, empty: the name alone says where the log ends."""
+        self._file = self._open_segments.open(self._disk, self.path(), create=True)
+        self._open_segments.touch(self)
+
+    def release(self) -> None:
+        """Let go of the file and of index entries that the index files hold too."""
+        self._file = None
+        self.offset_index.release()
+        self.time_index.release()
+
+    def forget(self) -> None:
+        """It is no part of a log any more."""
+        self._file = None
+        self._open_segments.forget(self)
+
+    def share(self, open_segments: OpenSegments) -> None:
+        """From now on be counted there."""
+        self._open_segments.forget(self)
+        self._open_segments = open_segments
+        if self._file is not None:
+            open_segments.touch(self)
+
+    def moved(self, directory: str) -> None:
+        """Its directory has another name now."""
+        self.write_indexes()
+        self._directory = directory
+        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), self.base_offset, self._disk)
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), self.base_offset, self._disk)
+        self.aborted = AbortedTransactions(self.path(TRANSACTION_INDEX_SUFFIX), self._disk)
+
+    # --- writing ---
+
+    def append(self, data: Buffer, headers: Sequence[BatchHeader], index_interval_bytes: int) -> int:
+        """Write batches at the end.
+
+        :param headers: those of the batches in ``data``, with the offsets they have now.
+        :return: their position.
+        :raise OSError: and then the segment is as it was, as far as it knows; the file may hold a part of the data.
+        """
+        position = at = self.size
+        self.file.write_at(position, (data,))
+        for header in headers:
+            self.note(header, at, index_interval_bytes)
+            at = self.size
+        return position
+
+    def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
+        """Take in a batch that is in the file at ``position``; ``size`` becomes its end."""
+        largest = self.largest
+        if header.max_timestamp > largest[0]:
+            self._largest = largest = (header.max_timestamp, header.last_offset)
+        if self._bytes_since_index > index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.append(*largest)
+            self._bytes_since_index = 0
+        size = header.size
+        self._bytes_since_index += size
+        self.size = position + size
+
+    def reset(self) -> None:
+        """Forget indexes and size, to have them made again by ``note``."""
+        self.size = 0
+        self._bytes_since_index = 0
+        self._largest = (NO_TIMESTAMP, self.base_offset)
+        self.offset_index.truncate_to(self.base_offset)
+        self.time_index.truncate_to(self.base_offset)
+
+    def cut_back(self, size: int) -> None:
+        """Cut the file (not the indexes) to a size, after a write that failed half-way or a torn tail."""
+        self.file.truncate(size)
+        self.size = size
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove the batch that holds ``offset`` and all that follow.
+
+        :return: the new end offset: ``offset``, or the base offset of the batch that held it.
+        """
+        found = self.find(offset)
+        if found is None:
+            return offset
+        position, header = found
+        self.offset_index.truncate_to(header.base_offset)
+        self.time_index.truncate_to(header.base_offset)
+        self.aborted.truncate_to(header.base_offset)
+        self.cut_back(position)
+        self._bytes_since_index = 0
+        self.find_largest()
+        if position == 0:
+            self._first_timestamp_ms = NO_TIMESTAMP
+        return header.base_offset
+
+    def seal(self) -> None:
+        """Complete the indexes once nothing more will be appended: a last time entry, and both files written."""
+        self.time_index.append(*self.largest)
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to date; not synced."""
+        self.offset_index.write()
+        self.time_index.write()
+
+    def indexes_full(self, config: LogConfig) -> bool:
+        """Whether the next entry (two of the time index, when it is sealed) might not fit."""
+        size_max = config.segment_index_bytes
+        if self.size < config.index_interval_bytes * (size_max // (2 * TIME_ENTRY_SIZE)):
+            return False
+        return (
+            self.offset_index.size_bytes + OFFSET_ENTRY_SIZE > size_max
+            or self.time_index.size_bytes + 2 * TIME_ENTRY_SIZE > size_max
+        )
+
+    # --- reading ---
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the whole batches from a batch's position on."""
+        return scan_headers(self.file, position, self.size if end is None else end)
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The position and header of the first batch that ends at or after ``offset``; None beyond the last."""
+        for position, header in self.headers(self.offset_index.lookup(offset)):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def last_batch(self) -> BatchHeader | None:
+        """The header of its last batch; None when it is empty."""
+        last = None
+        for _, last in self.headers(self.offset_index.last[1]):  # noqa: B007
+            pass
+        return last
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of the batch that has it); (``NO_TIMESTAMP``, base offset) without any."""
+        largest = self._largest
+        if largest is None:
+            largest = self._largest = self.time_index.last
+        return largest
+
+    def find_largest(self) -> None:
+        """Make ``largest`` exact where the time index may lack its last entry: in the active segment."""
+        largest = self.time_index.last
+        for _, header in self.headers(self.offset_index.lookup(largest[1])):
+            if header.max_timestamp > largest[0]:
+                largest = (header.max_timestamp, header.last_offset)
+        self._largest = largest
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The first timestamp of its first batch, from which its age counts; ``NO_TIMESTAMP`` when it is empty."""
+        if self._first_timestamp_ms == NO_TIMESTAMP and self.size > 0:
+            for _, header in self.headers(0):
+                self._first_timestamp_ms = header.base_timestamp
+                break
+        return self._first_timestamp_ms
+
+    def age_timestamp_ms(self) -> int:
+        """The timestamp retention goes by: the largest, or the file's own where no batch has one."""
+        timestamp_ms = self.largest[0]
+        return timestamp_ms if timestamp_ms >= 0 else self._disk.modified_ms(self.path())

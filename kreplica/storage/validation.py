@@ -1,0 +1,198 @@
+"""What a leader checks before it appends, and what it changes in a batch: the rules of Produce (KIP-32, KIP-98).
+
+Nothing here changes a log: a refused batch leaves no trace.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.storage.config import NO_LIMIT, LogConfig
+from kreplica.storage.producers import EndMarker, Origin
+from kreplica.wire.batches import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    Bytes,
+    check_batch,
+    iter_headers,
+    parse_header,
+    stamp_log_append_time,
+    stamp_max_timestamp,
+    verify_crc,
+)
+from kreplica.wire.records import iter_keys, iter_records, max_timestamp_record
+
+_ABORT, _COMMIT = 0, 1
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+
+
+class Checked(NamedTuple):
+    """A batch that may be appended.
+
+    :param data: its bytes, writable.
+    :param marker: what it says where it is a transaction marker.
+    """
+
+    data: bytearray | memoryview
+    header: BatchHeader
+    marker: EndMarker | None
+
+
+def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, origin: Origin, now_ms: int) -> Checked:
+    """See that one batch may be appended by a leader, and give it the timestamp that the topic wants.
+
+    :param records: changed in place, or copied once where the memory is read-only.
+    :raise KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
+        UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    _check_size(len(records), config)
+    header = check_batch(records) if origin is Origin.CLIENT else _check_own_batch(records)
+    marker = read_marker(records) if header.is_control else None
+    data = bytearray(records) if isinstance(records, bytes) or _read_only(records) else records
+    if config.log_append_time:
+        stamp_log_append_time(data, now_ms)
+        return Checked(data, parse_header(data), marker)
+    if header.max_timestamp == NO_TIMESTAMP and header.base_timestamp != NO_TIMESTAMP:
+        header = _set_max_timestamp(data)
+    if config.message_timestamp_after_max_ms != NO_LIMIT or config.message_timestamp_before_max_ms != NO_LIMIT:
+        _check_timestamps(data, header, config, now_ms)
+    if config.compacted and not header.is_control:
+        _check_keys(data)
+    return Checked(data, header, marker)
+
+
+def check_as_follower(data: memoryview, log_end_offset: int) -> list[BatchHeader]:
+    """The headers of the whole batches that a leader sent; a last one that is cut short is left out.
+
+    :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts before the end of the one before it).
+    """
+    headers = []
+    try:
+        for position, header in iter_headers(data, incomplete_last=True):
+            if not verify_crc(data, header, position):
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC in the batch of offset {header.base_offset}")
+            if header.base_offset < log_end_offset or header.last_offset_delta < 0:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} where {log_end_offset} follows"
+                )
+            log_end_offset = header.next_offset
+            headers.append(header)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    return headers
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes, segment.bytes is {config.segment_bytes}"
+        )
+
+
+def _read_only(records: bytearray | memoryview) -> bool:
+    return isinstance(records, memoryview) and records.readonly
+
+
+def _check_own_batch(records: bytes | bytearray | memoryview) -> BatchHeader:
+    """A coordinator's batch may be a marker, or have a producer id without a sequence."""
+    try:
+        header = parse_header(records)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if header.size != len(records) or not verify_crc(records, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "exactly one whole batch is appended at a time")
+    return header
+
+
+def _set_max_timestamp(data: bytearray | memoryview) -> BatchHeader:
+    """Some producers leave the highest timestamp out, which a search by timestamp needs."""
+    try:
+        found = max_timestamp_record(data)
+    except ProtocolError as error:
+        raise _invalid(error) from error
+    if found is not None:
+        stamp_max_timestamp(data, found[1])
+    return parse_header(data)
+
+
+def _check_timestamps(records: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Every record within ``message.timestamp.before|after.max.ms`` of the broker's clock (KIP-937)."""
+    if header.is_control:
+        return
+    earliest_ms = now_ms - config.message_timestamp_before_max_ms
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
+    if header.max_timestamp > latest_ms:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {header.max_timestamp} is too far in the future")
+    if config.message_timestamp_before_max_ms == NO_LIMIT:
+        return
+    try:
+        for record in iter_records(records):
+            if not earliest_ms <= record.timestamp_ms <= latest_ms:
+                raise KafkaError(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"timestamp {record.timestamp_ms} of record {record.offset} of the batch is too far from now",
+                )
+    except ProtocolError as error:
+        raise _invalid(error) from error
+
+
+def _check_keys(records: Bytes) -> None:
+    try:
+        for index, (_, key) in enumerate(iter_keys(records)):
+            if key is None:
+                raise KafkaError(ErrorCode.INVALID_RECORD, f"record {index} has no key, and the topic is compacted")
+    except ProtocolError as error:
+        raise _invalid(error) from error
+
+
+def _invalid(error: ProtocolError) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, str(error))
+
+
+def read_marker(records: Bytes) -> EndMarker | None:
+    """What a control batch says, where it ends a transaction; None for other control records (ignored, as in Kafka).
+
+    :raise KafkaError: CORRUPT_MESSAGE, it is cut short.
+    """
+    try:
+        record = next(iter_records(records), None)
+        if record is None:
+            return None  # compaction keeps an emptied batch for its producer's sequence
+        _version, kind = _MARKER_KEY.unpack_from(record.key or b"")
+        if kind not in (_ABORT, _COMMIT):
+            return None
+        _version, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
+    except (struct.error, ProtocolError) as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a transaction marker that is malformed") from error
+    return EndMarker(committed=kind == _COMMIT, coordinator_epoch=coordinator_epoch)
+
+
+def read_markers(data: memoryview, headers: list[BatchHeader]) -> list[EndMarker | None]:
+    """The transaction markers among batches that lie one after the other; None for the others."""
+    markers: list[EndMarker | None] = []
+    position = 0
+    for header in headers:
+        marker = read_marker(data[position : position + header.size]) if header.is_control else None
+        markers.append(marker)
+        position += header.size
+    return markers
+
+
+def split_runs(headers: list[BatchHeader], size_max: int) -> Iterator[tuple[int, int, int]]:
+    """(first index, index after the last, bytes) of runs of batches that fit into one segment; at least one each."""
+    first = size = 0
+    for index, header in enumerate(headers):
+        if size and size + header.size > size_max:
+            yield first, index, size
+            first, size = index, 0
+        size += header.size
+    if size:
+        yield first, len(headers), size
