@@ -1,0 +1,105 @@
+"""kafka-python's encoder and decoder, which know nothing of ours, on the other side of random messages."""
+
+from __future__ import annotations
+
+import importlib.resources
+import random
+import warnings
+from typing import Any
+
+import pytest
+from wire_values import all_schemas, random_message
+
+from kreplica.model import ZERO_UUID
+from kreplica.wire.schema import Schema
+from kreplica.wire.types import Record, Uuid
+
+with warnings.catch_warnings():  # the peer reads its own files in a deprecated way
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.protocol.schemas.resources as peer_resources
+    from kafka.protocol.api_data import ApiData
+    from kafka.protocol.api_message import ApiMessage
+
+PEER_FILES = {path.name.removesuffix(".json") for path in importlib.resources.files(peer_resources).iterdir()}
+SHARED = [schema for schema in all_schemas() if schema.name in PEER_FILES]
+
+NOT_IN_PEER = {
+    # only ever spoken by brokers and controllers, while the peer is a client
+    "AllocateProducerIds",
+    "AlterPartition",
+    "ControlledShutdown",
+    "Envelope",
+    "LeaderAndIsr",
+    "StopReplica",
+    "UpdateMetadata",
+    # clients' APIs that this peer does not speak
+    "ConsumerGroupDescribe",
+    "ConsumerGroupHeartbeat",
+    "ListClientMetricsResources",
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def test_what_the_peer_lacks_is_known() -> None:
+    """No message escapes this comparison unnoticed."""
+    unshared = {schema.name for schema in all_schemas() if schema.name not in PEER_FILES}
+    assert unshared == {name + kind for name in NOT_IN_PEER for kind in ("Request", "Response")}
+
+
+def peer_class(schema: Schema) -> Any:
+    """The peer's class of a message, made from the field facts that it ships."""
+    base = ApiData if schema.name.startswith("ConsumerProtocol") else ApiMessage
+    return type(base)(schema.name, (base,), {"__slots__": ()})
+
+
+def to_peer(field: Any, value: Any, version: int) -> Any:
+    """Our value as the peer has it: an object for each record, without tagged fields that are their default."""
+    if isinstance(value, list):
+        return [to_peer(field, item, version) for item in value]
+    if not isinstance(value, dict):
+        return value
+    given = {name: to_peer(field.fields[name], item, version) for name, item in value.items()}
+    return field.data_class(version=version, **given)
+
+
+def changed_only(kind: Any, value: Any) -> Any:
+    """The value without tagged fields that are their default, which the peer would write."""
+    if isinstance(value, list):
+        return [changed_only(kind.item, item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    result = {field.name: changed_only(field.type, value[field.name]) for field in kind.fields}
+    for field in kind.tagged:
+        if value[field.name] != field.default:
+            result[field.name] = changed_only(field.type, value[field.name])
+    return result
+
+
+def from_peer(kind: Any, value: Any) -> Any:
+    """What the peer decoded as plain values, by our names; its defaults of tags that were not there left out."""
+    if isinstance(value, (list, tuple)):
+        return [from_peer(kind.item, item) for item in value]
+    if isinstance(kind, Record) and value is not None:
+        there = [*kind.fields, *(field for field in kind.tagged if field.name in (value.tags or ()))]
+        return {field.name: from_peer(field.type, getattr(value, field.name)) for field in there}
+    if isinstance(kind, Uuid):
+        return value or ZERO_UUID  # the peer decodes the zero id, which means that there is none, as None
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+@pytest.mark.parametrize("schema", SHARED, ids=lambda schema: schema.name)
+def test_the_peer_speaks_the_same_bytes(schema: Schema) -> None:
+    """The peer encodes every message to our bytes, and decodes our bytes to the same values."""
+    peer = peer_class(schema)
+    options = {"header": False} if schema.name.startswith("ConsumerProtocol") else {}
+    rng = random.Random(schema.name)
+    assert peer.max_version >= schema.versions[-1]  # it has the fields of all older versions, those withdrawn too
+    for version in schema.versions:
+        for _ in range(10):
+            value = random_message(schema, version, rng)
+            ours = schema.build(version, value)
+            changed = changed_only(schema.tree(version), value)
+            assert to_peer(peer._struct, changed, version).encode(version=version, **options) == ours
+            assert schema.parse(version, ours) == value
+            assert from_peer(schema.tree(version), peer.decode(ours, version=version, **options)) == changed
