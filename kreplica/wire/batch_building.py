@@ -1,0 +1,246 @@
+"""Record batches (magic 2) made from records, and made anew from a part of their records, as compaction does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import TypedDict, Unpack
+
+from crc32c import crc32c
+
+from kreplica.wire.batches import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_END,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Bytes,
+    TimestampType,
+    parse_header,
+)
+from kreplica.wire.compression import Codec, compress
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Headers, Record, iter_heads, open_records, read_record
+
+NEXT_OFFSET = -1
+"""As a record's offset: the one after the record before it."""
+
+NO_LEADER_EPOCH = -1
+
+_CRC_COVERED = Struct(">hiqqqhii")
+_ZIGZAG_BYTES = [bytes((number,)) for number in range(128)]
+
+
+class BatchOptions(TypedDict, total=False):
+    """What ``build_batch`` takes besides records: the fields of a ``BatchBuilder`` by name."""
+
+    codec: int
+    base_offset: int
+    leader_epoch: int
+    timestamp_type: TimestampType
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    transactional: bool
+    control: bool
+    delete_horizon_ms: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchBuilder:
+    """One batch in the making, by whoever sends or stores it; of no use once built.
+
+    :param codec: a ``compression.Codec``.
+    :param base_offset: 0 from producers; the leader sets it.
+    :param timestamp_type: with LOG_APPEND_TIME the highest timestamp given is that of every record.
+    :param base_sequence: of the first record, where there is a producer id.
+    :param delete_horizon_ms: when the batch's tombstones may go, or None (KIP-534).
+    """
+
+    codec: int = Codec.NONE
+    base_offset: int = 0
+    leader_epoch: int = NO_LEADER_EPOCH
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+    control: bool = False
+    delete_horizon_ms: int | None = None
+    record_count: int = field(default=0, init=False)
+    size: int = field(default=HEADER_SIZE, init=False)
+    """Bytes of the batch so far, before compression."""
+    _encoded: list[bytes] = field(default_factory=list, init=False)
+    _base_timestamp: int = field(default=NO_TIMESTAMP, init=False)
+    _max_timestamp: int = field(default=NO_TIMESTAMP, init=False)
+    _last_delta: int = field(default=-1, init=False)
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        offset: int = NEXT_OFFSET,
+    ) -> int:
+        """Add a record.
+
+        :param offset: beyond that of the record before it; ``NEXT_OFFSET`` leaves no gap.
+        :return: its offset.
+        :raise ValueError: the offset is not beyond the last one's, and nothing was added.
+        """
+        delta = self._last_delta + 1 if offset == NEXT_OFFSET else offset - self.base_offset
+        if delta <= self._last_delta:
+            raise ValueError(f"offset {offset} is not beyond {self.base_offset + self._last_delta}")
+        if not self._encoded:
+            self._base_timestamp = timestamp_ms if self.delete_horizon_ms is None else self.delete_horizon_ms
+        record = encode_record(timestamp_ms - self._base_timestamp, delta, key, value, headers)
+        self._encoded.append(record)
+        self.record_count += 1
+        self.size += len(record)
+        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
+        self._last_delta = delta
+        return self.base_offset + delta
+
+    def build(self) -> bytes:
+        """The batch.
+
+        :raise ValueError: no record was added.
+        """
+        if not self._encoded:
+            raise ValueError("a batch without records")
+        header = BatchHeader(
+            base_offset=self.base_offset,
+            length=0,
+            partition_leader_epoch=self.leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=self._attributes(),
+            last_offset_delta=self._last_delta,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            record_count=self.record_count,
+        )
+        return seal(header, compress(self.codec, b"".join(self._encoded)))
+
+    def _attributes(self) -> int:
+        attributes = int(self.codec)
+        if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            attributes |= LOG_APPEND_TIME_BIT
+        if self.transactional:
+            attributes |= TRANSACTIONAL_BIT
+        if self.control:
+            attributes |= CONTROL_BIT
+        if self.delete_horizon_ms is not None:
+            attributes |= DELETE_HORIZON_BIT
+        return attributes
+
+
+def build_batch(records: Iterable[Record], **options: Unpack[BatchOptions]) -> bytes:
+    """A batch of these records, with the offsets that they have or, where that is ``NEXT_OFFSET``, get.
+
+    :param options: as the fields of ``BatchBuilder``.
+    :raise ValueError: no records, or offsets that do not ascend from ``base_offset``.
+    """
+    builder = BatchBuilder(**options)
+    for offset, timestamp_ms, key, value, headers in records:
+        builder.append(timestamp_ms, key, value, headers, offset=offset)
+    return builder.build()
+
+
+def filter_batch(
+    batch: Bytes,
+    keep: Callable[[Record], bool],
+    *,
+    delete_horizon_ms: int | None = None,
+    keep_empty: bool = False,
+    decompressed_size_max: int = DECOMPRESSED_SIZE_MAX,
+) -> bytes | None:
+    """The batch without the records that are not to be kept, as a log cleaner writes it.
+
+    Offsets, leader epoch, producer and sequence stay, and so does ``last_offset_delta``: offsets leave no hole, and a
+    producer's last sequence is not forgotten.
+
+    :param delete_horizon_ms: when the tombstones and markers kept may go; a batch that has such a time keeps its own.
+    :param keep_empty: where no record is kept give the header alone, for the sake of its sequence (KIP-98), not None.
+    :raise ProtocolError: a record is malformed.
+    """
+    header = parse_header(batch)
+    section = open_records(batch, header, decompressed_size_max)
+    kept = [(head, record) for head in iter_heads(section, header) if keep(record := read_record(section, head))]
+    if not kept:
+        return _empty(header) if keep_empty else None
+    if delete_horizon_ms is not None and not header.has_delete_horizon:
+        # The horizon takes the place of the base timestamp, so every delta of a timestamp changes.
+        parts = [_encode(record, header.base_offset, delete_horizon_ms) for _, record in kept]
+        header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms)
+    elif len(kept) == header.record_count:
+        return bytes(memoryview(batch)[: header.size])
+    else:
+        parts = [section[head[0] : head[2]] for head, _ in kept]
+    header = header._replace(record_count=len(kept), max_timestamp=max(record.timestamp_ms for _, record in kept))
+    return seal(header, compress(header.codec, b"".join(parts)))
+
+
+def seal(header: BatchHeader, records: bytes) -> bytes:
+    """A batch from its header, whose length and CRC are made here, and its (compressed) records."""
+    covered = _CRC_COVERED.pack(*header[5:])
+    crc = crc32c(records, crc32c(covered))
+    length = HEADER_SIZE - LENGTH_END + len(records)
+    return HEADER.pack(header[0], length, header[2], MAGIC, crc, *header[5:]) + records
+
+
+def encode_record(
+    timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
+) -> bytes:
+    """One record as it lies in a batch, its length first."""
+    parts = [b"\x00", _varint(timestamp_delta), _varint(offset_delta)]
+    for data in (key, value):
+        if data is None:
+            parts.append(b"\x01")
+        else:
+            parts += (_varint(len(data)), data)
+    parts.append(_varint(len(headers)))
+    for name, content in headers:
+        name_bytes = name.encode(errors="surrogateescape")
+        parts += (_varint(len(name_bytes)), name_bytes)
+        parts += (b"\x01",) if content is None else (_varint(len(content)), content)
+    body = b"".join(parts)
+    return _varint(len(body)) + body
+
+
+def _encode(record: Record, base_offset: int, base_timestamp: int) -> bytes:
+    offset, timestamp_ms, key, value, headers = record
+    return encode_record(timestamp_ms - base_timestamp, offset - base_offset, key, value, headers)
+
+
+def _empty(header: BatchHeader) -> bytes:
+    """The header alone, uncompressed, with one timestamp for both."""
+    attributes = header.attributes & ~CODEC_MASK & ~DELETE_HORIZON_BIT
+    return seal(header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0), b"")
+
+
+def _varint(number: int) -> bytes:
+    """A zigzag varint of up to 64 bits."""
+    zigzag = (number << 1) ^ (number >> 63)
+    if zigzag < 0x80:
+        return _ZIGZAG_BYTES[zigzag]
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
