@@ -2,7 +2,7 @@
 
 What callers use is exported here.  Client, from the outside in:
 
-* ``client`` the operations, watches that stay, the chroot; ``multi`` what comes back from a multi
+* ``client`` the operations and the chroot; ``multi`` what comes back from a multi; ``standing_watch`` watches that stay
 * ``batches`` many conditional writes, or reads, cut into multis of a bounded size and pipelined
 * ``session`` finding a server, keeping alive, moving to another, ending; ``waiting`` requests without a connection
 * ``watches`` the registry of one session; ``sasl`` DIGEST-MD5
@@ -20,7 +20,7 @@ Protocol, without I/O, for both sides:
 """
 
 from kreplica.zookeeper.batches import BatchLimits, GuardFailed, UnitOutcome, list_all, read_all, write_units
-from kreplica.zookeeper.client import Watch, ZooKeeperClient
+from kreplica.zookeeper.client import ZooKeeperClient
 from kreplica.zookeeper.errors import (
     AuthFailed,
     BadArguments,
@@ -49,6 +49,7 @@ from kreplica.zookeeper.requests import Check, Create, Delete, GetChildren, GetD
 from kreplica.zookeeper.responses import Created, OperationResult, ReadResult
 from kreplica.zookeeper.sasl import SaslCredentials
 from kreplica.zookeeper.session import SessionState
+from kreplica.zookeeper.standing_watch import Watch
 
 __all__ = [
     "CREATOR_ALL_ACL",

@@ -209,7 +209,7 @@ async def _read_one(client: MultiReader, read: Read) -> ReadResult:
 
 
 async def _together(coroutines: Sequence[Coroutine[Deferred[Any], Any, T]], in_flight_max: int) -> list[T]:
-    """Run them, so many at a time, and give their results in their order; when all have ended, raise the first error."""
+    """Run them, so many at a time; when all have ended, give their results in their order or raise the first error."""
     turns = DeferredSemaphore(max(in_flight_max, 1))
 
     def start(coroutine: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
@@ -219,4 +219,4 @@ async def _together(coroutines: Sequence[Coroutine[Deferred[Any], Any, T]], in_f
     for succeeded, outcome in outcomes:
         if not succeeded:
             cast(Failure, outcome).raiseException()
-    return [cast(T, outcome) for _succeeded, outcome in outcomes]
+    return [outcome for _succeeded, outcome in outcomes]

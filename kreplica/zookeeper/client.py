@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -12,7 +13,7 @@ from twisted.python.failure import Failure
 from kreplica.runtime import Reactor
 from kreplica.zookeeper.connection import Answered
 from kreplica.zookeeper.ensemble import Ensemble, TlsContextFactory
-from kreplica.zookeeper.errors import BadArguments, NodeExists, NoNode, NoWatcher
+from kreplica.zookeeper.errors import BadArguments, NodeExists, NoNode
 from kreplica.zookeeper.multi import multi_decoder
 from kreplica.zookeeper.records import FRAME_SIZE_MAX, OPEN_ACL, Acl, AddWatchMode, Opcode, Stat
 from kreplica.zookeeper.requests import (
@@ -26,7 +27,6 @@ from kreplica.zookeeper.requests import (
     GetData,
     Operation,
     Read,
-    RemoveWatches,
     SetAcl,
     SetData,
     Sync,
@@ -38,7 +38,6 @@ from kreplica.zookeeper.responses import (
     ReadResult,
     decode_acl,
     decode_children,
-    decode_count,
     decode_created,
     decode_data,
     decode_empty,
@@ -47,7 +46,8 @@ from kreplica.zookeeper.responses import (
     decode_stat,
 )
 from kreplica.zookeeper.sasl import SaslCredentials
-from kreplica.zookeeper.session import Session, SessionOptions, SessionState
+from kreplica.zookeeper.session import ANSWER_SIZE_MAX, Session, SessionOptions, SessionState
+from kreplica.zookeeper.standing_watch import Watch
 from kreplica.zookeeper.watches import WatchListener
 
 _log = Logger()
@@ -81,8 +81,10 @@ class ZooKeeperClient:
     :param sasl: a user for SASL DIGEST-MD5.
     :param tls_context_factory: makes a connection creator for a server's host name
         (``twisted.internet.ssl.optionsForClientTLS``); None is plain TCP.
-    :param frame_size_max: ``jute.maxbuffer``, in bytes: larger requests fail with ``RequestTooLarge``, larger answers
-        end the connection.
+    :param resume: (``session_id``, ``session_password``) of a session to continue; ``start`` fails with
+        ``SessionExpired`` where it has ended.  None makes a new one.
+    :param frame_size_max: the servers' ``jute.maxbuffer``, in bytes: larger requests fail with ``RequestTooLarge``.
+    :param answer_size_max: in bytes; a larger answer ends the connection.
     :param requests_max: requests without an answer; one more fails with ``PipelineFull``, as it does beyond
         ``request_bytes_max`` bytes of them.
     :param waiting_ms_max: None is the session's timeout.
@@ -99,7 +101,9 @@ class ZooKeeperClient:
         auth: Sequence[tuple[str, bytes]] = (),
         sasl: SaslCredentials | None = None,
         tls_context_factory: TlsContextFactory | None = None,
+        resume: tuple[int, bytes] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
+        answer_size_max: int = ANSWER_SIZE_MAX,
         requests_max: int = 100_000,
         request_bytes_max: int = 64 * 1024 * 1024,
         waiting_ms_max: int | None = None,
@@ -110,21 +114,20 @@ class ZooKeeperClient:
         self._chroot = self._ensemble.chroot
         self._connection_timeout_s = connection_timeout_ms / 1000
         self._options = SessionOptions(
-            session_timeout_ms,
-            tuple(auth),
-            sasl,
-            tls_context_factory,
-            frame_size_max,
-            requests_max,
-            request_bytes_max,
-            waiting_ms_max,
+            timeout_ms=session_timeout_ms,
+            auth=tuple(auth),
+            sasl=sasl,
+            tls_context_factory=tls_context_factory,
+            resume=resume,
+            frame_size_max=frame_size_max,
+            answer_size_max=answer_size_max,
+            requests_max=requests_max,
+            request_bytes_max=request_bytes_max,
+            waiting_ms_max=waiting_ms_max,
         )
         self._listeners: list[SessionListener] = []
-        self._session = self._new_session()
+        self._session = Session(reactor, self._ensemble, random, self, self._options)
         self._started = False
-
-    def _new_session(self) -> Session:
-        return Session(self._reactor, self._ensemble, self._random, self, self._options)
 
     # The session.
 
@@ -146,7 +149,8 @@ class ZooKeeperClient:
         :return: as ``start``.
         """
         assert self._session.state.ended, "the session has not ended"
-        self._session = self._new_session()
+        options = replace(self._options, resume=None)
+        self._session = Session(self._reactor, self._ensemble, self._random, self, options)
         return self._session.start(self._connection_timeout_s)
 
     def close(self) -> Deferred[None]:
@@ -165,6 +169,11 @@ class ZooKeeperClient:
     def session_id(self) -> int:
         """The present session's; 0 before it is established."""
         return self._session.id
+
+    @property
+    def session_password(self) -> bytes:
+        """What proves that a session is ours, for ``resume``; a secret."""
+        return self._session.password
 
     @property
     def session_timeout_ms(self) -> int:
@@ -400,40 +409,6 @@ class ZooKeeperClient:
                 registry.setdefault(absolute, []).append(self._relative_listener(watch))
 
         return answered
-
-
-class Watch:
-    """A watch that stays, as ``add_watch`` gives it; ends with its session."""
-
-    def __init__(self, session: Session, path: str, absolute: str, mode: AddWatchMode, listener: WatchListener) -> None:
-        self.path = path
-        self._session = session
-        self._absolute = absolute
-        self._mode = mode
-        self._listener = listener
-
-    def answered(self, error: int) -> None:
-        """Called by the connection."""
-        if not error:
-            self._session.watches.add_persistent(self._absolute, self._mode, self._listener)
-
-    def decode(self, data: bytes, start: int, end: int) -> Watch:
-        """Called by the connection."""
-        decode_count(data, start, end)
-        return self
-
-    async def remove(self) -> None:
-        """Stop calling the listener, at once; again does nothing.
-
-        The server is told when nothing else of this session watches the path, for it can only remove all of them.
-        """
-        nothing_left = self._session.watches.remove_persistent(self._absolute, self._mode, self._listener)
-        if nothing_left and not self._session.state.ended:
-            body = RemoveWatches(self._absolute).encode()
-            try:
-                await self._session.submit(Opcode.REMOVE_WATCHES, body, decode_empty, self.path)
-            except NoWatcher:
-                pass  # gone with a connection that was lost meanwhile
 
 
 def _none_without_node(failure: Failure) -> None:

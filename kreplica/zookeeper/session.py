@@ -49,6 +49,8 @@ from kreplica.zookeeper.watches import call as call_watch
 
 _log = Logger()
 
+# Servers bound what they read, not what they answer: a multi-read of many small requests has a large answer.
+ANSWER_SIZE_MAX = 64 * 1024 * 1024
 # How long a server may take to answer the end of a session before the connection is simply closed.
 CLOSE_TIME_S_MAX = 5.0
 
@@ -83,7 +85,9 @@ class SessionOptions:
 
     :param timeout_ms: the session's, as asked for; the server may grant another.
     :param auth: (scheme, credentials) pairs, sent with each new connection.
-    :param frame_size_max: of a request and of an answer, in bytes (``jute.maxbuffer``).
+    :param resume: the session to continue, (id, password); None makes a new one.
+    :param frame_size_max: of a request, in bytes (``jute.maxbuffer`` of the server).
+    :param answer_size_max: of an answer, in bytes.
     :param requests_max: how many requests may be without an answer, waiting ones included.
     :param request_bytes_max: how many bytes these may take; a larger single request is let through when it is alone.
     :param waiting_ms_max: how long a request may wait for a connection; None is the session's timeout.
@@ -93,7 +97,9 @@ class SessionOptions:
     auth: Sequence[tuple[str, bytes]] = ()
     sasl: SaslCredentials | None = None
     tls_context_factory: TlsContextFactory | None = None
+    resume: tuple[int, bytes] | None = None
     frame_size_max: int = FRAME_SIZE_MAX
+    answer_size_max: int = ANSWER_SIZE_MAX
     requests_max: int = 100_000
     request_bytes_max: int = 64 * 1024 * 1024
     waiting_ms_max: int | None = None
@@ -124,10 +130,9 @@ class Session:
         self._order = ServerOrder(ensemble, randomness)
         self._attempt_s_max = options.timeout_ms / 1000 / len(ensemble.servers)
         self.state = SessionState.CONNECTING
-        self.id = 0
+        self.id, self.password = options.resume or (0, b"\x00" * 16)
         self.timeout_ms = options.timeout_ms
         self.watches = Watches()
-        self._password = b"\x00" * 16
         self._last_zxid = 0
         self._confirmed_at = 0.0
         self._established: Deferred[None] | None = None
@@ -220,7 +225,7 @@ class Session:
         if response.timeout_ms <= 0:
             self._end(SessionState.EXPIRED, SessionExpired())
             return
-        self.id, self._password, self.timeout_ms = response.session_id, response.password, response.timeout_ms
+        self.id, self.password, self.timeout_ms = response.session_id, response.password, response.timeout_ms
         self._confirmed_at = connection.confirmed_at
         connection.keep_alive(self.timeout_ms / 1000)
         auth, sasl = self._options.auth, self._options.sasl
@@ -267,8 +272,8 @@ class Session:
         self._timer = self._reactor.callLater(pause_s, self._try, server)
 
     def _try(self, server: Server) -> None:
-        handshake = ConnectRequest(self._last_zxid, self._options.timeout_ms, self.id, self._password)
-        factory = Factory.forProtocol(lambda: Connection(self._reactor, self, handshake, self._options.frame_size_max))
+        handshake = ConnectRequest(self._last_zxid, self._options.timeout_ms, self.id, self.password)
+        factory = Factory.forProtocol(lambda: Connection(self._reactor, self, handshake, self._options.answer_size_max))
         self._timer = self._reactor.callLater(self._attempt_s_max, self._attempt_too_slow)
         tls = self._options.tls_context_factory
         attempt = self._attempt = connect(self._reactor, server, factory, self._attempt_s_max, tls)
