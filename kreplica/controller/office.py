@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from twisted.logger import Logger
 
@@ -16,13 +17,12 @@ from kreplica.controller.channels import BrokerChannel
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import StateChange
 from kreplica.controller.events import BrokersChanged, CommandRefused, Event, ReplicasStopped
-from kreplica.controller.state_writes import Refused, StateWrites
+from kreplica.controller.state_writes import StateWrites
 from kreplica.controller.states import PartitionState
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, BrokerRegistration, TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.zookeeper import GetData, ZooKeeperClient
-from kreplica.zookeeper.batches import read_all
+from kreplica.zookeeper import ZooKeeperClient, read_all
 
 log = Logger()
 
@@ -109,7 +109,7 @@ class Office:
         self.context.brokers.pop(broker_id, None)
         self.put(BrokersChanged())
 
-    def _answered(self, broker_id: int, command: Command, answer: dict[str, object]) -> None:
+    def _answered(self, broker_id: int, command: Command, answer: dict[str, Any]) -> None:
         errors = _errors(self.context, command, answer)
         if command.api.name == "StopReplica":
             deleted = [p for p in command.what if p.topic in self.context.deleting]
@@ -151,21 +151,21 @@ class Office:
         """Read the state znodes of these partitions into the context (those that have none are left out)."""
         wanted = list(partitions)
         paths = [znodes.partition_state_path(*partition) for partition in wanted]
-        answers = await read_all(self.client, [GetData(path) for path in paths])
+        answers = await read_all(self.client, paths)
         for partition, path, answer in zip(wanted, paths, answers, strict=True):
             if isinstance(answer, tuple):
                 data, stat = answer
                 self.context.leadership[partition] = znodes.decode_partition_state(path, data, stat.version)
 
 
-def _errors(context: ControllerContext, command: Command, answer: dict[str, object]) -> dict[TopicPartition, ErrorCode]:
+def _errors(context: ControllerContext, command: Command, answer: dict[str, Any]) -> dict[TopicPartition, ErrorCode]:
     """The errors in a broker's answer, by partition; an error for the whole request counts for each of them."""
     whole = answer["error_code"]
     if whole:
         return dict.fromkeys(command.what, ErrorCode(whole))
     found: dict[TopicPartition, ErrorCode] = {}
     names = {assignment.topic_id: topic for topic, assignment in context.topics.items()} if "topics" in answer else {}
-    groups = [(names.get(t["topic_id"]), t["partition_errors"]) for t in answer.get("topics") or ()]  # type: ignore[attr-defined]
+    groups = [(names.get(t["topic_id"]), t["partition_errors"]) for t in answer.get("topics") or ()]
     groups.append((None, answer.get("partition_errors") or ()))
     for topic, rows in groups:
         for row in rows:
@@ -174,5 +174,3 @@ def _errors(context: ControllerContext, command: Command, answer: dict[str, obje
                 found[TopicPartition(name, row["partition_index"])] = ErrorCode(row["error_code"])
     return found
 
-
-__all__ = ["ControllerConfig", "Office", "Refused"]

@@ -13,18 +13,25 @@ from kreplica.cluster import znodes
 from kreplica.controller.decisions import StateChange
 from kreplica.errors import KreplicaError
 from kreplica.zookeeper import (
+    BadVersion,
     Check,
     Create,
     Delete,
-    GetChildren,
+    GuardFailed,
     NodeExists,
     NoNode,
+    NotEmpty,
     Operation,
     SetData,
+    UnitOutcome,
     ZooKeeperClient,
     ZooKeeperError,
+    list_all,
+    write_units,
 )
-from kreplica.zookeeper.batches import GuardFailed, read_all, write_units
+
+CONFLICTS = (BadVersion, NoNode, NodeExists, NotEmpty)
+"""Errors that say that somebody else wrote; whatever else goes wrong leaves the outcome unknown."""
 
 
 class ControllerMoved(KreplicaError):
@@ -103,7 +110,7 @@ class StateWrites:
         level = [path]
         while level:
             found = level + found
-            answers = await read_all(self._client, [GetChildren(p) for p in level])
+            answers = await list_all(self._client, level)
             level = [
                 f"{parent}/{child}"
                 for parent, children in zip(level, answers, strict=True)
@@ -113,12 +120,21 @@ class StateWrites:
         return found
 
     async def _write(self, units: list[list[Operation]]) -> list[ZooKeeperError | None]:
-        if not units:
-            return []
-        try:
-            return await write_units(self._client, units, guard=self._guard)
-        except GuardFailed as error:
-            raise ControllerMoved("another controller has been elected") from error
+        """What each unit was refused with, or None.
+
+        :raise ControllerMoved: where the guard failed.
+        :raise ZooKeeperError: where it is not known what was written (the connection or the session was lost).
+        """
+        errors = [o if isinstance(o, ZooKeeperError) else None for o in await self._outcomes(units)]
+        for error in errors:
+            if isinstance(error, GuardFailed):
+                raise ControllerMoved("another controller has been elected") from error
+            if error is not None and not isinstance(error, CONFLICTS):
+                raise error
+        return errors
+
+    async def _outcomes(self, units: list[list[Operation]]) -> list[UnitOutcome]:
+        return await write_units(self._client, units, guard=self._guard) if units else []
 
 
 def _operations(change: StateChange) -> list[Operation]:

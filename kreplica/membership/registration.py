@@ -64,8 +64,9 @@ async def register(client: ZooKeeperClient, registration: BrokerRegistration) ->
     data = znodes.encode_broker(registration)
     while True:
         try:
-            _, stat = await client.create(path, data, ephemeral=True)
-            return replace(registration, epoch=stat.czxid)
+            made = await client.create(path, data, ephemeral=True)
+            assert made.stat is not None, "a create with stat was asked for"
+            return replace(registration, epoch=made.stat.czxid)
         except NodeExists:
             pass
         try:
