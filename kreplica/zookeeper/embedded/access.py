@@ -1,0 +1,123 @@
+"""Who may do what: ACLs against the identities of a connection.  Pure.
+
+An identity is ``(scheme, id)``: every connection has ``("ip", address)``; ``addAuth`` adds ``("digest", "user:hash")``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from hashlib import sha1
+from typing import TypeAlias
+
+from kreplica.zookeeper.errors import AuthFailed, InvalidAcl, NoAuth
+from kreplica.zookeeper.records import OPEN_ACL, Acl, Permission
+
+Identity: TypeAlias = tuple[str, str]
+
+ANYONE: Identity = ("world", "anyone")
+
+
+def check_access(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity], path: str) -> None:
+    """Let pass whoever the ACL allows one of the wanted permissions.
+
+    :param wanted: ``Permission`` flags; any one of them is enough.
+    :raise NoAuth: with the path, for all others.
+    """
+    if acl is not OPEN_ACL and not is_allowed(acl, wanted, identities):
+        raise NoAuth(path)
+
+
+def is_allowed(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity]) -> bool:
+    """Whether any entry gives any of the wanted permissions to any of the identities."""
+    return any(
+        entry.permissions & wanted
+        and (entry[1:] == ANYONE or any(_matches(entry, identity) for identity in identities))
+        for entry in acl
+    )
+
+
+def _matches(entry: Acl, identity: Identity) -> bool:
+    scheme, name = identity
+    if scheme != entry.scheme:
+        return False
+    if scheme == "ip":
+        return ipaddress.ip_address(name) in ipaddress.ip_network(entry.id, strict=False)
+    return name == entry.id
+
+
+def digest_identity(credentials: bytes) -> Identity:
+    """The identity behind ``user:password``: the user and the password's SHA-1, as ACLs name it.
+
+    :raise AuthFailed: where that is not text with a colon.
+    """
+    user, colon, _password = credentials.partition(b":")
+    if not colon:
+        raise AuthFailed(None, "digest credentials are user:password")
+    try:
+        name = user.decode()
+    except UnicodeDecodeError:
+        raise AuthFailed(None, "the user's name is not UTF-8") from None
+    return "digest", f"{name}:{b64encode(sha1(credentials).digest()).decode()}"
+
+
+def authenticate(scheme: str, credentials: bytes, address: str) -> Identity:
+    """The identity that an ``addAuth`` gives.
+
+    :param address: the peer's IP address, which scheme ``ip`` stands for.
+    :raise AuthFailed: for wrong credentials and unknown schemes; ZooKeeper then ends the connection.
+    """
+    if scheme == "digest":
+        return digest_identity(credentials)
+    if scheme == "ip":
+        return "ip", address
+    raise AuthFailed(None, f"the scheme {scheme!r} is not one of digest, ip")
+
+
+def effective_acl(asked: Iterable[Acl], identities: Sequence[Identity], path: str) -> tuple[Acl, ...]:
+    """The ACL that is stored for one that was asked for: ``auth`` becomes the caller's own identities.
+
+    :raise InvalidAcl: where it is empty, or names a scheme or an identity that cannot be.
+    """
+    entries: dict[Acl, None] = {}
+    for entry in asked:
+        if entry.scheme == "auth":
+            mine = [Acl(entry.permissions, *identity) for identity in identities if identity[0] != "ip"]
+            if not mine:
+                raise InvalidAcl(path, "scheme auth wants an authenticated identity")
+            entries.update(dict.fromkeys(mine))
+        elif _is_valid(entry):
+            entries[entry] = None
+        else:
+            raise InvalidAcl(path)
+    if not entries:
+        raise InvalidAcl(path, "the ACL is empty")
+    acl = tuple(entries)
+    return OPEN_ACL if acl == OPEN_ACL else acl
+
+
+def _is_valid(entry: Acl) -> bool:
+    if entry.scheme == "world":
+        return entry.id == "anyone"
+    if entry.scheme == "digest":
+        return entry.id.count(":") == 1
+    if entry.scheme == "ip":
+        try:
+            ipaddress.ip_network(entry.id, strict=False)
+        except ValueError:
+            return False
+        return True
+    return False
+
+
+def hidden_digests(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
+    """The ACL as somebody without ADMIN may see it: without the hashes."""
+    return tuple(
+        entry._replace(id=entry.id.partition(":")[0] + ":x") if entry.scheme == "digest" else entry for entry in acl
+    )
+
+
+def sees_digests(acl: tuple[Acl, ...], identities: Sequence[Identity]) -> bool:
+    """Whether an identity may administer the znode, and so see its ACL whole."""
+    return acl is OPEN_ACL or is_allowed(acl, Permission.ADMIN, identities)

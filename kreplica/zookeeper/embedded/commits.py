@@ -1,0 +1,193 @@
+"""Group commit: when changes become durable, and who may see what before that.
+
+The rule.  A transaction is applied to the tree at once, in the order of arrival, and its znodes belong to the group
+that *gathers*.  One group at a time is *in flight* to the store; when it is durable, the one that gathered meanwhile
+follows.  An answer waits for the newest group that it depends on:
+
+* the answer to a change, and every watch event that it fires, for its own group;
+* a read of a znode that a group changed, for that group; any other read for nothing;
+* and every answer for those before it on its connection.
+
+So nobody ever sees what a crash could undo, a connection's answers come in the order of its requests, and reads of
+what nobody is changing never wait for the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from kreplica.runtime import Reactor
+from kreplica.zookeeper.embedded.sessions import Sessions
+from kreplica.zookeeper.embedded.store import Changes, Store
+from kreplica.zookeeper.embedded.tree import Tree
+
+
+class Group:
+    """Transactions that become durable together, and the answers that wait for them.
+
+    :ivar zxid: of its last transaction.
+    :ivar paths: the znodes that it changed.
+    :ivar session_ids: the sessions that it changed.
+    :ivar answers: in order of sending, by connection.
+    """
+
+    __slots__ = ("answers", "paths", "session_ids", "zxid")
+
+    def __init__(self, zxid: int) -> None:
+        self.zxid = zxid
+        self.paths: set[str] = set()
+        self.session_ids: set[int] = set()
+        self.answers: dict[AnswerQueue, list[bytes]] = {}
+
+
+class AnswerQueue(Protocol):
+    """The sending side of a connection.
+
+    :ivar sink: where the next answer goes: what is sent at once, or a group's answers for this connection.
+    :ivar barrier: the group that this is; the durable one where nothing has to wait.
+    """
+
+    sink: list[bytes]
+    barrier: Group
+
+    def release(self, answers: list[bytes], durable: Group | None) -> None:
+        """Send answers that have waited.
+
+        :param durable: the new barrier, where none wait for a later group; else None.
+        """
+
+
+class GroupCommit:
+    """Numbers transactions and makes them durable in groups.
+
+    :param on_failure: called once, when the store fails; nothing is answered after that.
+    :ivar zxid: of the last transaction applied.
+    :ivar durable: the group of all that is durable; only its ``zxid`` means anything.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        tree: Tree,
+        sessions: Sessions,
+        store: Store,
+        zxid: int,
+        on_failure: Callable[[Failure], None],
+    ) -> None:
+        self._reactor = reactor
+        self._tree = tree
+        self._sessions = sessions
+        self._store = store
+        self._on_failure = on_failure
+        self._scheduled = False
+        self._failed = False
+        self._idle: list[Deferred[None]] = []
+        self.zxid = zxid
+        self.durable = Group(zxid)
+        self.in_flight: Group | None = None
+        self.gathering = self._gather()
+
+    def _gather(self) -> Group:
+        group = Group(self.zxid)
+        self._tree.changed = group.paths
+        self._sessions.changed = group.session_ids
+        return group
+
+    # --- where an answer goes ---
+
+    def sink_of_change(self, connection: AnswerQueue) -> list[bytes]:
+        """For what is only true once the transactions applied so far are durable."""
+        gathering = self.gathering
+        gathering.zxid = self.zxid
+        if not self._scheduled:
+            self._schedule()
+        if connection.barrier is not gathering:
+            _wait(connection, gathering)
+        return connection.sink
+
+    def sink_of_read(self, connection: AnswerQueue, path: str) -> list[bytes]:
+        """For what was read of one znode (or of its absence)."""
+        if path in self.gathering.paths:
+            return self.sink_of_change(connection)
+        in_flight = self.in_flight
+        if in_flight is not None and connection.barrier is self.durable and path in in_flight.paths:
+            _wait(connection, in_flight)
+        return connection.sink
+
+    def sink_of_everything(self, connection: AnswerQueue) -> list[bytes]:
+        """For what depends on the whole tree: waits for whatever is not durable."""
+        if self.zxid > (self.in_flight or self.durable).zxid:
+            return self.sink_of_change(connection)
+        if self.in_flight is not None and connection.barrier is self.durable:
+            _wait(connection, self.in_flight)
+        return connection.sink
+
+    # --- groups ---
+
+    def transaction_applied(self) -> None:
+        """A transaction without an answer, or with none yet, has taken effect; see that it becomes durable."""
+        if not self._scheduled:
+            self._schedule()
+
+    def when_idle(self) -> Deferred[None]:
+        """When all that was applied is durable."""
+        idle: Deferred[None] = Deferred()
+        if self._failed or (self.in_flight is None and self.zxid == self.durable.zxid):
+            idle.callback(None)
+        else:
+            self._idle.append(idle)
+        return idle
+
+    def _schedule(self) -> None:
+        # At the end of this turn of the reactor, so that one group takes in what all connections sent.
+        self._scheduled = True
+        self._reactor.callLater(0, self._start)
+
+    def _start(self) -> None:
+        if not self._scheduled or self._failed or self.in_flight is not None:
+            return  # nothing to do, or _durable comes back to it
+        self._scheduled = False
+        group = self.in_flight = self.gathering
+        group.zxid = self.zxid
+        self.gathering = self._gather()
+        self._store.append(self._changes(group)).addCallbacks(self._durable, self._fail).addErrback(self._fail)
+
+    def _changes(self, group: Group) -> Changes:
+        nodes, sessions = self._tree.nodes, self._sessions.by_id
+        # Sorted, because sets of text have another order in every process, and neighbours share pages.
+        paths, session_ids = sorted(group.paths), sorted(group.session_ids)
+        return Changes(
+            group.zxid,
+            [nodes[path].row() for path in paths if path in nodes],
+            [path for path in paths if path not in nodes],
+            [sessions[each].row() for each in session_ids if each in sessions],
+            [each for each in session_ids if each not in sessions],
+        )
+
+    def _durable(self, _: None) -> None:
+        group, self.in_flight = self.in_flight, None
+        assert group is not None
+        durable = self.durable
+        durable.zxid = group.zxid
+        if self._scheduled:
+            self._start()
+        for connection, answers in group.answers.items():
+            connection.release(answers, durable if connection.barrier is group else None)
+        if self.in_flight is None and self._idle:
+            idle, self._idle = self._idle, []
+            for each in idle:
+                each.callback(None)
+
+    def _fail(self, failure: Failure) -> None:
+        if not self._failed:
+            self._failed = True
+            self._on_failure(failure)
+
+
+def _wait(connection: AnswerQueue, group: Group) -> None:
+    connection.barrier = group
+    connection.sink = group.answers[connection] = []

@@ -1,0 +1,226 @@
+"""One client's connection: frames in, answers out, and what happens when either side is too slow.
+
+Requests are served in order, straight from the bytes received.  Three things stop reading (and nothing else of the
+server): too many answers that wait for the disk, too many bytes of answers that the client does not take, and a
+transport that is full.  Bytes that are no ZooKeeper request end this connection only.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from kreplica.errors import ProtocolError
+from kreplica.zookeeper.embedded.access import Identity
+from kreplica.zookeeper.embedded.commits import Group
+from kreplica.zookeeper.embedded.sessions import Session
+from kreplica.zookeeper.jute import unpack_int32
+
+if TYPE_CHECKING:
+    from kreplica.zookeeper.embedded.dispatch import Dispatch
+
+# Answers that wait for one group's commit before reading pauses.
+WAITING_ANSWERS_MAX = 10_000
+# Unsent answers before reading pauses, and (events come without being asked for) before the client is cut off.
+UNSENT_BYTES_PAUSE = 4 << 20
+UNSENT_BYTES_MAX = 64 << 20
+
+FOUR_LETTERS_SIZE = 4
+
+
+@implementer(IPushProducer)
+class Connection(Protocol):
+    """A connection from accept to close; made by the coordinator's factory.
+
+    :ivar session: the session it serves; None before the handshake and after the session has ended or moved away.
+    :ivar identities: what its client has proved to be; starts with its address.
+    :ivar received: requests, for ``cons``.
+    """
+
+    _log = Logger()
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self._rest = b""
+        self._ready: list[bytes] = []
+        self._unsent_size = 0
+        self._full = False
+        self._paused = False
+        self._busy = False
+        self._ending = False
+        self.closed = False
+        self.sink = self._ready
+        self.barrier: Group = dispatch.durable
+        self.session: Session | None = None
+        self.identities: tuple[Identity, ...] = ()
+        self.address = ""
+        self.name = ""
+        self.received = 0
+
+    @property
+    def session_id(self) -> int:
+        """The session's; 0 without one."""
+        return 0 if self.session is None else self.session.session_id
+
+    # --- Twisted's protocol ---
+
+    def connectionMade(self) -> None:
+        peer = self._transport.getPeer()
+        self.address = getattr(peer, "host", "")
+        self.name = f"{self.address}:{getattr(peer, 'port', 0)}"
+        self.identities = (("ip", self.address),)
+        if not self._dispatch.admit(self):
+            self._log.warn("refused {name}: there are as many connections as allowed", name=self.name)
+            self.abort()
+            return
+        self._transport.registerProducer(self, True)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._rest = self._rest + data if self._rest else data
+        self._serve()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.closed = True
+        self._rest = b""
+        self._ready.clear()
+        self._dispatch.forget(self)
+
+    # --- requests ---
+
+    def _serve(self) -> None:
+        if self._busy or self._paused or self._ending or self.closed:
+            return
+        self._busy = True
+        try:
+            self._serve_frames()
+            self._flush()
+            while self._can_go_on():
+                self._resume()
+                self._serve_frames()
+                self._flush()
+        except (ProtocolError, struct.error, UnicodeDecodeError) as error:
+            self._log.info("closing {name}: not a ZooKeeper request: {error}", name=self.name, error=error)
+            self.abort()
+        except Exception:
+            self._log.failure("closing {name}: a request could not be served", name=self.name)
+            self.abort()
+        finally:
+            self._busy = False
+
+    def _serve_frames(self) -> None:
+        data = self._rest
+        position, size = 0, len(data)
+        size_max = self._dispatch.frame_size_max
+        while size - position >= FOUR_LETTERS_SIZE and not self._ending:
+            length: int = unpack_int32(data, position)[0]
+            if not 0 <= length <= size_max:
+                if self.received or position or not self._dispatch.answer_word(self, data[:FOUR_LETTERS_SIZE]):
+                    raise ProtocolError("frame", f"its length {length} is not within 0 and {size_max}")
+                self.end()
+                return
+            start = position + 4
+            end = start + length
+            if end > size:
+                break
+            self._dispatch.serve(self, data, start, end)
+            position = end
+            if self._overloaded():
+                self._pause()
+                break
+        self._rest = data[position:] if position else data
+
+    def _overloaded(self) -> bool:
+        return len(self.sink) > WAITING_ANSWERS_MAX or self._unsent_size > UNSENT_BYTES_PAUSE
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._transport.pauseProducing()
+
+    def _can_go_on(self) -> bool:
+        return self._paused and not (self._full or self._ending or self.closed or self._overloaded())
+
+    def _resume(self) -> None:
+        self._paused = False
+        self._transport.resumeProducing()
+
+    def _go_on(self) -> None:
+        if not self._busy and self._can_go_on():
+            self._resume()
+            self._serve()
+
+    # --- answers ---
+
+    def count_unsent(self, size: int) -> None:
+        """Account for a large answer that was put into the sink."""
+        self._unsent_size += size
+        if self._unsent_size > UNSENT_BYTES_MAX:
+            self._log.warn("closing {name}: it does not take its answers", name=self.name)
+            self.abort()
+
+    def release(self, answers: list[bytes], durable: Group | None) -> None:
+        """Answers that waited for a group's commit may go (``AnswerQueue``)."""
+        if durable is not None:
+            self.barrier = durable
+            self.sink = self._ready
+        if self.closed:
+            return
+        self._ready += answers
+        self._flush()
+        self._go_on()
+
+    def flush(self) -> None:
+        """Send what does not wait, for answers that were not asked for in this turn (events)."""
+        if not self._busy:
+            self._flush()
+
+    def _flush(self) -> None:
+        ready = self._ready
+        if ready and not self._full and not self.closed:
+            data = b"".join(ready) if len(ready) > 1 else ready[0]
+            ready.clear()
+            if self.sink is ready:
+                self._unsent_size = 0
+            self._transport.write(data)
+        if self._ending and not ready and self.sink is ready and not self.closed:
+            self._transport.unregisterProducer()
+            self._transport.loseConnection()
+
+    def end(self) -> None:
+        """Close once everything so far is answered."""
+        self._ending = True
+        self.flush()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._ending = True
+        self._rest = b""
+        if not self.closed:
+            self._transport.abortConnection()
+
+    # --- Twisted's producer: the transport says when it is full ---
+
+    def pauseProducing(self) -> None:
+        self._full = True
+        self._pause()
+
+    def resumeProducing(self) -> None:
+        self._full = False
+        self._flush()
+        self._go_on()
+
+    def stopProducing(self) -> None:
+        self._full = True
+
+    @property
+    def _transport(self) -> Any:
+        return cast(Any, self.transport)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.session or 'without a session'}>"

@@ -1,0 +1,148 @@
+"""Which request goes where: the table of operations, and what every request has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, TypeAlias
+
+from kreplica.errors import ProtocolError
+from kreplica.zookeeper.embedded.commits import Group, GroupCommit
+from kreplica.zookeeper.embedded.connection import Connection
+from kreplica.zookeeper.embedded.reads import Reads
+from kreplica.zookeeper.embedded.session_requests import SessionRequests
+from kreplica.zookeeper.embedded.writes import Writes
+from kreplica.zookeeper.errors import AuthFailed, Unimplemented, ZooKeeperError
+from kreplica.zookeeper.jute import Reader, pack_int32, pack_text
+from kreplica.zookeeper.records import Opcode, reply_frame
+from kreplica.zookeeper.requests import decode_request
+
+_HEADER = Struct(">ii")
+
+# (connection, xid, opcode, data, position, end): decodes ``data[position:end]`` itself.
+InPlace: TypeAlias = Callable[[Connection, int, int, bytes, int, int], None]
+# (connection, xid, request)
+OfValue: TypeAlias = Callable[[Connection, int, Any], None]
+
+
+class Dispatch:
+    """Serves requests; one per coordinator, used by all of its connections.
+
+    :param admit: counts a new connection in; false where there are too many.
+    :param forget: counts it out.
+    :param word: answers a four-letter word; None for an unknown one.
+    :param frame_size_max: the longest request in bytes.
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        writes: Writes,
+        sessions: SessionRequests,
+        commits: GroupCommit,
+        now: Callable[[], float],
+        admit: Callable[[Connection], bool],
+        forget: Callable[[Connection], None],
+        word: Callable[[bytes], bytes | None],
+        frame_size_max: int,
+    ) -> None:
+        self.frame_size_max = frame_size_max
+        self.admit = admit
+        self.forget = forget
+        self._word = word
+        self._commits = commits
+        self._connect = sessions.connect
+        self._now = now
+        self._in_place = _in_place_handlers(reads, writes)
+        self._of_value = _value_handlers(reads, writes, sessions)
+        self._of_value[Opcode.WHO_AM_I] = self._who_am_i
+
+    @property
+    def durable(self) -> Group:
+        """Where answers go that wait for nothing."""
+        return self._commits.durable
+
+    def answer_word(self, connection: Connection, letters: bytes) -> bool:
+        """Answer a four-letter word; false where it is none."""
+        text = self._word(letters)
+        if text is None:
+            return False
+        connection.sink.append(text)
+        return True
+
+    def serve(self, connection: Connection, data: bytes, start: int, end: int) -> None:
+        """Serve one frame.
+
+        :raise ProtocolError, struct.error, UnicodeDecodeError: where it is no request.
+        """
+        connection.received += 1
+        session = connection.session
+        if session is None:
+            self._connect(connection, data, start, end)
+            return
+        session.last_heard = self._now()
+        if end - start < _HEADER.size:
+            raise ProtocolError("request", f"only {end - start} bytes")
+        xid, opcode = _HEADER.unpack_from(data, start)
+        try:
+            in_place = self._in_place.get(opcode)
+            if in_place is not None:
+                in_place(connection, xid, opcode, data, start + 8, end)
+            else:
+                self._serve_value(connection, xid, opcode, Reader(data, start + 8, end, "request"))
+        except ZooKeeperError as error:
+            self._answer_error(connection, xid, error)
+
+    def _serve_value(self, connection: Connection, xid: int, opcode: int, reader: Reader) -> None:
+        handler = self._of_value.get(opcode)
+        if handler is None:
+            raise Unimplemented(None, f"operation {opcode}")
+        handler(connection, xid, None if opcode == Opcode.WHO_AM_I else decode_request(opcode, reader))
+
+    def _answer_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
+        # That a znode exists, or does not, may be news that is not durable yet.
+        sink = self._commits.sink_of_everything(connection)
+        sink.append(reply_frame(xid, connection.barrier.zxid, error.code))
+        if isinstance(error, AuthFailed):
+            connection.end()
+
+    def _who_am_i(self, connection: Connection, xid: int, request: None) -> None:
+        identities = [pack_text(scheme) + pack_text(name.partition(":")[0]) for scheme, name in connection.identities]
+        body = pack_int32(len(identities)) + b"".join(identities)
+        connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0, body))
+
+
+def _in_place_handlers(reads: Reads, writes: Writes) -> dict[int, InPlace]:
+    return {
+        Opcode.GET_DATA: reads.get_data,
+        Opcode.EXISTS: reads.exists,
+        Opcode.CREATE: writes.change,
+        Opcode.CREATE2: writes.change,
+        Opcode.CREATE_CONTAINER: writes.change,
+        Opcode.CREATE_TTL: writes.change,
+        Opcode.DELETE: writes.change,
+        Opcode.SET_DATA: writes.change,
+        Opcode.CHECK: writes.change,
+        Opcode.MULTI: writes.multi,
+    }
+
+
+def _value_handlers(reads: Reads, writes: Writes, sessions: SessionRequests) -> dict[int, OfValue]:
+    return {
+        Opcode.GET_CHILDREN: reads.get_children,
+        Opcode.GET_CHILDREN2: reads.get_children,
+        Opcode.GET_ACL: reads.get_acl,
+        Opcode.SYNC: reads.sync,
+        Opcode.GET_EPHEMERALS: reads.get_ephemerals,
+        Opcode.GET_ALL_CHILDREN_NUMBER: reads.get_all_children_number,
+        Opcode.MULTI_READ: reads.multi_read,
+        Opcode.SET_ACL: writes.set_acl,
+        Opcode.PING: sessions.ping,
+        Opcode.CLOSE_SESSION: sessions.close,
+        Opcode.AUTH: sessions.auth,
+        Opcode.ADD_WATCH: sessions.add_watch,
+        Opcode.REMOVE_WATCHES: sessions.remove_watches,
+        Opcode.CHECK_WATCHES: sessions.check_watches,
+        Opcode.SET_WATCHES: sessions.set_watches,
+        Opcode.SET_WATCHES2: sessions.set_watches,
+    }

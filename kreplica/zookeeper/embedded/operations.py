@@ -1,0 +1,119 @@
+"""Decodes the operations that change the tree, in place: they come by the hundred thousand, most of them in multis.
+
+An operation is a plain tuple; what its fields mean depends on the operation code, see ``Change``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from kreplica.errors import ProtocolError
+from kreplica.zookeeper.jute import INT64, Reader, unpack_int32
+from kreplica.zookeeper.records import OPEN_ACL, Acl, Opcode, pack_acl, read_acl
+from kreplica.zookeeper.requests import MULTI_HEADER
+
+_PACKED_OPEN_ACL = pack_acl(OPEN_ACL)
+_PACKED_OPEN_ACL_SIZE = len(_PACKED_OPEN_ACL)
+
+CREATE_TTL = int(Opcode.CREATE_TTL)
+_NO_ACL: tuple[Acl, ...] = ()
+
+
+class Change(NamedTuple):
+    """One operation; decoders give plain tuples of this shape.
+
+    :param value: the data of a create or set.
+    :param number: the creation flags of a create; the expected version of all others.
+    :param time_to_live_ms: of a create with one; else 0.
+    """
+
+    opcode: int
+    path: str
+    value: bytes | None = None
+    acl: tuple[Acl, ...] = _NO_ACL
+    number: int = -1
+    time_to_live_ms: int = 0
+
+
+PlainChange: TypeAlias = tuple[int, str, bytes | None, tuple[Acl, ...], int, int]
+
+
+def decode_change(opcode: int, data: bytes, position: int, end: int) -> tuple[PlainChange, int]:
+    """One operation and the position behind it.
+
+    :raise ProtocolError, struct.error, UnicodeDecodeError: where the bytes are no such operation.
+    """
+    start = position + 4
+    stop = start + unpack_int32(data, position)[0]
+    if not start <= stop <= end:
+        raise ProtocolError("path", f"length {stop - start}")
+    return _DECODERS[opcode](opcode, data[start:stop].decode(), data, stop, end)
+
+
+def _decode_create(opcode: int, path: str, data: bytes, position: int, end: int) -> tuple[PlainChange, int]:
+    value, position = _value(data, position, end)
+    acl: tuple[Acl, ...] = OPEN_ACL
+    if data.startswith(_PACKED_OPEN_ACL, position):
+        position += _PACKED_OPEN_ACL_SIZE
+    else:
+        reader = Reader(data, position, end, "ACL")
+        acl = read_acl(reader)
+        position = reader.position
+    flags = unpack_int32(data, position)[0]
+    position += 4
+    if opcode != CREATE_TTL:
+        return (opcode, path, value, acl, flags, 0), position
+    return (opcode, path, value, acl, flags, INT64.unpack_from(data, position)[0]), position + 8
+
+
+def _decode_set(opcode: int, path: str, data: bytes, position: int, end: int) -> tuple[PlainChange, int]:
+    value, position = _value(data, position, end)
+    return (opcode, path, value, _NO_ACL, unpack_int32(data, position)[0], 0), position + 4
+
+
+def _decode_versioned(opcode: int, path: str, data: bytes, position: int, end: int) -> tuple[PlainChange, int]:
+    return (opcode, path, None, _NO_ACL, unpack_int32(data, position)[0], 0), position + 4
+
+
+def _value(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    size = unpack_int32(data, position)[0]
+    start = position + 4
+    if size == -1:
+        return None, start
+    stop = start + size
+    if not start <= stop <= end:
+        raise ProtocolError("data", f"length {size}")
+    return data[start:stop], stop
+
+
+_Decoder: TypeAlias = Callable[[int, str, bytes, int, int], tuple[PlainChange, int]]
+_DECODERS: dict[int, _Decoder] = {
+    Opcode.CREATE: _decode_create,
+    Opcode.CREATE2: _decode_create,
+    Opcode.CREATE_CONTAINER: _decode_create,
+    Opcode.CREATE_TTL: _decode_create,
+    Opcode.SET_DATA: _decode_set,
+    Opcode.DELETE: _decode_versioned,
+    Opcode.CHECK: _decode_versioned,
+}
+
+
+def decode_changes(data: bytes, position: int, end: int) -> list[PlainChange]:
+    """All operations of a multi.
+
+    :raise ProtocolError, struct.error, UnicodeDecodeError: where the bytes are no multi.
+    """
+    changes: list[PlainChange] = []
+    unpack_header = MULTI_HEADER.unpack_from
+    while True:
+        opcode, done, _ = unpack_header(data, position)
+        position += 9
+        if done:
+            if position != end:
+                raise ProtocolError("multi", f"{end - position} bytes too many")
+            return changes
+        if opcode not in _DECODERS:
+            raise ProtocolError("multi", f"operation {opcode} cannot stand in it")
+        change, position = decode_change(opcode, data, position, end)
+        changes.append(change)

@@ -1,0 +1,176 @@
+"""The requests that only read, answered from the tree.
+
+The two of the hot path are decoded in place: ``data[position:end]`` is the body of the request.  The others come as
+values.  A handler puts one answer into the connection's sink, or raises: ``ZooKeeperError`` becomes the answer,
+anything that says the bytes are wrong ends the connection.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kreplica.errors import ProtocolError
+from kreplica.zookeeper.embedded.access import check_access, hidden_digests, sees_digests
+from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.tree import Tree, Znode
+from kreplica.zookeeper.embedded.watches import Watches
+from kreplica.zookeeper.errors import MarshallingError, NoNode, ZooKeeperError
+from kreplica.zookeeper.jute import unpack_int32
+from kreplica.zookeeper.records import OPEN_ACL, STAT, Permission, reply_frame
+from kreplica.zookeeper.requests import (
+    GetAcl,
+    GetAllChildrenNumber,
+    GetChildren,
+    GetData,
+    GetEphemerals,
+    MultiRead,
+    Sync,
+)
+from kreplica.zookeeper.responses import (
+    ReadResult,
+    encode_acl,
+    encode_children,
+    encode_children_and_stat,
+    encode_count,
+    encode_multi_read_results,
+    encode_path,
+)
+
+if TYPE_CHECKING:
+    from kreplica.zookeeper.embedded.connection import Connection
+
+# What the answers of one multi-read may come to.
+MULTI_READ_BYTES_MAX = 16 << 20
+# Answers from here on are accounted for, so that a slow reader cannot make the server hoard them.
+LARGE_ANSWER_BYTES = 1024
+
+# The frame's length, transaction id, zxid, error 0, and the length of the data.
+_DATA_ANSWER = Struct(">iiqii")
+_DATA_ANSWER_FIXED_SIZE = _DATA_ANSWER.size - 4 + STAT.size
+
+
+def _path_and_watch(data: bytes, position: int, end: int) -> tuple[str, int]:
+    start = position + 4
+    stop = start + unpack_int32(data, position)[0]
+    if stop + 1 != end:
+        raise ProtocolError("read", f"a path of {stop - start} bytes in {end - position}")
+    return data[start:stop].decode(), data[stop]
+
+
+class Reads:
+    """Serves reads; one per coordinator."""
+
+    def __init__(self, tree: Tree, watches: Watches[Connection], commits: GroupCommit) -> None:
+        self._tree = tree
+        self._watches = watches
+        self._commits = commits
+
+    def get_data(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
+        path, watch = _path_and_watch(data, position, end)
+        node = self._tree.nodes.get(path)
+        if node is None:
+            raise NoNode(path)
+        if node.acl is not OPEN_ACL:
+            check_access(node.acl, Permission.READ, connection.identities, path)
+        if watch:
+            self._watches.data.add(path, connection)
+        sink = self._commits.sink_of_read(connection, path)
+        value = node.data
+        if value is None:
+            size, value = -1, b""
+        else:
+            size = len(value)
+            if size > LARGE_ANSWER_BYTES:
+                connection.count_unsent(size)
+        header = _DATA_ANSWER.pack(_DATA_ANSWER_FIXED_SIZE + len(value), xid, connection.barrier.zxid, 0, size)
+        sink.append(header + value + node.pack_stat())
+
+    def exists(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
+        path, watch = _path_and_watch(data, position, end)
+        if watch:
+            self._watches.data.add(path, connection)
+        node = self._tree.nodes.get(path)
+        if node is None:
+            raise NoNode(path)
+        sink = self._commits.sink_of_read(connection, path)
+        sink.append(reply_frame(xid, connection.barrier.zxid, 0, node.pack_stat()))
+
+    def get_children(self, connection: Connection, xid: int, request: GetChildren) -> None:
+        """Both kinds of it."""
+        names, node = self._children(connection, request)
+        self._commits.sink_of_read(connection, request.path)
+        body = encode_children_and_stat(names, node.stat()) if request.with_stat else encode_children(names)
+        _answer(connection, xid, body)
+
+    def _children(self, connection: Connection, request: GetChildren) -> tuple[list[str], Znode]:
+        node = self._tree.get(request.path)
+        check_access(node.acl, Permission.READ, connection.identities, request.path)
+        if request.watch:
+            self._watches.children.add(request.path, connection)
+        return list(node.children or ()), node
+
+    def get_acl(self, connection: Connection, xid: int, request: GetAcl) -> None:
+        """Hashes of passwords are for who may change the ACL."""
+        node = self._tree.get(request.path)
+        check_access(node.acl, Permission.READ | Permission.ADMIN, connection.identities, request.path)
+        acl = node.acl if sees_digests(node.acl, connection.identities) else hidden_digests(node.acl)
+        self._commits.sink_of_read(connection, request.path)
+        _answer(connection, xid, encode_acl(acl, node.stat()))
+
+    def sync(self, connection: Connection, xid: int, request: Sync) -> None:
+        """All that was applied before it is durable when it is answered."""
+        self._commits.sink_of_everything(connection)
+        _answer(connection, xid, encode_path(request.path))
+
+    def get_ephemerals(self, connection: Connection, xid: int, request: GetEphemerals) -> None:
+        """This session's own."""
+        mine = self._tree.ephemerals.get(connection.session_id, {})
+        self._commits.sink_of_everything(connection)
+        _answer(connection, xid, encode_children([path for path in mine if path.startswith(request.prefix)]))
+
+    def get_all_children_number(self, connection: Connection, xid: int, request: GetAllChildrenNumber) -> None:
+        node = self._tree.get(request.path)
+        check_access(node.acl, Permission.READ, connection.identities, request.path)
+        self._commits.sink_of_everything(connection)
+        _answer(connection, xid, encode_count(self._tree.count_below(request.path)))
+
+    def multi_read(self, connection: Connection, xid: int, request: MultiRead) -> None:
+        """One state of the tree; each member fails alone.
+
+        :raise MarshallingError: where the answers would be too large.
+        """
+        results: list[ReadResult] = []
+        size = 0
+        for member in request.reads:
+            result = self._read_one(connection, member)
+            size += _size_of(result)
+            if size > MULTI_READ_BYTES_MAX:
+                raise MarshallingError(member.path, f"the answers come to more than {MULTI_READ_BYTES_MAX} bytes")
+            results.append(result)
+        self._commits.sink_of_everything(connection)
+        _answer(connection, xid, encode_multi_read_results(results))
+
+    def _read_one(self, connection: Connection, member: GetData | GetChildren) -> ReadResult:
+        try:
+            if isinstance(member, GetChildren):
+                return self._children(connection, member._replace(watch=False))[0]
+            node = self._tree.get(member.path)
+            check_access(node.acl, Permission.READ, connection.identities, member.path)
+        except ZooKeeperError as error:
+            return error
+        return node.data or b"", node.stat()
+
+
+def _answer(connection: Connection, xid: int, body: bytes) -> None:
+    if len(body) > LARGE_ANSWER_BYTES:
+        connection.count_unsent(len(body))
+    connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0, body))
+
+
+def _size_of(result: ReadResult) -> int:
+    if isinstance(result, ZooKeeperError):
+        return 13
+    if isinstance(result, list):
+        return sum(len(name) + 4 for name in result)
+    return len(result[0]) + STAT.size

@@ -1,0 +1,200 @@
+"""The requests about a session itself: the handshake, its end, identities, and watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+from kreplica.zookeeper.embedded.access import authenticate
+from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.sessions import NO_PASSWORD, Session, Sessions
+from kreplica.zookeeper.embedded.tree import Tree
+from kreplica.zookeeper.embedded.watches import Watches, WatchMode
+from kreplica.zookeeper.embedded.writes import Writes, event_frame
+from kreplica.zookeeper.errors import NoWatcher
+from kreplica.zookeeper.jute import Reader
+from kreplica.zookeeper.records import AddWatchMode, ConnectRequest, ConnectResponse, EventType, frame, reply_frame
+from kreplica.zookeeper.requests import AddWatch, Auth, CheckWatches, CloseSession, Ping, RemoveWatches, SetWatches
+from kreplica.zookeeper.responses import encode_count
+
+if TYPE_CHECKING:
+    from kreplica.zookeeper.embedded.connection import Connection
+
+_EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
+
+
+class SessionRequests:
+    """Opens, keeps and ends sessions; one per coordinator.
+
+    :param now: seconds of the reactor's clock.
+    :ivar connections: the one that serves each session just now.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        tree: Tree,
+        sessions: Sessions,
+        watches: Watches[Connection],
+        commits: GroupCommit,
+        writes: Writes,
+        now: Callable[[], float],
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._tree = tree
+        self._sessions = sessions
+        self._watches = watches
+        self._commits = commits
+        self._writes = writes
+        self._now = now
+        self._wall_clock_ms = wall_clock_ms
+        self.connections: dict[int, Connection] = {}
+
+    # --- the handshake ---
+
+    def connect(self, connection: Connection, data: bytes, position: int, end: int) -> None:
+        """The first frame of a connection: a new session, or an old one that comes back."""
+        request = ConnectRequest.decode(Reader(data, position, end, "connect request"))
+        if request.last_zxid_seen > self._commits.zxid:
+            # Another history than this server's, such as that of a data directory that was deleted since.
+            self._log.warn(
+                "refused {connection}: its client has seen transaction 0x{seen:x}, this server only 0x{mine:x}",
+                connection=connection,
+                seen=request.last_zxid_seen,
+                mine=self._commits.zxid,
+            )
+            connection.abort()
+            return
+        session = self._session_for(request)
+        if session is None:
+            self._log.info("session 0x{id:x} of {name} is over", id=request.session_id, name=connection.name)
+            self._commits.sink_of_everything(connection).append(frame(_EXPIRED.encode()))
+            connection.end()
+            return
+        self._attach(connection, session)
+
+    def _session_for(self, request: ConnectRequest) -> Session | None:
+        now = self._now()
+        if request.session_id:
+            return self._sessions.reattach(request.session_id, request.password, request.timeout_ms, now)
+        self._commits.zxid += 1
+        session = self._sessions.open(request.timeout_ms, self._wall_clock_ms(), now)
+        self._commits.transaction_applied()
+        return session
+
+    def _attach(self, connection: Connection, session: Session) -> None:
+        before = self.connections.pop(session.session_id, None)
+        if before is not None:
+            self._log.info("{session} moved to {name}", session=session, name=connection.name)
+            before.abort()
+        if self._sessions.changed:
+            self._commits.transaction_applied()
+        self.connections[session.session_id] = connection
+        connection.session = session
+        response = ConnectResponse(session.timeout_ms, session.session_id, session.password)
+        self._commits.sink_of_everything(connection).append(frame(response.encode()))
+        self._log.debug("{session} on {name}", session=session, name=connection.name)
+
+    # --- the end ---
+
+    def close(self, connection: Connection, xid: int, request: CloseSession) -> None:
+        """The client ends its session: answered once its ephemerals are gone for good, then the connection closes."""
+        session = connection.session
+        assert session is not None, "requests come after the handshake"
+        self.end_session(session)
+        self._commits.sink_of_change(connection).append(reply_frame(xid, self._commits.zxid, 0))
+        connection.end()
+
+    def expire(self) -> None:
+        """End the sessions that were silent for too long."""
+        for session in self._sessions.expired(self._now()):
+            self._log.info("{session} expired: not heard of for {ms} ms", session=session, ms=session.timeout_ms)
+            connection = self.connections.get(session.session_id)
+            self.end_session(session)
+            if connection is not None:
+                connection.abort()
+
+    def end_session(self, session: Session) -> None:
+        """Remove its ephemerals, in one transaction with the session itself."""
+        self._sessions.close(session.session_id)
+        self.connections.pop(session.session_id, None)
+        self._writes.remove(list(self._tree.ephemerals.get(session.session_id, ())))
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Its session goes on without it; its watches do not."""
+        self._watches.forget(connection)
+        session = connection.session
+        if session is not None and self.connections.get(session.session_id) is connection:
+            del self.connections[session.session_id]
+
+    # --- in between ---
+
+    def ping(self, connection: Connection, xid: int, request: Ping) -> None:
+        """That it came is all (the time is noted for every request)."""
+        connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
+
+    def auth(self, connection: Connection, xid: int, request: Auth) -> None:
+        """One identity more for this connection."""
+        identity = authenticate(request.scheme, request.credentials, connection.address)
+        if identity not in connection.identities:
+            connection.identities = (*connection.identities, identity)
+        connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
+
+    # --- watches ---
+
+    def add_watch(self, connection: Connection, xid: int, request: AddWatch) -> None:
+        """A watch that stays after it fires."""
+        self._watches.add_persistent(request.path, connection, request.mode)
+        connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0, encode_count(0)))
+
+    def remove_watches(self, connection: Connection, xid: int, request: RemoveWatches) -> None:
+        if not self._watches.remove(request.path, connection, request.type):
+            raise NoWatcher(request.path)
+        connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
+
+    def check_watches(self, connection: Connection, xid: int, request: CheckWatches) -> None:
+        if not self._watches.has(request.path, connection, request.type):
+            raise NoWatcher(request.path)
+        connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
+
+    def set_watches(self, connection: Connection, xid: int, request: SetWatches) -> None:
+        """A client that came back leaves its watches again; what it missed is told at once."""
+        sink = self._commits.sink_of_everything(connection)
+        for type_, path in self._missed(connection, request):
+            event = event_frame(type_, path, connection.barrier.zxid)
+            sink.append(event)
+            connection.count_unsent(len(event))
+        for path in request.persistent:
+            self._watches.add_persistent(path, connection, AddWatchMode.PERSISTENT)
+        for path in request.recursive:
+            self._watches.add_persistent(path, connection, AddWatchMode.PERSISTENT_RECURSIVE)
+        sink.append(reply_frame(xid, connection.barrier.zxid, 0))
+
+    def _missed(self, connection: Connection, request: SetWatches) -> list[tuple[EventType, str]]:
+        nodes, seen = self._tree.nodes, request.relative_zxid
+        missed = []
+        for path in request.data:
+            node = nodes.get(path)
+            if node is None:
+                missed.append((EventType.NODE_DELETED, path))
+            elif node.mzxid > seen:
+                missed.append((EventType.NODE_DATA_CHANGED, path))
+            else:
+                self._watches.data.add(path, connection, WatchMode.ONCE)
+        for path in request.exists:
+            if path in nodes:
+                missed.append((EventType.NODE_CREATED, path))
+            else:
+                self._watches.data.add(path, connection, WatchMode.ONCE)
+        for path in request.children:
+            node = nodes.get(path)
+            if node is None:
+                missed.append((EventType.NODE_DELETED, path))
+            elif node.pzxid > seen:
+                missed.append((EventType.NODE_CHILDREN_CHANGED, path))
+            else:
+                self._watches.children.add(path, connection, WatchMode.ONCE)
+        return missed

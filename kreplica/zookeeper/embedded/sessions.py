@@ -1,0 +1,113 @@
+"""Sessions: who is connected, or may still come back.  Pure: the time is a parameter.
+
+A session lives as long as its client is heard of within the timeout.  It is part of the durable state; when it was last
+heard of is not: after a restart every session has its whole timeout to come back, as with ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import NamedTuple
+
+PASSWORD_SIZE_BYTES = 16
+NO_PASSWORD = bytes(PASSWORD_SIZE_BYTES)
+_ID_MASK = (1 << 56) - 1
+
+
+class SessionRow(NamedTuple):
+    """A session as a store keeps it."""
+
+    session_id: int
+    timeout_ms: int
+    password: bytes
+
+
+class Session:
+    """One session.
+
+    :ivar last_heard: when its client last sent anything, in seconds of the reactor's clock.
+    """
+
+    __slots__ = ("last_heard", "password", "session_id", "timeout_ms")
+
+    def __init__(self, session_id: int, timeout_ms: int, password: bytes, last_heard: float) -> None:
+        self.session_id = session_id
+        self.timeout_ms = timeout_ms
+        self.password = password
+        self.last_heard = last_heard
+
+    def row(self) -> SessionRow:
+        """Its durable part."""
+        return SessionRow(self.session_id, self.timeout_ms, self.password)
+
+    def __repr__(self) -> str:
+        return f"session 0x{self.session_id:x}"
+
+
+class Sessions:
+    """All live sessions.
+
+    :param tick_time_ms: timeouts are between 2 and 20 of these, whatever a client asks for.
+    :ivar changed: the ids that came, changed or went since the owner last replaced this set.
+    """
+
+    def __init__(self, tick_time_ms: int, random: Random) -> None:
+        self.timeout_ms_min = 2 * tick_time_ms
+        self.timeout_ms_max = 20 * tick_time_ms
+        self.by_id: dict[int, Session] = {}
+        self.changed: set[int] = set()
+        self._random = random
+        self._last_id = 0
+
+    def restore(self, rows: Iterable[SessionRow], now: float) -> None:
+        """Take in what a store kept."""
+        for row in rows:
+            self.by_id[row.session_id] = Session(*row, now)
+
+    def open(self, timeout_ms: int, wall_clock_ms: int, now: float) -> Session:
+        """Begin a session.
+
+        :param timeout_ms: as the client asks; the session's own says what it gets.
+        :param wall_clock_ms: makes ids that no earlier run of this server has given.
+        """
+        self._last_id = max(self._last_id + 1, (wall_clock_ms << 16) & _ID_MASK)
+        while self._last_id in self.by_id:
+            self._last_id += 1
+        password = self._random.randbytes(PASSWORD_SIZE_BYTES)
+        session = Session(self._last_id, self.negotiate(timeout_ms), password, now)
+        self.by_id[session.session_id] = session
+        self.changed.add(session.session_id)
+        return session
+
+    def reattach(self, session_id: int, password: bytes, timeout_ms: int, now: float) -> Session | None:
+        """A client comes back; None where the session is over or the password is not its own."""
+        session = self.by_id.get(session_id)
+        if session is None or session.password != password:
+            return None
+        session.last_heard = now
+        negotiated = self.negotiate(timeout_ms)
+        if negotiated != session.timeout_ms:
+            session.timeout_ms = negotiated
+            self.changed.add(session_id)
+        return session
+
+    def negotiate(self, timeout_ms: int) -> int:
+        """The timeout nearest to the one asked for."""
+        return min(max(timeout_ms, self.timeout_ms_min), self.timeout_ms_max)
+
+    def close(self, session_id: int) -> Session | None:
+        """End a session; None where it has already ended."""
+        session = self.by_id.pop(session_id, None)
+        if session is not None:
+            self.changed.add(session_id)
+        return session
+
+    def expired(self, now: float) -> list[Session]:
+        """Those that were silent for longer than their timeout."""
+        return [each for each in self.by_id.values() if (now - each.last_heard) * 1000 > each.timeout_ms]
+
+    def forgive(self, silence_s: float) -> None:
+        """Nobody could be heard for this long (this process was stopped): it does not count against anyone."""
+        for session in self.by_id.values():
+            session.last_heard += silence_s

@@ -1,0 +1,428 @@
+"""The tree of znodes: what each operation checks and changes.  Pure: ids, times and identities are parameters.
+
+Every change adds the paths that it touched to ``Tree.changed``: the group commit writes their state after the fact
+instead of a log of operations, so that many changes of one znode cost one row.  Between ``begin`` and ``commit`` or
+``roll_back`` each change can be undone, which makes a multi atomic.
+
+The counter of sequential names is ZooKeeper's: it counts the children ever created, and a stat's ``cversion``
+(creations and deletions) is derived from it and from the number of children that are left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kreplica.zookeeper.embedded.access import Identity, check_access
+from kreplica.zookeeper.errors import (
+    BadArguments,
+    BadVersion,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+)
+from kreplica.zookeeper.records import OPEN_ACL, STAT, Acl, Permission, Stat
+
+# The owners of znodes that are not a session's: a container; the highest byte 0xff before a time to live.
+CONTAINER_OWNER = -(1 << 63)
+TTL_OWNER_BASE = -(1 << 56)
+TTL_MS_MAX = (1 << 40) - 1
+
+ROOT = "/"
+RESERVED_PATHS = ("/zookeeper", "/zookeeper/config", "/zookeeper/quota")
+
+# One component of a path: not "." or "..", without a slash and without the characters that ZooKeeper refuses.
+_is_valid_name = re.compile(
+    r"(?!\.{1,2}$)[^/\x00-\x1e\x80-\x9e\ud801-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]+"
+).fullmatch
+
+
+class ZnodeRow(NamedTuple):
+    """A znode as a store keeps it.
+
+    :param acl: None for the open ACL, which nearly all have.
+    :param owner: a session; ``CONTAINER_OWNER``; ``TTL_OWNER_BASE`` plus milliseconds; 0 for a plain znode.
+    """
+
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...] | None
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    creates: int
+    acl_version: int
+    owner: int
+
+
+class Znode:
+    """One znode.
+
+    :ivar creates: how many children were ever created in it; the next sequential name.
+    :ivar children: the names, in order of creation; None while there have never been any.
+    """
+
+    __slots__ = (
+        "acl",
+        "acl_version",
+        "children",
+        "creates",
+        "ctime_ms",
+        "czxid",
+        "data",
+        "mtime_ms",
+        "mzxid",
+        "owner",
+        "path",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(
+        self, path: str, data: bytes | None, acl: tuple[Acl, ...], owner: int, zxid: int, time_ms: int
+    ) -> None:
+        self.path = path
+        self.data = data
+        self.acl = acl
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime_ms = self.mtime_ms = time_ms
+        self.version = self.creates = self.acl_version = 0
+        self.children: dict[str, None] | None = None
+
+    def _stat_fields(self) -> tuple[int, ...]:
+        data, children = self.data, self.children
+        count = len(children) if children else 0
+        return (
+            self.czxid,
+            self.mzxid,
+            self.ctime_ms,
+            self.mtime_ms,
+            self.version,
+            _int32(self.creates * 2 - count),
+            self.acl_version,
+            self.owner,
+            len(data) if data else 0,
+            count,
+            self.pzxid,
+        )
+
+    def stat(self) -> Stat:
+        """What the protocol tells about it."""
+        return Stat._make(self._stat_fields())
+
+    def pack_stat(self) -> bytes:
+        """The same, encoded."""
+        return STAT.pack(*self._stat_fields())
+
+    def row(self) -> ZnodeRow:
+        """Its state for a store."""
+        return ZnodeRow(
+            self.path,
+            self.data,
+            None if self.acl is OPEN_ACL else self.acl,
+            self.czxid,
+            self.mzxid,
+            self.pzxid,
+            self.ctime_ms,
+            self.mtime_ms,
+            self.version,
+            self.creates,
+            self.acl_version,
+            self.owner,
+        )
+
+
+class Tree:
+    """All znodes by path.
+
+    :ivar changed: the paths that were created, changed or deleted since its owner last replaced this set.
+    :ivar ephemerals: the paths of each session that has any.
+    :ivar expendable: containers and znodes with a time to live, which are removed when they are empty and old.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Znode] = {}
+        self.ephemerals: dict[int, dict[str, None]] = {}
+        self.expendable: dict[str, None] = {}
+        self.changed: set[str] = set()
+        self._undo: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        self._plant_roots()
+
+    def _plant_roots(self) -> None:
+        for path in (ROOT, *RESERVED_PATHS):
+            self._attach(Znode(path, b"", OPEN_ACL, 0, 0, 0))
+        # ZooKeeper's own first znodes do not count as creations.
+        self.nodes[ROOT].creates = self.nodes["/zookeeper"].creates = 0
+
+    # --- reading ---
+
+    def get(self, path: str) -> Znode:
+        """:raise NoNode: where there is none."""
+        node = self.nodes.get(path)
+        if node is None:
+            raise NoNode(path)
+        return node
+
+    def count_below(self, path: str) -> int:
+        """How many znodes are below one, at any depth.
+
+        :raise NoNode: where there is none.
+        """
+        todo = [self.get(path)]
+        count = 0
+        while todo:
+            node = todo.pop()
+            prefix = node.path if node.path != ROOT else ""
+            todo.extend(self.nodes[f"{prefix}/{name}"] for name in node.children or ())
+            count += 1
+        return count - 1
+
+    # --- changing ---
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None,
+        acl: tuple[Acl, ...],
+        owner: int,
+        sequence: bool,
+        identities: Sequence[Identity],
+        zxid: int,
+        time_ms: int,
+    ) -> Znode:
+        """Make a znode; with ``sequence``, under the next free sequential name.
+
+        :raise NoNode: where its parent does not exist.
+        :raise NodeExists, NoChildrenForEphemerals, NoAuth, BadArguments: as their names say.
+        """
+        cut = path.rfind("/")
+        if cut < 0:
+            raise BadArguments(path, "a path starts with /")
+        parent = self.nodes.get(path[:cut] or ROOT)
+        if parent is None:
+            raise NoNode(path)
+        if parent.acl is not OPEN_ACL:
+            check_access(parent.acl, Permission.CREATE, identities, path)
+        if sequence:
+            path = f"{path}{parent.creates:010d}"
+        if path in self.nodes:
+            raise NodeExists(path)
+        name = path[cut + 1 :]
+        if not _is_valid_name(name):
+            raise BadArguments(path)
+        if parent.owner > 0:
+            raise NoChildrenForEphemerals(path)
+        node = Znode(path, data, acl, owner, zxid, time_ms)
+        if self._undo is not None:
+            self._undo.append((self._undo_create, (node, parent, parent.pzxid)))
+        self.nodes[path] = node
+        if parent.children is None:
+            parent.children = {}
+        parent.children[name] = None
+        parent.creates = _int32(parent.creates + 1)
+        parent.pzxid = zxid
+        if owner:
+            self._index_owner(node)
+        self.changed.add(path)
+        self.changed.add(parent.path)
+        return node
+
+    def delete(self, path: str, version: int, identities: Sequence[Identity], zxid: int) -> Znode:
+        """Remove a znode without children, and return what it was.
+
+        :param version: of its data; -1 is any.
+        """
+        if path == ROOT or path in RESERVED_PATHS:
+            raise BadArguments(path, "this znode stays")
+        node = self.nodes.get(path)
+        if node is None:
+            raise missing(path)
+        parent = self.nodes[parent_of(path)]
+        check_access(parent.acl, Permission.DELETE, identities, path)
+        if version not in (-1, node.version):
+            raise BadVersion(path)
+        if node.children:
+            raise NotEmpty(path)
+        return self.remove(path, zxid)
+
+    def remove(self, path: str, zxid: int) -> Znode:
+        """Remove a znode that exists and has no children, whatever its ACL says, and return what it was."""
+        node = self.nodes[path]
+        parent = self.nodes[parent_of(path)]
+        if self._undo is not None:
+            self._undo.append((self._undo_delete, (node, parent, parent.pzxid)))
+        self._detach(node)
+        parent.pzxid = zxid
+        self.changed.add(path)
+        self.changed.add(parent.path)
+        return node
+
+    def set_data(
+        self, path: str, data: bytes | None, version: int, identities: Sequence[Identity], zxid: int, time_ms: int
+    ) -> Znode:
+        """Replace a znode's data.
+
+        :param version: that it must have; -1 is any.
+        """
+        node = self.nodes.get(path)
+        if node is None:
+            raise missing(path)
+        if node.acl is not OPEN_ACL:
+            check_access(node.acl, Permission.WRITE, identities, path)
+        if version != -1 and version != node.version:
+            raise BadVersion(path)
+        if self._undo is not None:
+            self._undo.append((self._undo_set_data, (node, node.data, node.version, node.mzxid, node.mtime_ms)))
+        node.data = data
+        node.version = _int32(node.version + 1)
+        node.mzxid = zxid
+        node.mtime_ms = time_ms
+        self.changed.add(path)
+        return node
+
+    def set_acl(self, path: str, acl: tuple[Acl, ...], version: int, identities: Sequence[Identity]) -> Znode:
+        """Replace a znode's ACL.
+
+        :param version: of the ACL; -1 is any.
+        """
+        node = self.nodes.get(path)
+        if node is None:
+            raise missing(path)
+        check_access(node.acl, Permission.ADMIN, identities, path)
+        if version not in (-1, node.acl_version):
+            raise BadVersion(path)
+        node.acl = acl
+        node.acl_version = _int32(node.acl_version + 1)
+        self.changed.add(path)
+        return node
+
+    def check(self, path: str, version: int, identities: Sequence[Identity]) -> None:
+        """Let pass if the znode is at this version (-1: if it exists)."""
+        node = self.nodes.get(path)
+        if node is None:
+            raise missing(path)
+        check_access(node.acl, Permission.READ, identities, path)
+        if version not in (-1, node.version):
+            raise BadVersion(path)
+
+    # --- several changes or none ---
+
+    def begin(self) -> None:
+        """From here on changes can be undone together."""
+        self._undo = []
+
+    def commit(self) -> None:
+        """Let the changes since ``begin`` stand."""
+        self._undo = None
+
+    def roll_back(self) -> None:
+        """Undo the changes since ``begin``, the last one first."""
+        undo, self._undo = self._undo or [], None
+        for step, arguments in reversed(undo):
+            step(*arguments)
+
+    def _undo_create(self, node: Znode, parent: Znode, pzxid: int) -> None:
+        self._detach(node)
+        parent.creates = _int32(parent.creates - 1)
+        parent.pzxid = pzxid
+
+    def _undo_delete(self, node: Znode, parent: Znode, pzxid: int) -> None:
+        self._attach(node)
+        parent.creates = _int32(parent.creates - 1)
+        parent.pzxid = pzxid
+
+    def _undo_set_data(self, node: Znode, data: bytes | None, version: int, mzxid: int, mtime_ms: int) -> None:
+        node.data, node.version, node.mzxid, node.mtime_ms = data, version, mzxid, mtime_ms
+
+    # --- the indexes ---
+
+    def restore(self, rows: Iterable[ZnodeRow]) -> None:
+        """Take in what a store kept; parents may come after their children.
+
+        :raise KeyError: where a parent is missing, which no store that keeps its promises shows.
+        """
+        restored = []
+        for path, data, acl, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, creates, acl_version, owner in rows:
+            node = Znode(path, data, OPEN_ACL if acl is None else acl, owner, czxid, ctime_ms)
+            node.mzxid, node.pzxid, node.mtime_ms = mzxid, pzxid, mtime_ms
+            node.version, node.creates, node.acl_version = version, creates, acl_version
+            known = self.nodes.get(path)
+            if known is not None:
+                node.children = known.children
+            self.nodes[path] = node
+            restored.append(node)
+        restored.sort(key=lambda node: node.czxid)
+        for node in restored:
+            if node.path != ROOT:
+                parent = self.nodes[parent_of(node.path)]
+                if parent.children is None:
+                    parent.children = {}
+                parent.children[node.path[node.path.rfind("/") + 1 :]] = None
+            if node.owner:
+                self._index_owner(node)
+
+    def _attach(self, node: Znode) -> None:
+        self.nodes[node.path] = node
+        if node.path != ROOT:
+            parent = self.nodes[parent_of(node.path)]
+            if parent.children is None:
+                parent.children = {}
+            parent.children[node.path[node.path.rfind("/") + 1 :]] = None
+            parent.creates = _int32(parent.creates + 1)
+        if node.owner:
+            self._index_owner(node)
+
+    def _index_owner(self, node: Znode) -> None:
+        if node.owner > 0:
+            self.ephemerals.setdefault(node.owner, {})[node.path] = None
+        else:
+            self.expendable[node.path] = None
+
+    def _detach(self, node: Znode) -> None:
+        path = node.path
+        del self.nodes[path]
+        parent = self.nodes[parent_of(path)]
+        if parent.children is not None:
+            del parent.children[path[path.rfind("/") + 1 :]]
+        if node.owner > 0:
+            mine = self.ephemerals[node.owner]
+            del mine[path]
+            if not mine:
+                del self.ephemerals[node.owner]
+        elif node.owner:
+            del self.expendable[path]
+
+
+def parent_of(path: str) -> str:
+    """The path above; the root's is the root."""
+    return path[: path.rfind("/")] or ROOT
+
+
+def is_valid_path(path: str) -> bool:
+    """Whether a znode could have it."""
+    return path == ROOT or (path.startswith("/") and all(map(_is_valid_name, path[1:].split("/"))))
+
+
+def missing(path: str) -> NoNode | BadArguments:
+    """Why a change finds no znode there: none exists, or none could."""
+    return NoNode(path) if is_valid_path(path) else BadArguments(path)
+
+
+def is_expired(node: Znode, now_ms: int) -> bool:
+    """Whether an expendable znode may go: a container that had children, or one whose time to live is over."""
+    if node.children:
+        return False
+    if node.owner == CONTAINER_OWNER:
+        return node.creates > 0
+    return now_ms - node.mtime_ms > node.owner - TTL_OWNER_BASE
+
+
+def _int32(number: int) -> int:
+    """As Java's int counts: past the highest comes the lowest."""
+    return number if -0x80000000 <= number <= 0x7FFFFFFF else (number + 0x80000000) % 0x100000000 - 0x80000000

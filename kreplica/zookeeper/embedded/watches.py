@@ -1,0 +1,175 @@
+"""Who watches what: ZooKeeper's one-shot, persistent and recursive watches.  Pure.
+
+A watcher is whatever the caller uses (a connection); the answer to a change says which watchers to tell of what.
+
+* Data watches (left by getData and exists) see that the znode is created, changed or deleted.
+* Child watches (left by getChildren) see that it gets or loses a child, or is deleted.
+* A persistent watch is in both tables and stays; a recursive one is a data watch that also sees all that is below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from enum import IntFlag
+from typing import Generic, NamedTuple, TypeVar
+
+from kreplica.zookeeper.embedded.tree import ROOT, parent_of
+from kreplica.zookeeper.records import AddWatchMode, EventType, WatcherType
+
+W = TypeVar("W", bound=Hashable)
+
+
+class WatchMode(IntFlag):
+    """How one watcher watches one path."""
+
+    ONCE = 1
+    PERSISTENT = 2
+    RECURSIVE = 4
+
+
+class Notice(NamedTuple, Generic[W]):
+    """What to tell to whom."""
+
+    watcher: W
+    type: EventType
+    path: str
+
+
+class WatchTable(Generic[W]):
+    """One kind of watch: the watchers of each path and the paths of each watcher."""
+
+    def __init__(self) -> None:
+        self.by_path: dict[str, dict[W, int]] = {}
+        self.by_watcher: dict[W, dict[str, None]] = {}
+        self._recursive_count = 0
+
+    def add(self, path: str, watcher: W, mode: int = WatchMode.ONCE) -> None:
+        """Leave a watch; another one of the same watcher on the same path is kept beside it."""
+        watchers = self.by_path.setdefault(path, {})
+        before = watchers.get(watcher, 0)
+        watchers[watcher] = before | mode
+        self._recursive_count += bool(mode & ~before & WatchMode.RECURSIVE)
+        self.by_watcher.setdefault(watcher, {})[path] = None
+
+    def has(self, path: str, watcher: W) -> bool:
+        """Whether this watcher watches exactly this path."""
+        return watcher in self.by_path.get(path, ())
+
+    def remove(self, path: str, watcher: W) -> bool:
+        """Take all of a watcher's watches from a path; false where there are none."""
+        watchers = self.by_path.get(path)
+        if watchers is None or watcher not in watchers:
+            return False
+        self._recursive_count -= bool(watchers.pop(watcher) & WatchMode.RECURSIVE)
+        if not watchers:
+            del self.by_path[path]
+        paths = self.by_watcher[watcher]
+        del paths[path]
+        if not paths:
+            del self.by_watcher[watcher]
+        return True
+
+    def forget(self, watcher: W) -> None:
+        """Take all watches of a watcher."""
+        for path in list(self.by_watcher.get(watcher, ())):
+            self.remove(path, watcher)
+
+    def fire(self, path: str) -> list[W]:
+        """The watchers that see a change of this path, each once; one-shot watches are used up."""
+        told = dict.fromkeys(self._fire_here(path))
+        if self._recursive_count:
+            for above in _above(path):
+                watchers = self.by_path.get(above, {})
+                told.update(dict.fromkeys(who for who, mode in watchers.items() if mode & WatchMode.RECURSIVE))
+        return list(told)
+
+    def _fire_here(self, path: str) -> list[W]:
+        watchers = self.by_path.get(path)
+        if not watchers:
+            return []
+        told = list(watchers)
+        for watcher in told:
+            mode = watchers[watcher] & ~WatchMode.ONCE
+            if mode:
+                watchers[watcher] = mode
+            else:
+                self.remove(path, watcher)
+        return told
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_path.values()))
+
+
+def _above(path: str) -> Iterator[str]:
+    while path != ROOT:
+        path = parent_of(path)
+        yield path
+
+
+class Watches(Generic[W]):
+    """All watches of a server.
+
+    :ivar data: watches of getData, exists, and persistent ones.
+    :ivar children: watches of getChildren, and persistent ones that are not recursive.
+    """
+
+    def __init__(self) -> None:
+        self.data: WatchTable[W] = WatchTable()
+        self.children: WatchTable[W] = WatchTable()
+
+    # --- leaving and taking back ---
+
+    def add_persistent(self, path: str, watcher: W, mode: AddWatchMode) -> None:
+        """Leave a watch that stays."""
+        if mode == AddWatchMode.PERSISTENT_RECURSIVE:
+            self.data.add(path, watcher, WatchMode.RECURSIVE)
+        else:
+            self.data.add(path, watcher, WatchMode.PERSISTENT)
+            self.children.add(path, watcher, WatchMode.PERSISTENT)
+
+    def has(self, path: str, watcher: W, type_: WatcherType) -> bool:
+        """Whether there is such a watch."""
+        return any(table.has(path, watcher) for table in self._tables(type_))
+
+    def remove(self, path: str, watcher: W, type_: WatcherType) -> bool:
+        """Take such watches back; false where there are none."""
+        removed = [table.remove(path, watcher) for table in self._tables(type_)]
+        return any(removed)
+
+    def forget(self, watcher: W) -> None:
+        """Take all watches of a watcher that is gone."""
+        self.data.forget(watcher)
+        self.children.forget(watcher)
+
+    def _tables(self, type_: WatcherType) -> list[WatchTable[W]]:
+        if type_ == WatcherType.DATA:
+            return [self.data]
+        return [self.children] if type_ == WatcherType.CHILDREN else [self.data, self.children]
+
+    # --- changes ---
+
+    def created(self, path: str) -> list[Notice[W]]:
+        """Whom to tell that a znode was made."""
+        return [
+            *(Notice(who, EventType.NODE_CREATED, path) for who in self.data.fire(path)),
+            *self._children_changed(parent_of(path)),
+        ]
+
+    def deleted(self, path: str) -> list[Notice[W]]:
+        """Whom to tell that a znode was deleted; who watched both data and children is told once."""
+        told = dict.fromkeys([*self.data.fire(path), *self.children.fire(path)])
+        return [
+            *(Notice(who, EventType.NODE_DELETED, path) for who in told),
+            *self._children_changed(parent_of(path)),
+        ]
+
+    def data_changed(self, path: str) -> list[Notice[W]]:
+        """Whom to tell that a znode has other data."""
+        return [Notice(who, EventType.NODE_DATA_CHANGED, path) for who in self.data.fire(path)]
+
+    def _children_changed(self, path: str) -> list[Notice[W]]:
+        return [Notice(who, EventType.NODE_CHILDREN_CHANGED, path) for who in self.children.fire(path)]
+
+    def __bool__(self) -> bool:
+        """Whether anybody watches anything."""
+        return bool(self.data.by_path or self.children.by_path)

@@ -1,0 +1,156 @@
+"""ZooKeeper's four-letter words: what a server says about itself to ``echo ruok | nc host port``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from platform import machine, python_version, release, system
+from typing import TYPE_CHECKING
+
+from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.sessions import Sessions
+from kreplica.zookeeper.embedded.tree import Tree
+from kreplica.zookeeper.embedded.watches import Watches
+
+if TYPE_CHECKING:
+    from kreplica.zookeeper.embedded.connection import Connection
+
+# What of ZooKeeper's protocol is spoken; clients read the number from ``envi`` and ``srvr``.
+ZOOKEEPER_VERSION = "3.9.0"
+
+
+class Words:
+    """Answers four-letter words; one per coordinator.
+
+    :param settings: what ``conf`` shows.
+    :param connections: those that are open now.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        sessions: Sessions,
+        watches: Watches[Connection],
+        commits: GroupCommit,
+        settings: dict[str, object],
+        connections: Callable[[], Iterable[Connection]],
+    ) -> None:
+        self._tree = tree
+        self._sessions = sessions
+        self._watches = watches
+        self._commits = commits
+        self._settings = settings
+        self._connections = connections
+        self._words: dict[bytes, Callable[[], str]] = {
+            b"ruok": lambda: "imok",
+            b"isro": lambda: "rw",
+            b"conf": self._conf,
+            b"cons": self._cons,
+            b"dump": self._dump,
+            b"envi": self._envi,
+            b"mntr": self._mntr,
+            b"srvr": self._srvr,
+            b"stat": self._stat,
+            b"wchs": self._wchs,
+        }
+
+    def answer(self, word: bytes) -> bytes | None:
+        """The answer; None where the word is not known."""
+        say = self._words.get(word)
+        return None if say is None else say().encode()
+
+    def _conf(self) -> str:
+        return _lines(f"{name}={value}" for name, value in self._settings.items())
+
+    def _cons(self) -> str:
+        return _lines(self._connection_lines())
+
+    def _connection_lines(self) -> list[str]:
+        return [
+            f" /{each.name}[1](queued={len(each.sink)},recved={each.received},sid=0x{each.session_id:x},"
+            f"to={each.session.timeout_ms if each.session else 0})"
+            for each in self._connections()
+        ]
+
+    def _dump(self) -> str:
+        lines = ["SessionTracker dump:", f"Session Sets ({len(self._sessions.by_id)}):"]
+        lines += [f"0x{each.session_id:x}\t{each.timeout_ms}ms" for each in self._sessions.by_id.values()]
+        lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(self._tree.ephemerals)}):"]
+        for session_id, paths in self._tree.ephemerals.items():
+            lines += [f"0x{session_id:x}:", *(f"\t{path}" for path in paths)]
+        lines.append("Connections dump:")
+        return _lines([*lines, *self._connection_lines()])
+
+    def _envi(self) -> str:
+        return _lines(
+            [
+                "Environment:",
+                f"zookeeper.version={_version()}",
+                f"python.version={python_version()}",
+                f"os.name={system()}",
+                f"os.arch={machine()}",
+                f"os.version={release()}",
+            ]
+        )
+
+    def _mntr(self) -> str:
+        tree, watches = self._tree, self._watches
+        figures = {
+            "version": _version(),
+            "server_state": "standalone",
+            "num_alive_connections": sum(1 for _ in self._connections()),
+            "global_sessions": len(self._sessions.by_id),
+            "znode_count": len(tree.nodes),
+            "watch_count": len(watches.data) + len(watches.children),
+            "ephemerals_count": sum(map(len, tree.ephemerals.values())),
+            "approximate_data_size": sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items()),
+            "last_zxid": self._commits.zxid,
+            "durable_zxid": self._commits.durable.zxid,
+            "outstanding_requests": self._waiting(),
+        }
+        return _lines(f"zk_{name}\t{value}" for name, value in figures.items())
+
+    def _waiting(self) -> int:
+        groups = [group for group in (self._commits.gathering, self._commits.in_flight) if group is not None]
+        return sum(len(answers) for group in groups for answers in group.answers.values())
+
+    def _srvr(self) -> str:
+        return _lines([f"Zookeeper version: {_version()}", *self._state_lines()])
+
+    def _stat(self) -> str:
+        clients = ["Clients:", *self._connection_lines(), ""]
+        return _lines([f"Zookeeper version: {_version()}", *clients, *self._state_lines()])
+
+    def _state_lines(self) -> list[str]:
+        connections = list(self._connections())
+        return [
+            f"Received: {sum(each.received for each in connections)}",
+            f"Connections: {len(connections)}",
+            f"Outstanding: {self._waiting()}",
+            f"Zxid: 0x{self._commits.zxid:x}",
+            "Mode: standalone",
+            f"Node count: {len(self._tree.nodes)}",
+        ]
+
+    def _wchs(self) -> str:
+        tables = (self._watches.data, self._watches.children)
+        watchers = {who for table in tables for who in table.by_watcher}
+        paths = {path for table in tables for path in table.by_path}
+        return _lines(
+            [
+                f"{len(watchers)} connections watching {len(paths)} paths",
+                f"Total watches:{sum(map(len, tables))}",
+            ]
+        )
+
+
+def _version() -> str:
+    try:
+        ours = version("kreplica")
+    except PackageNotFoundError:
+        ours = "unknown"
+    return f"{ZOOKEEPER_VERSION}-kreplica-{ours}, built on Twisted"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(line + "\n" for line in lines)

@@ -1,0 +1,213 @@
+"""The requests that change the tree: each is one transaction, applied at once and answered when it is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from kreplica.errors import ProtocolError
+from kreplica.zookeeper.embedded.access import effective_acl, is_allowed
+from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.operations import CREATE_TTL, PlainChange, decode_change, decode_changes
+from kreplica.zookeeper.embedded.tree import CONTAINER_OWNER, TTL_MS_MAX, TTL_OWNER_BASE, Tree, Znode
+from kreplica.zookeeper.embedded.watches import Notice, Watches
+from kreplica.zookeeper.errors import BadArguments, NoNode, RuntimeInconsistency, ZooKeeperError
+from kreplica.zookeeper.jute import pack_text
+from kreplica.zookeeper.records import (
+    OPEN_ACL,
+    XID_WATCH_EVENT,
+    Acl,
+    EventType,
+    KeeperState,
+    Opcode,
+    Permission,
+    WatchEvent,
+    encode_watch_event,
+    reply_frame,
+)
+from kreplica.zookeeper.requests import MULTI_HEADER, SetAcl
+from kreplica.zookeeper.responses import encode_multi_failure
+
+if TYPE_CHECKING:
+    from kreplica.zookeeper.embedded.connection import Connection
+
+# The flags of a create.
+_EPHEMERAL_FLAGS = (1, 3)
+_SEQUENCE_FLAGS = (2, 3, 6)
+_CONTAINER_FLAG = 4
+_TIME_TO_LIVE_FLAGS = (5, 6)
+_FLAGS_MAX = 6
+
+_CREATE = int(Opcode.CREATE)
+_MULTI_END = MULTI_HEADER.pack(-1, True, -1)
+
+# What an operation answers, and the znode it made, changed or removed (none for a check).
+Applied: TypeAlias = tuple[bytes, Znode | None]
+
+
+class Writes:
+    """Serves writes, and tells watchers what changed; one per coordinator.
+
+    :param wall_clock_ms: stamps ``ctime`` and ``mtime``.
+    """
+
+    def __init__(
+        self, tree: Tree, watches: Watches[Connection], commits: GroupCommit, wall_clock_ms: Callable[[], int]
+    ) -> None:
+        self._tree = tree
+        self._watches = watches
+        self._commits = commits
+        self._wall_clock_ms = wall_clock_ms
+        self._appliers: dict[int, Callable[[Connection, PlainChange, int, int], Applied]] = {
+            Opcode.CREATE: self._create,
+            Opcode.CREATE2: self._create,
+            Opcode.CREATE_CONTAINER: self._create,
+            Opcode.CREATE_TTL: self._create,
+            Opcode.SET_DATA: self._set_data,
+            Opcode.DELETE: self._delete,
+            Opcode.CHECK: self._check,
+        }
+        self._result_headers = {opcode: MULTI_HEADER.pack(opcode, False, 0) for opcode in self._appliers}
+        for opcode in (Opcode.CREATE_CONTAINER, Opcode.CREATE_TTL):
+            self._result_headers[opcode] = self._result_headers[Opcode.CREATE2]
+
+    # --- requests ---
+
+    def change(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
+        """A single create, set, delete or check."""
+        change, stop = decode_change(opcode, data, position, end)
+        if stop != end:
+            raise ProtocolError("request", f"{end - stop} bytes too many")
+        commits = self._commits
+        zxid = commits.zxid + 1
+        body, node = self._appliers[opcode](connection, change, zxid, self._wall_clock_ms())
+        commits.zxid = zxid
+        if node is not None and self._watches:
+            self._tell(self._notices(opcode, node), zxid, node)
+        commits.sink_of_change(connection).append(reply_frame(xid, zxid, 0, body))
+
+    def multi(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
+        """Several of them, all or none."""
+        changes = decode_changes(data, position, end)
+        commits = self._commits
+        zxid, time_ms = commits.zxid + 1, self._wall_clock_ms()
+        pieces: list[bytes] = []
+        touched: list[tuple[int, Znode]] = []
+        self._tree.begin()
+        for change in changes:
+            try:
+                body, node = self._appliers[change[0]](connection, change, zxid, time_ms)
+            except ZooKeeperError as error:
+                self._tree.roll_back()
+                self._answer_failed_multi(connection, xid, len(changes), len(pieces), error)
+                return
+            pieces.append(self._result_headers[change[0]] + body)
+            if node is not None:
+                touched.append((change[0], node))
+        self._tree.commit()
+        commits.zxid = zxid
+        if self._watches:
+            for changed_by, node in touched:
+                self._tell(self._notices(changed_by, node), zxid, node)
+        pieces.append(_MULTI_END)
+        commits.sink_of_change(connection).append(reply_frame(xid, zxid, 0, b"".join(pieces)))
+
+    def _answer_failed_multi(
+        self, connection: Connection, xid: int, count: int, failed: int, error: ZooKeeperError
+    ) -> None:
+        codes = [0] * failed + [error.code] + [RuntimeInconsistency.code] * (count - failed - 1)
+        sink = self._commits.sink_of_everything(connection)
+        sink.append(reply_frame(xid, connection.barrier.zxid, 0, encode_multi_failure(codes)))
+
+    def set_acl(self, connection: Connection, xid: int, request: SetAcl) -> None:
+        """Replaces a znode's ACL; nobody watches those."""
+        acl = effective_acl(request.acl, connection.identities, request.path)
+        node = self._tree.set_acl(request.path, acl, request.version, connection.identities)
+        self._commits.zxid += 1
+        sink = self._commits.sink_of_change(connection)
+        sink.append(reply_frame(xid, self._commits.zxid, 0, node.pack_stat()))
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """One transaction that removes znodes whoever owns them: those of a session that ended, expired containers.
+
+        It takes place even where there are none, because the end of a session is a transaction too.
+        """
+        commits = self._commits
+        commits.zxid += 1
+        removed = [self._tree.remove(path, commits.zxid) for path in paths]
+        commits.transaction_applied()
+        for node in removed:
+            self._tell(self._watches.deleted(node.path), commits.zxid, node)
+
+    # --- operations ---
+
+    def _create(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+        opcode, path, value, acl, flags, time_to_live_ms = change
+        if acl is not OPEN_ACL:
+            acl = effective_acl(acl, connection.identities, path)
+        owner = self._owner(connection, opcode, path, flags, time_to_live_ms) if flags else 0
+        node = self._tree.create(
+            path, value, acl, owner, flags in _SEQUENCE_FLAGS, connection.identities, zxid, time_ms
+        )
+        made = pack_text(node.path)
+        return (made if opcode == _CREATE else made + node.pack_stat()), node
+
+    def _owner(self, connection: Connection, opcode: int, path: str, flags: int, time_to_live_ms: int) -> int:
+        if not 0 < flags <= _FLAGS_MAX or (flags in _TIME_TO_LIVE_FLAGS) != (opcode == CREATE_TTL):
+            raise BadArguments(path, f"creation flags {flags} in operation {opcode}")
+        if flags in _EPHEMERAL_FLAGS:
+            return connection.session_id
+        if flags == _CONTAINER_FLAG:
+            return CONTAINER_OWNER
+        if flags in _TIME_TO_LIVE_FLAGS:
+            if not 0 < time_to_live_ms <= TTL_MS_MAX:
+                raise BadArguments(path, f"a time to live of {time_to_live_ms} ms")
+            return TTL_OWNER_BASE + time_to_live_ms
+        return 0
+
+    def _set_data(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+        node = self._tree.set_data(change[1], change[2], change[4], connection.identities, zxid, time_ms)
+        return node.pack_stat(), node
+
+    def _delete(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+        return b"", self._tree.delete(change[1], change[4], connection.identities, zxid)
+
+    def _check(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+        self._tree.check(change[1], change[4], connection.identities)
+        return b"", None
+
+    # --- watches ---
+
+    def _notices(self, opcode: int, node: Znode) -> Sequence[Notice[Connection]]:
+        if opcode == Opcode.SET_DATA:
+            return self._watches.data_changed(node.path)
+        if opcode == Opcode.DELETE:
+            return self._watches.deleted(node.path)
+        return self._watches.created(node.path)
+
+    def _tell(self, notices: Sequence[Notice[Connection]], zxid: int, node: Znode) -> None:
+        frames: dict[tuple[EventType, str], bytes] = {}
+        for connection, type_, path in notices:
+            # Who may not read a znode is not told of it either; a deleted one is no longer in the tree.
+            acl = self._acl(path, node)
+            if acl is not OPEN_ACL and not is_allowed(acl, Permission.READ, connection.identities):
+                continue
+            frame = frames.get((type_, path))
+            if frame is None:
+                frame = frames[type_, path] = event_frame(type_, path, zxid)
+            self._commits.sink_of_change(connection).append(frame)
+            connection.count_unsent(len(frame))
+
+    def _acl(self, path: str, node: Znode) -> tuple[Acl, ...]:
+        if path == node.path:
+            return node.acl
+        try:
+            return self._tree.get(path).acl
+        except NoNode:
+            return OPEN_ACL
+
+
+def event_frame(type_: EventType, path: str, zxid: int) -> bytes:
+    """A watch event as it is sent."""
+    event = WatchEvent(type_, KeeperState.SYNC_CONNECTED, path)
+    return reply_frame(XID_WATCH_EVENT, zxid, 0, encode_watch_event(event))
