@@ -374,9 +374,11 @@ class ZooKeeperClient:
                 pass  # another client was quicker
 
     def _absolute(self, path: str) -> str:
-        # The server checks the rest; a path without its slash would become another path under a chroot.
-        if path[:1] != "/" or (path[-1] == "/" and path != "/"):
-            raise BadArguments(path, "a path begins with a slash and does not end with one")
+        # Servers look at this in an order of their own, and a chroot would hide a missing slash from them.
+        if path[:1] != "/" or "//" in path or (path[-1] == "/" and path != "/") or "\0" in path:
+            raise BadArguments(path, "a path begins with a slash, and something stands between any two")
+        if "/." in path and not {".", ".."}.isdisjoint(path.split("/")):
+            raise BadArguments(path, "a path has no relative parts")
         if not self._chroot:
             return path
         return self._chroot if path == "/" else self._chroot + path
