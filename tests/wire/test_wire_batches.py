@@ -1,0 +1,240 @@
+"""Batches by their headers: golden bytes, a leader's checks, stamping in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.wire.batch_building import build_batch, seal
+from kreplica.wire.batches import (
+    HEADER_SIZE,
+    BatchHeader,
+    TimestampType,
+    check_batch,
+    is_transactional,
+    iter_headers,
+    parse_header,
+    stamp,
+    stamp_log_append_time,
+    stamp_max_timestamp,
+    verify_crc,
+)
+from kreplica.wire.control_records import EndMarker, build_end_marker
+from kreplica.wire.records import Record, iter_records
+
+GOLDEN = bytes.fromhex(
+    "0000000000000000"  # base offset 0
+    "00000045"  # length 69: 49 of header, 20 of records
+    "ffffffff"  # leader epoch -1
+    "02"  # magic 2
+    "22b77607"  # CRC-32C of what follows
+    "0010"  # attributes: transactional
+    "00000001"  # last offset delta 1
+    "0000018bcfe56800"  # base timestamp 1700000000000
+    "0000018bcfe5684b"  # max timestamp 75 ms later
+    "0000000000000007"  # producer id 7
+    "0003"  # producer epoch 3
+    "00000029"  # base sequence 41
+    "00000002"  # two records
+    "0e" "00" "00" "00" "02" "6b" "01" "00"  # 7 bytes: attributes, delta 0, offset 0, key "k", null value, no headers
+    "16" "00" "9601" "02" "01" "00" "02" "02" "61" "02" "62"  # 11: 75 ms later, offset 1, no key, "", header a=b
+)
+RECORDS = [Record(0, 1_700_000_000_000, b"k", None), Record(1, 1_700_000_000_075, None, b"", (("a", b"b"),))]
+
+
+def changed(**fields: int) -> bytes:
+    """The golden batch with other header fields and a CRC that matches them; ``records`` sizes stay."""
+    return seal(parse_header(GOLDEN)._replace(**fields), GOLDEN[HEADER_SIZE:])
+
+
+def test_a_batch_has_exactly_these_bytes() -> None:
+    """What is sent is what Kafka's documentation says, field by field."""
+    built = build_batch(RECORDS, producer_id=7, producer_epoch=3, base_sequence=41, transactional=True)
+    assert built.hex() == GOLDEN.hex()
+    assert list(iter_records(GOLDEN)) == RECORDS
+
+
+def test_the_header_says_what_the_batch_is() -> None:
+    """Sizes, offsets, sequences and flags are read from the header alone."""
+    header = parse_header(b"xx" + GOLDEN, 2)
+    assert (header.size, header.last_offset, header.next_offset, header.last_sequence) == (len(GOLDEN), 1, 2, 42)
+    assert (header.codec, header.is_transactional, header.is_control) == (0, True, False)
+    assert (header.has_producer_id, header.has_delete_horizon) == (True, False)
+    assert header.timestamp_type is TimestampType.CREATE_TIME
+    assert is_transactional(GOLDEN)
+    assert not is_transactional(changed(attributes=0))
+    assert not is_transactional(GOLDEN[:60])
+
+
+@pytest.mark.parametrize(("base", "delta", "last"), [(2**31 - 1, 0, 2**31 - 1), (2**31 - 1, 1, 0), (-1, 5, -1)])
+def test_sequences_wrap_to_zero(base: int, delta: int, last: int) -> None:
+    """A producer's sequence goes from 2**31 - 1 to 0, and a batch without one has none at its end."""
+    assert parse_header(changed(base_sequence=base, last_offset_delta=delta)).last_sequence == last
+
+
+def test_fetched_bytes_are_walked_batch_by_batch() -> None:
+    """A client sees every whole batch of a fetch, wherever the broker cut the last one (KIP-74)."""
+    three = GOLDEN * 3
+    size = len(GOLDEN)
+    for cut in range(len(three) + 1):
+        positions = [position for position, _ in iter_headers(three[:cut], incomplete_last=True)]
+        assert positions == [0, size, 2 * size][: cut // size]
+        if cut % size:
+            with pytest.raises(ProtocolError):
+                list(iter_headers(three[:cut]))
+        else:
+            assert [header for _, header in iter_headers(three[:cut])] == [parse_header(GOLDEN)] * (cut // size)
+
+
+@pytest.mark.parametrize("length", [-(2**31), -12, -1, 0, 48])
+def test_a_length_that_no_batch_has_is_an_error(length: int) -> None:
+    """A walk never stands still or goes back: lengths below a header's are refused even by the tolerant walk."""
+    bad = GOLDEN[:8] + length.to_bytes(4, "big", signed=True) + GOLDEN[12:]
+    with pytest.raises(ProtocolError, match="length"):
+        list(iter_headers(GOLDEN + bad, incomplete_last=True))
+
+
+def test_a_changed_byte_shows_in_the_crc() -> None:
+    """Any byte that the producer wrote is covered; the leader's offset and epoch are not."""
+    header = parse_header(GOLDEN)
+    assert verify_crc(b"x" + GOLDEN, header, 1)
+    assert not verify_crc(GOLDEN[:-1], header)
+    for position in range(21, len(GOLDEN)):
+        wrong = bytearray(GOLDEN)
+        wrong[position] ^= 0x10
+        assert not verify_crc(wrong, header)
+        with pytest.raises(KafkaError) as error:
+            check_batch(wrong)
+        assert error.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_leader_takes_a_good_batch() -> None:
+    """What clients send, in any kind of memory, passes and gives its header."""
+    for buffer in (GOLDEN, bytearray(GOLDEN), memoryview(GOLDEN)):
+        assert check_batch(buffer) == parse_header(GOLDEN)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "attributes": 0},
+        {"producer_id": -1, "producer_epoch": -1, "base_sequence": 0, "attributes": 0},  # some clients' plain producers
+        {"base_timestamp": -1, "max_timestamp": -1},
+        {"max_timestamp": -1},  # old clients leave it out
+        {"producer_epoch": 32767, "base_sequence": 2**31 - 1},
+        {"base_offset": 99, "partition_leader_epoch": 5},
+        {"attributes": 4},
+    ],
+)
+def test_a_leader_takes_what_real_clients_leave_open(fields: dict[str, int]) -> None:
+    """Fields in which clients differ are no reason to refuse."""
+    batch = changed(**fields)
+    assert check_batch(batch) == parse_header(batch)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"record_count": 0, "last_offset_delta": -1}, ErrorCode.INVALID_RECORD),
+        ({"record_count": 0}, ErrorCode.INVALID_RECORD),
+        ({"record_count": -2}, ErrorCode.INVALID_RECORD),
+        ({"last_offset_delta": 2}, ErrorCode.INVALID_RECORD),
+        ({"record_count": 3, "last_offset_delta": 2}, ErrorCode.INVALID_RECORD),  # 3 records do not fit in 20 bytes
+        ({"record_count": 2**31 - 1, "last_offset_delta": 2**31 - 2}, ErrorCode.INVALID_RECORD),
+        ({"attributes": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"attributes": 7}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"attributes": 0x20}, ErrorCode.INVALID_RECORD),  # control
+        ({"attributes": 0x30}, ErrorCode.INVALID_RECORD),
+        ({"attributes": 0x40}, ErrorCode.INVALID_RECORD),  # delete horizon
+        ({"attributes": 0x80}, ErrorCode.INVALID_RECORD),
+        ({"attributes": -0x8000}, ErrorCode.INVALID_RECORD),
+        ({"attributes": 0x08}, ErrorCode.INVALID_TIMESTAMP),  # log append time is the broker's to set
+        ({"base_timestamp": -2}, ErrorCode.INVALID_TIMESTAMP),
+        ({"max_timestamp": -2}, ErrorCode.INVALID_TIMESTAMP),
+        ({"max_timestamp": 1_699_999_999_999}, ErrorCode.INVALID_TIMESTAMP),
+        ({"producer_epoch": -1}, ErrorCode.INVALID_RECORD),
+        ({"base_sequence": -1}, ErrorCode.INVALID_RECORD),
+        ({"producer_id": -1}, ErrorCode.INVALID_RECORD),  # in a transaction
+        ({"producer_id": -2, "attributes": 0}, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_a_leader_refuses_contradictions(fields: dict[str, int], code: ErrorCode) -> None:
+    """A batch with a good CRC whose fields cannot be true is refused with the code that clients know."""
+    with pytest.raises(KafkaError) as error:
+        check_batch(changed(**fields))
+    assert error.value.code is code
+    assert error.value.message
+
+
+def old_message(magic: int) -> bytes:
+    """A message of format 0 or 1: offset, size, CRC, magic, attributes, (timestamp), key, value."""
+    body = bytes(4) + bytes((magic, 0)) + bytes(8 * magic) + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x05value"
+    return bytes(8) + len(body).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (GOLDEN + GOLDEN, ErrorCode.INVALID_RECORD),
+        (GOLDEN + b"\x00", ErrorCode.INVALID_RECORD),
+        (GOLDEN[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (GOLDEN[:10], ErrorCode.CORRUPT_MESSAGE),
+        (GOLDEN[:8] + bytes(4) + GOLDEN[12:], ErrorCode.CORRUPT_MESSAGE),
+        (old_message(0), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (old_message(1), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (old_message(0) * 4, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (GOLDEN[:16] + b"\x03" + GOLDEN[17:], ErrorCode.INVALID_RECORD),
+        (GOLDEN[:16] + b"\xff" + GOLDEN[17:], ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_a_leader_wants_exactly_one_batch(records: bytes, code: ErrorCode) -> None:
+    """Nothing, more than one, a part, or the formats of old clients: each is told by its own code."""
+    with pytest.raises(KafkaError) as error:
+        check_batch(records)
+    assert error.value.code is code
+
+
+def test_markers_come_from_coordinators_only() -> None:
+    """A control batch of a client is refused; a coordinator's is taken, though it has no sequence."""
+    marker = build_end_marker(EndMarker(committed=True, coordinator_epoch=4), 7, 3, 1_700_000_000_000)
+    assert check_batch(marker, control_allowed=True).is_control
+    with pytest.raises(KafkaError, match="control"):
+        check_batch(marker)
+    header = parse_header(marker)
+    for fields in ({"record_count": 2}, {"producer_id": -1}, {"producer_epoch": -1}):
+        with pytest.raises(KafkaError):
+            check_batch(seal(header._replace(**fields), marker[HEADER_SIZE:]), control_allowed=True)
+    with pytest.raises(KafkaError):
+        check_batch(changed(base_sequence=-1), control_allowed=True)
+
+
+def test_stamping_needs_no_new_crc() -> None:
+    """The leader gives a batch its offset and epoch in place, and nothing else changes."""
+    log = bytearray(b"before" + GOLDEN + b"after")
+    stamp(log, 1234, 9, len(b"before"))
+    assert log == b"before" + changed(base_offset=1234, partition_leader_epoch=9) + b"after"
+    assert verify_crc(log, parse_header(log, 6), 6)
+
+
+def test_log_append_time_is_the_time_of_every_record() -> None:
+    """On a topic with LogAppendTime consumers see the broker's time, whatever the producer said (KIP-32)."""
+    batch = bytearray(GOLDEN)
+    stamp_log_append_time(memoryview(batch), 1_800_000_000_000)
+    assert batch == changed(attributes=0x18, max_timestamp=1_800_000_000_000)
+    assert [record.timestamp_ms for record in iter_records(batch)] == [1_800_000_000_000] * 2
+
+
+def test_a_missing_max_timestamp_can_be_set() -> None:
+    """The batch of a client that leaves the highest timestamp out gets it, and stays valid."""
+    batch = bytearray(changed(max_timestamp=-1))
+    stamp_max_timestamp(batch, 1_700_000_000_075)
+    assert batch == GOLDEN
+
+
+def test_the_header_is_a_value() -> None:
+    """Headers compare by their fields, so that a test or a cache can hold them."""
+    fields: dict[str, Any] = parse_header(GOLDEN)._asdict()
+    assert BatchHeader(**fields) == parse_header(GOLDEN)
