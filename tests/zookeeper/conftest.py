@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from kreplica.runtime import Runtime, real_runtime
+from kreplica.testing.real_reactor import run
+from kreplica.testing.simulation import DATA_DIRECTORY, Simulation
 from kreplica.testing.zookeeper import RealZooKeeper
-from kreplica.testing.zookeeper_scene import RealServerUnderTest, ServerUnderTest
+from kreplica.testing.zookeeper_scene import RealServerUnderTest, Scenario, Scene, ServerUnderTest, play
+from kreplica.zookeeper.embedded.disk_store import DiskStore
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 
-SERVERS = ["real"]
+# That of the real server in these tests, so that sessions expire as soon.
+TICK_TIME_MS = 200
+
+SERVERS = ["real", "embedded", "simulated"]
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +27,54 @@ def real_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSer
     directory: Path = tmp_path_factory.mktemp("zookeeper")
     with RealZooKeeper(directory, sync_to_disk=False) as zookeeper:
         yield RealServerUnderTest(zookeeper)
+
+
+class EmbeddedServerUnderTest:
+    """An embedded coordinator per scenario, with its store on the real disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def run(self, scenario: Scenario, timeout_s: float = 30.0) -> None:
+        from twisted.internet import reactor
+
+        run(self._serve(real_runtime(reactor), scenario), timeout_s)
+
+    async def _serve(self, runtime: Runtime, scenario: Scenario) -> None:
+        coordinator = EmbeddedCoordinator(runtime, str(self._directory), port=0, tick_time_ms=TICK_TIME_MS)
+        await coordinator.start()
+        try:
+            await play(Scene(runtime.reactor, f"127.0.0.1:{coordinator.port}", "/scene"), scenario)
+        finally:
+            await coordinator.stop()
+            runtime.offload.stop()
+
+
+class SimulatedServerUnderTest:
+    """An embedded coordinator on a simulated host, with its store on the simulated disk; clients on another host."""
+
+    def run(self, scenario: Scenario, timeout_s: float = 30.0) -> None:
+        simulation = Simulation(seed=1)
+        runtime = simulation.host("coordinator").runtime
+        store = DiskStore(DATA_DIRECTORY, runtime.disk, runtime.offload)
+        coordinator = EmbeddedCoordinator(runtime, port=2181, interface="", tick_time_ms=TICK_TIME_MS, store=store)
+        simulation.run_until(coordinator.start())
+        scene = Scene(simulation.host("client").runtime.reactor, "coordinator:2181", "/scene")
+        simulation.run_until(play(scene, scenario), timeout_s)
+        simulation.run_until(coordinator.stop())
+        assert simulation.failures == []
+
+
+@pytest.fixture
+def embedded_zookeeper(tmp_path: Path) -> EmbeddedServerUnderTest:
+    """The embedded coordinator on the real reactor, with SQLite."""
+    return EmbeddedServerUnderTest(tmp_path / "coordinator")
+
+
+@pytest.fixture
+def simulated_zookeeper() -> SimulatedServerUnderTest:
+    """The embedded coordinator on virtual time."""
+    return SimulatedServerUnderTest()
 
 
 @pytest.fixture(params=SERVERS)

@@ -1,0 +1,225 @@
+"""The store on the ``Disk`` seam: a log of changes and now and then a snapshot; the simulator runs it on its disk.
+
+Files: ``snapshot-N`` holds the whole state, ``log-N`` the changes since.  Both are made of frames: length and CRC32 of
+the body, then the body.  A snapshot is written beside, synced and renamed; only then the log of the next number begins
+and the files of the last one go.  At most one append is under way at a time, so only the last frame of a log can be
+torn; loading cuts it off.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from struct import Struct
+from zlib import crc32
+
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ProtocolError, StorageError
+from kreplica.runtime.disk import Disk, File
+from kreplica.runtime.offload import Offload
+from kreplica.zookeeper.embedded.sessions import SessionRow
+from kreplica.zookeeper.embedded.store import Changes, Image
+from kreplica.zookeeper.embedded.tree import ZnodeRow
+from kreplica.zookeeper.jute import Reader, pack_buffer, pack_int32, pack_int64, pack_text, pack_texts
+from kreplica.zookeeper.records import pack_acl, read_acl
+
+# A log this long, and this many times as long as the snapshot before it, is replaced by a new snapshot.
+LOG_SIZE_MIN = 1 << 20
+LOG_GROWTH = 4
+
+_FRAME = Struct(">II")
+_NUMBERS = Struct(">qqqqqiiiq")
+_SESSION = Struct(">qi")
+_NAME = re.compile(r"(snapshot|log)-(\d+)")
+
+
+class DiskStore:
+    """A ``Store`` in a directory, which must exist and be its owner's alone."""
+
+    def __init__(self, directory: str, disk: Disk, offload: Offload, log_size_min: int = LOG_SIZE_MIN) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._offload = offload
+        self._log_size_min = log_size_min
+        self._zxid = 0
+        self._znodes: dict[str, ZnodeRow] = {}
+        self._sessions: dict[int, SessionRow] = {}
+        self._number = 0
+        self._log: File | None = None
+        self._log_size = 0
+        self._snapshot_size = 0
+
+    def load(self) -> Deferred[Image]:
+        return self._offload.run(self._load)
+
+    def append(self, changes: Changes) -> Deferred[None]:
+        return self._offload.run(self._append, changes)
+
+    def close(self) -> Deferred[None]:
+        return self._offload.run(self._close)
+
+    # --- writing ---
+
+    def _append(self, changes: Changes) -> None:
+        log = self._log
+        if log is None:
+            raise StorageError(f"the coordinator's store in {self._directory} is not open")
+        self._log_size += log.write_at(self._log_size, [_frame(encode_changes(changes))])
+        log.sync()
+        self._take_in(changes)
+        if self._log_size > max(self._log_size_min, LOG_GROWTH * self._snapshot_size):
+            self._start_over()
+
+    def _take_in(self, changes: Changes) -> None:
+        self._zxid = changes.zxid
+        self._znodes.update((row.path, row) for row in changes.znodes)
+        self._sessions.update((row.session_id, row) for row in changes.sessions)
+        for path in changes.deleted_paths:
+            self._znodes.pop(path, None)
+        for session_id in changes.closed_sessions:
+            self._sessions.pop(session_id, None)
+
+    def _start_over(self) -> None:
+        """A snapshot of the next number, an empty log behind it, and none of the last number."""
+        state = Changes(self._zxid, list(self._znodes.values()), (), list(self._sessions.values()))
+        snapshot = _frame(encode_changes(state))
+        self._disk.write_file(self._path("snapshot", self._number + 1), snapshot)
+        self._snapshot_size = len(snapshot)
+        self._close()
+        self._number += 1
+        self._open_log()
+        for kind in ("snapshot", "log"):
+            if self._disk.exists(self._path(kind, self._number - 1)):
+                self._disk.remove(self._path(kind, self._number - 1))
+
+    def _open_log(self) -> None:
+        self._log = self._disk.open(self._path("log", self._number), create=True)
+        self._disk.sync_directory(self._directory)
+        self._log_size = self._log.size()
+
+    def _close(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
+
+    def _path(self, kind: str, number: int) -> str:
+        return posixpath.join(self._directory, f"{kind}-{number}")
+
+    # --- reading ---
+
+    def _load(self) -> Image:
+        names = [match for name in self._disk.list_directory(self._directory) if (match := _NAME.fullmatch(name))]
+        self._number = max((int(match[2]) for match in names if match[1] == "snapshot"), default=0)
+        try:
+            if self._number:
+                self._load_snapshot(self._path("snapshot", self._number))
+            self._open_log()
+            self._replay()
+        except (ProtocolError, OSError) as error:
+            self._close()
+            raise StorageError(f"the coordinator's store in {self._directory} cannot be read: {error}") from error
+        for match in names:
+            if int(match[2]) != self._number:
+                self._disk.remove(posixpath.join(self._directory, match[0]))
+        return Image(self._zxid, list(self._znodes.values()), list(self._sessions.values()))
+
+    def _load_snapshot(self, path: str) -> None:
+        data = self._disk.read_file(path)
+        bodies = list(_bodies(data))
+        if len(bodies) != 1 or _FRAME.size + len(bodies[0]) != len(data):
+            raise StorageError(f"the snapshot {path} is damaged; restore it, or remove the directory to start empty")
+        self._snapshot_size = len(data)
+        self._take_in(decode_changes(bodies[0]))
+
+    def _replay(self) -> None:
+        log = self._log
+        assert log is not None
+        data = log.read_at(0, log.size())
+        good = 0
+        for body in _bodies(data):
+            self._take_in(decode_changes(body))
+            good += _FRAME.size + len(body)
+        if good < len(data):
+            self._check_torn(log.path, data, good)
+            log.truncate(good)
+            log.sync()
+        self._log_size = good
+
+    def _check_torn(self, path: str, data: bytes, good: int) -> None:
+        """A bad frame with a good one behind it is no torn write: what was answered is damaged."""
+        if len(data) - good < _FRAME.size:
+            return
+        size, _ = _FRAME.unpack_from(data, good)
+        if next(_bodies(data[good + _FRAME.size + size :]), None) is not None:
+            raise StorageError(f"{path} is damaged at byte {good}, with good records behind it; restore it")
+
+
+def _frame(body: bytes) -> bytes:
+    return _FRAME.pack(len(body), crc32(body)) + body
+
+
+def _bodies(data: bytes) -> Iterator[bytes]:
+    """The bodies of the good frames, up to the first that is not."""
+    position = 0
+    while len(data) - position >= _FRAME.size:
+        size, crc = _FRAME.unpack_from(data, position)
+        position += _FRAME.size
+        body = data[position : position + size]
+        # An empty body is never written, but zeros are what a torn write often leaves.
+        if not size or len(body) != size or crc32(body) != crc:
+            return
+        yield body
+        position += size
+
+
+# --- the body of a frame ---
+
+
+def encode_changes(changes: Changes) -> bytes:
+    """Changes as bytes."""
+    return b"".join(
+        [
+            pack_int64(changes.zxid),
+            pack_int32(len(changes.znodes)),
+            *map(_encode_znode, changes.znodes),
+            pack_texts(changes.deleted_paths),
+            pack_int32(len(changes.sessions)),
+            *(_SESSION.pack(row.session_id, row.timeout_ms) + pack_buffer(row.password) for row in changes.sessions),
+            pack_int32(len(changes.closed_sessions)),
+            *map(pack_int64, changes.closed_sessions),
+        ]
+    )
+
+
+def _encode_znode(row: ZnodeRow) -> bytes:
+    acl = b"" if row.acl is None else pack_acl(row.acl)
+    return pack_text(row.path) + pack_buffer(row.data) + pack_buffer(acl) + _NUMBERS.pack(*row[3:])
+
+
+def decode_changes(body: bytes) -> Changes:
+    """The same, back.
+
+    :raise ProtocolError: where they are not.
+    """
+    reader = Reader(body, name="stored changes")
+    changes = Changes(
+        reader.int64(),
+        reader.vector(lambda: _decode_znode(reader), size_min=12 + _NUMBERS.size),
+        reader.texts(),
+        reader.vector(lambda: _decode_session(reader), size_min=_SESSION.size + 4),
+        reader.vector(reader.int64, size_min=8),
+    )
+    reader.finish()
+    return changes
+
+
+def _decode_znode(reader: Reader) -> ZnodeRow:
+    path, data, acl = reader.text(), reader.buffer(), reader.buffer()
+    return ZnodeRow(path, data, read_acl(Reader(acl)) if acl else None, *reader.unpack(_NUMBERS))
+
+
+def _decode_session(reader: Reader) -> SessionRow:
+    session_id, timeout_ms = reader.unpack(_SESSION)
+    return SessionRow(session_id, timeout_ms, reader.buffer() or b"")
