@@ -1,0 +1,266 @@
+"""Many writes and reads at once, each with an outcome of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from twisted.internet.defer import Deferred, fail, succeed
+
+from kreplica.testing.zookeeper_scene import Scene, ServerUnderTest
+from kreplica.zookeeper import (
+    BadVersion,
+    BatchLimits,
+    Check,
+    ConnectionLoss,
+    Create,
+    GetChildren,
+    GetData,
+    GuardFailed,
+    MultiFailed,
+    NoNode,
+    Operation,
+    OperationResult,
+    Read,
+    ReadResult,
+    RequestTooLarge,
+    SetData,
+    Stat,
+    Unimplemented,
+    ZooKeeperError,
+    list_all,
+    read_all,
+    write_units,
+)
+from kreplica.zookeeper.batches import UnitOutcome
+
+STAT = Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+
+
+def kinds(outcomes: Sequence[UnitOutcome]) -> list[str]:
+    """What became of each unit, in a word."""
+    return ["written" if isinstance(outcome, list) else type(outcome).__name__ for outcome in outcomes]
+
+
+class RecordingClient:
+    """Takes multis and answers as told: a path in ``conflicts`` fails the multi that holds it, until it is gone."""
+
+    def __init__(self) -> None:
+        self.conflicts: set[str] = set()
+        self.sent: list[list[str]] = []
+        self.held: list[Deferred[None]] | None = None
+
+    def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
+        self.sent.append([operation.path for operation in operations])
+        if self.held is None:
+            return self._answer(operations)
+        gate: Deferred[None] = Deferred()
+        self.held.append(gate)
+        return gate.addCallback(lambda _: self._answer(operations))
+
+    def _answer(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
+        for index, operation in enumerate(operations):
+            if operation.path in self.conflicts:
+                return fail(MultiFailed(index, BadVersion(operation.path), [None] * len(operations)))
+        return succeed([STAT] * len(operations))
+
+
+def run(coroutine: object) -> list[UnitOutcome]:
+    """The result of a coroutine that waits for nothing."""
+    results: list[list[UnitOutcome]] = []
+    Deferred.fromCoroutine(coroutine).addCallback(results.append)  # type: ignore[arg-type]
+    (result,) = results
+    return result
+
+
+def test_units_share_multis_of_a_bounded_size() -> None:
+    """Neither more operations nor more bytes than allowed; a unit is never split, a huge one travels alone."""
+    client = RecordingClient()
+    units = [[SetData(f"/{number}", b"x" * 100), Check(f"/{number}/c", 0)] for number in range(10)]
+    units[4] = [SetData("/huge", b"x" * 10_000), Check("/huge/c", 0)]
+    outcomes = run(write_units(client, units, limits=BatchLimits(bytes_max=1000, operations_max=6)))
+    assert kinds(outcomes) == ["written"] * 10
+    assert [len(paths) for paths in client.sent] == [6, 2, 2, 6, 4]
+    assert client.sent[2] == ["/huge", "/huge/c"]
+
+
+def test_only_so_many_multis_travel_at_a_time() -> None:
+    """The next is sent when one is answered."""
+    client = RecordingClient()
+    client.held = []
+    done = Deferred.fromCoroutine(
+        write_units(client, [[SetData(f"/{n}", b"")] for n in range(10)], None, BatchLimits(1000, 2, 3))
+    )
+    assert len(client.sent) == 3
+    client.held.pop().callback(None)
+    assert len(client.sent) == 4
+    while client.held:
+        client.held.pop().callback(None)
+    assert done.called
+    assert len(client.sent) == 5
+
+
+def test_a_conflict_costs_only_its_own_unit() -> None:
+    """The unit that failed is left out and the rest is sent again."""
+    client = RecordingClient()
+    client.conflicts = {"/1", "/3"}
+    outcomes = run(write_units(client, [[SetData(f"/{n}", b"")] for n in range(5)], Check("/epoch", 1)))
+    assert kinds(outcomes) == ["written", "BadVersion", "written", "BadVersion", "written"]
+    assert [sent[0] for sent in client.sent] == ["/epoch"] * 3
+    assert [sent[1:] for sent in client.sent] == [
+        ["/0", "/1", "/2", "/3", "/4"],
+        ["/0", "/2", "/3", "/4"],
+        ["/0", "/2", "/4"],
+    ]
+    assert outcomes[0] == [STAT]
+
+
+def test_many_conflicts_cost_no_more_than_a_multi_each() -> None:
+    """After a few rounds every unit that is left goes alone, so that the work stays in proportion."""
+    client = RecordingClient()
+    client.conflicts = {f"/{n}" for n in range(0, 100, 2)}
+    outcomes = run(write_units(client, [[SetData(f"/{n}", b"")] for n in range(100)]))
+    assert kinds(outcomes) == ["BadVersion", "written"] * 50
+    assert len(client.sent) < 105
+
+
+def test_when_the_guard_fails_nothing_more_is_sent() -> None:
+    """Every unit that is not written says so; what still waits is not even tried."""
+    client = RecordingClient()
+    client.conflicts = {"/epoch"}
+    units = [[SetData(f"/{n}", b"")] for n in range(10)]
+    outcomes = run(write_units(client, units, Check("/epoch", 1), BatchLimits(operations_max=2, in_flight_max=1)))
+    assert kinds(outcomes) == ["GuardFailed"] * 10
+    assert len(client.sent) == 1
+    failed = outcomes[9]
+    assert isinstance(failed, GuardFailed)
+    assert isinstance(failed.error, BadVersion)
+
+
+def test_a_lost_connection_is_the_outcome_of_all_that_travelled() -> None:
+    """Whether it was written is unknown, and not guessed."""
+    client = RecordingClient()
+
+    def lose(operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
+        return fail(ConnectionLoss())
+
+    client.multi = lose  # type: ignore[method-assign]
+    assert kinds(run(write_units(client, [[SetData("/a", b"")], [SetData("/b", b"")]]))) == ["ConnectionLoss"] * 2
+
+
+def test_nothing_to_write_or_read_asks_nothing() -> None:
+    """No request at all."""
+    client = RecordingClient()
+    assert run(write_units(client, [])) == []
+    assert client.sent == []
+
+
+class OldServer:
+    """A client of a server that has no multi-read."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
+        self.tried += 1
+        return fail(Unimplemented())
+
+    def get_data(self, path: str) -> Deferred[tuple[bytes, Stat]]:
+        if path == "/lost":
+            return fail(ConnectionLoss(path))
+        return fail(NoNode(path)) if path == "/none" else succeed((path.encode(), STAT))
+
+    def get_children(self, path: str) -> Deferred[list[str]]:
+        return fail(NoNode(path)) if path == "/none" else succeed([path[1:]])
+
+
+def test_a_server_without_multi_read_is_read_one_by_one() -> None:
+    """With the same answers."""
+    client = OldServer()
+    first, missing = run(read_all(client, ["/a", "/none"]))
+    assert first == (b"/a", STAT)
+    assert isinstance(missing, NoNode)
+    first, missing = run(list_all(client, ["/a", "/none"]))
+    assert first == ["a"]
+    assert isinstance(missing, NoNode)
+    assert client.tried == 2
+
+
+def test_a_read_that_cannot_be_made_fails_the_whole() -> None:
+    """Missing znodes are answers; a lost connection is not."""
+    failures: list[BaseException] = []
+    reading = Deferred.fromCoroutine(read_all(OldServer(), ["/a", "/lost", "/b"]))
+    reading.addErrback(lambda failure: failures.append(failure.value))
+    (failed,) = failures
+    assert isinstance(failed, ConnectionLoss)
+
+
+def test_thousands_of_writes_and_reads_on_a_server(zookeeper_server: ServerUnderTest) -> None:
+    """Conditional writes with a guard, some in conflict, all read back."""
+
+    async def scenario(scene: Scene) -> None:
+        client = await scene.client()
+        await client.create("/epoch")
+        await client.create("/states")
+        paths = [f"/states/{number}" for number in range(2500)]
+        made = await write_units(client, [[Create(path, b"0")] for path in paths])
+        assert kinds(made) == ["written"] * 2500
+        for path in (paths[7], paths[1234]):
+            await client.set_data(path, b"somebody else's")
+
+        guard = Check("/epoch", 0)
+        outcomes = await write_units(client, [[SetData(path, b"1", 0)] for path in paths], guard)
+        assert [index for index, outcome in enumerate(outcomes) if isinstance(outcome, BadVersion)] == [7, 1234]
+        assert kinds(outcomes).count("written") == 2498
+
+        await client.set_data("/epoch", b"another controller")
+        outcomes = await write_units(client, [[SetData(path, b"2", 1)] for path in paths], guard)
+        assert set(kinds(outcomes)) == {"GuardFailed"}
+
+        answers = await read_all(client, [*paths, "/none"])
+        assert isinstance(answers.pop(), NoNode)
+        data = [answer[0] for answer in answers if not isinstance(answer, ZooKeeperError)]
+        assert data == [b"somebody else's" if index in (7, 1234) else b"1" for index in range(2500)]
+        (children,) = await list_all(client, ["/states"])
+        assert isinstance(children, list)
+        assert len(children) == 2500
+
+    zookeeper_server.run(scenario)
+
+
+def test_a_unit_that_is_too_large_fails_alone(zookeeper_server: ServerUnderTest) -> None:
+    """The others are written."""
+
+    async def scenario(scene: Scene) -> None:
+        client = await scene.client()
+        await client.create("/a")
+        units = [[SetData("/a", b"1")], [SetData("/a", b"x" * 2_000_000)], [SetData("/a", b"2")]]
+        outcomes = await write_units(client, units)
+        assert kinds(outcomes) == ["written", "RequestTooLarge", "written"]
+        assert isinstance(outcomes[1], RequestTooLarge)
+
+    zookeeper_server.run(scenario)
+
+
+def test_an_answer_far_larger_than_a_request_may_be_is_read(zookeeper_server: ServerUnderTest) -> None:
+    """Servers bound what they read, not what they answer."""
+
+    async def scenario(scene: Scene) -> None:
+        client = await scene.client()
+        for number in range(8):
+            await client.create(f"/{number}", b"x" * 900_000)
+        answers = await client.multi_read([*(GetData(f"/{number}") for number in range(8)), GetChildren("/")])
+        assert [len(answer) for answer in answers if isinstance(answer, list)] == [8]
+        assert sum(len(answer[0]) for answer in answers if isinstance(answer, tuple)) == 7_200_000
+
+    zookeeper_server.run(scenario)
+
+
+@pytest.mark.parametrize("limits", [BatchLimits(in_flight_max=0), BatchLimits(operations_max=1)])
+def test_limits_at_their_edge_still_make_progress(limits: BatchLimits) -> None:
+    """One at a time, whatever is asked."""
+    client = RecordingClient()
+    assert kinds(run(write_units(client, [[SetData("/a", b"")], [SetData("/b", b"")]], None, limits))) == [
+        "written",
+        "written",
+    ]

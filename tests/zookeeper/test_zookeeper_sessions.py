@@ -1,0 +1,367 @@
+"""Sessions over lost connections, expiry, and refusal; the same for the real server and for the embedded one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, DeferredList
+
+from kreplica.testing.zookeeper_scene import Events, Scene, ServerUnderTest
+from kreplica.zookeeper import (
+    AuthFailed,
+    ClientClosed,
+    ConnectionLoss,
+    EventType,
+    NotSent,
+    OperationTimeout,
+    SessionExpired,
+    SessionState,
+    ZooKeeperClient,
+)
+
+CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
+
+
+class States(list[SessionState]):
+    """A session listener that keeps what it hears and can be waited on."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        super().__init__()
+        self._waiters: list[tuple[SessionState, Deferred[None]]] = []
+        self.stop = client.on_session_event(self._hear)
+
+    def _hear(self, state: SessionState) -> None:
+        self.append(state)
+        waiters, self._waiters = self._waiters, []
+        for wanted, waiter in waiters:
+            if wanted is state:
+                waiter.callback(None)
+            else:
+                self._waiters.append((wanted, waiter))
+
+    def next(self, state: SessionState) -> Deferred[None]:
+        """Fires with the next change to a state."""
+        waiter: Deferred[None] = Deferred()
+        self._waiters.append((state, waiter))
+        return waiter
+
+
+def test_a_session_survives_the_loss_of_its_connection(zookeeper_server: ServerUnderTest) -> None:
+    """It is suspended, then connected again, with the same id, its ephemeral znodes, and requests that waited."""
+
+    async def scenario(scene: Scene) -> None:
+        link = scene.link()
+        client = await scene.client(connect_string=link.connect_string)
+        states = States(client)
+        await client.create("/e", b"1", ephemeral=True)
+        before = client.session_id
+        suspended = states.next(SUSPENDED)
+        link.cut()
+        await suspended
+        assert client.state is SUSPENDED
+        data, _ = await client.get_data("/e")
+        assert data == b"1"
+        assert states == [SUSPENDED, CONNECTED]
+        assert client.session_id == before
+
+    zookeeper_server.run(scenario)
+
+
+def test_requests_under_way_fail_with_an_unknown_outcome_after_the_session_event(
+    zookeeper_server: ServerUnderTest,
+) -> None:
+    """Whoever listens hears that the connection is lost before any request fails because of it."""
+
+    async def scenario(scene: Scene) -> None:
+        link = scene.link()
+        client = await scene.client(connect_string=link.connect_string)
+        await client.create("/a", b"")
+        story: list[str] = []
+        client.on_session_event(lambda state: story.append(state.name))
+        link.freeze()
+        writes = [client.set_data("/a", b"%d" % number) for number in range(3)]
+        for write in writes:
+            write.addErrback(lambda failure: story.append(type(failure.value).__name__))
+        scene.reactor.callLater(0.05, link.cut)
+        await DeferredList(writes)
+        assert story == ["SUSPENDED", "ConnectionLoss", "ConnectionLoss", "ConnectionLoss"]
+        await client.sync()
+        assert story[-1] == "CONNECTED"
+
+    zookeeper_server.run(scenario)
+
+
+def test_watches_move_to_the_next_connection(zookeeper_server: ServerUnderTest) -> None:
+    """What changed meanwhile is told at once; the others still wait."""
+
+    async def scenario(scene: Scene) -> None:
+        link = scene.link()
+        watching, acting = await scene.client(connect_string=link.connect_string), await scene.client()
+        for path in ("/data", "/children", "/deleted", "/quiet", "/standing"):
+            await acting.create(path)
+        data, children, made, deleted, quiet, standing = (Events() for _ in range(6))
+        await watching.get_data("/data", data)
+        await watching.get_children("/children", children)
+        await watching.exists("/made", made)
+        await watching.get_data("/deleted", deleted)
+        await watching.get_data("/quiet", quiet)
+        await watching.add_watch("/standing", standing)
+        await watching.add_watch("/deep", standing, recursive=True)
+        suspended = States(watching).next(SUSPENDED)
+        await link.stop()
+        await suspended
+        await acting.set_data("/data", b"1")
+        await acting.create("/children/c")
+        await acting.create("/made")
+        await acting.delete("/deleted")
+        link.restart()
+        await watching.sync()
+        assert [(await each.get()).type for each in (data, children, made, deleted)] == [
+            EventType.NODE_DATA_CHANGED,
+            EventType.NODE_CHILDREN_CHANGED,
+            EventType.NODE_CREATED,
+            EventType.NODE_DELETED,
+        ]
+        await acting.set_data("/quiet", b"1")
+        await acting.set_data("/standing", b"1")
+        await acting.create("/deep")
+        await acting.create("/deep/er")
+        await watching.sync()
+        assert [event.path for event in quiet.unheard] == ["/quiet"]
+        assert [event.path for event in standing.unheard] == ["/standing", "/deep", "/deep/er"]
+
+    zookeeper_server.run(scenario)
+
+
+def test_an_expired_session_is_over_until_its_owner_asks_for_another(zookeeper_server: ServerUnderTest) -> None:
+    """No other session is made behind the caller's back, and nothing of the old one reaches the new one."""
+
+    async def scenario(scene: Scene) -> None:
+        link = scene.link()
+        client = await scene.client(connect_string=link.connect_string)
+        states = States(client)
+        await client.create("/e", ephemeral=True)
+        events = Events()
+        await client.get_data("/e", events)
+        old = client.session_id
+        suspended, expired = states.next(SUSPENDED), states.next(EXPIRED)
+        await link.stop()
+        await suspended
+        story: list[object] = []
+        client.on_session_event(story.append)
+        waiting = client.create("/from-the-old-session")
+        waiting.addErrback(lambda failure: story.append(type(failure.value)))
+        await scene.expire(client)
+        link.restart()
+        await expired
+        await waiting
+        assert story == [EXPIRED, SessionExpired]
+        with pytest.raises(SessionExpired):
+            await client.exists("/e")
+        assert client.session_may_have_expired
+
+        await client.renew()
+        assert client.state is CONNECTED
+        assert client.session_id != old
+        assert await client.exists("/e") is None
+        assert await client.exists("/from-the-old-session") is None
+        await client.create("/e")
+        await client.sync()
+        assert events.unheard == []
+        assert not client.session_may_have_expired
+
+    zookeeper_server.run(scenario)
+
+
+def test_a_session_that_ends_while_connected_is_noticed(zookeeper_server: ServerUnderTest) -> None:
+    """The server closes the connection or refuses the next request; both end in expiry."""
+
+    async def scenario(scene: Scene) -> None:
+        client = await scene.client(session_timeout_ms=1000)
+        expired = States(client).next(EXPIRED)
+        await scene.expire(client)
+        await expired
+        assert client.state is EXPIRED
+
+    zookeeper_server.run(scenario)
+
+
+def test_a_session_can_be_continued_by_another_client(zookeeper_server: ServerUnderTest) -> None:
+    """With its id and password; a wrong password, or a session that is gone, is refused."""
+
+    async def scenario(scene: Scene) -> None:
+        link = scene.link()
+        first = await scene.client(connect_string=link.connect_string)
+        await first.create("/e", ephemeral=True)
+        identity = (first.session_id, first.session_password)
+        await link.stop()
+        second = await scene.client(resume=identity)
+        assert second.session_id == identity[0]
+        stat = await second.exists("/e")
+        assert stat is not None
+        assert stat.ephemeral_owner == identity[0]
+        for wrong in ((identity[0], b"\x01" * 16), (0x1234567, identity[1])):
+            with pytest.raises(SessionExpired):
+                await scene.new_client(resume=wrong).start()
+        assert await second.exists("/e") is not None
+        await second.close()
+        with pytest.raises(SessionExpired):
+            await scene.new_client(resume=identity).start()
+
+    zookeeper_server.run(scenario)
+
+
+def test_a_silent_server_is_left_in_time(zookeeper_server: ServerUnderTest) -> None:
+    """A connection that passes nothing on is given up after two thirds of the session, not for ever."""
+
+    async def scenario(scene: Scene) -> None:
+        link = scene.link()
+        client = await scene.client(connect_string=link.connect_string, session_timeout_ms=1200)
+        states = States(client)
+        started = scene.reactor.seconds()
+        suspended, connected = states.next(SUSPENDED), states.next(CONNECTED)
+        link.freeze()
+        request = client.exists("/")
+        await suspended
+        assert 0.7 < scene.reactor.seconds() - started < 1.1
+        with pytest.raises(ConnectionLoss, match="silent"):
+            await request
+        await connected
+
+    zookeeper_server.run(scenario)
+
+
+def test_an_idle_session_is_kept_alive(zookeeper_server: ServerUnderTest) -> None:
+    """Pings alone keep it for many times its timeout."""
+
+    async def scenario(scene: Scene) -> None:
+        client = await scene.client(session_timeout_ms=400)
+        states = States(client)
+        idle: Deferred[None] = Deferred()
+        scene.reactor.callLater(1.5, idle.callback, None)
+        await idle
+        assert await client.exists("/x") is None
+        assert states == []
+        assert not client.session_may_have_expired
+
+    zookeeper_server.run(scenario)
+
+
+def test_the_server_has_the_last_word_on_the_timeout(zookeeper_server: ServerUnderTest) -> None:
+    """What it grants is what counts."""
+
+    async def scenario(scene: Scene) -> None:
+        modest = await scene.client(session_timeout_ms=5000)
+        greedy = await scene.client(session_timeout_ms=10_000_000)
+        assert modest.session_timeout_ms == 5000
+        assert 10_000 < greedy.session_timeout_ms < 10_000_000
+
+    zookeeper_server.run(scenario)
+
+
+def test_credentials_that_are_refused_end_the_session(zookeeper_server: ServerUnderTest) -> None:
+    """An unknown scheme: ``start`` fails, requests fail, and nothing is tried again."""
+
+    async def scenario(scene: Scene) -> None:
+        client = scene.new_client(auth=[("nosuch", b"x")])
+        states = States(client)
+        early = client.exists("/")
+        with pytest.raises(AuthFailed):
+            await client.start()
+        for request in (early, client.exists("/")):
+            with pytest.raises(AuthFailed):
+                await request
+        assert states == [SessionState.AUTH_FAILED]
+
+    zookeeper_server.run(scenario)
+
+
+def test_closing_lets_earlier_requests_finish(zookeeper_server: ServerUnderTest) -> None:
+    """What was asked before is answered; what is asked after is refused."""
+
+    async def scenario(scene: Scene) -> None:
+        client, other = await scene.client(), await scene.client()
+        made = [client.create(f"/{number}", ephemeral=number > 50) for number in range(100)]
+        closed = client.close()
+        late = client.create("/late")
+        outcomes = await DeferredList(made)
+        assert all(succeeded for succeeded, _ in outcomes)
+        with pytest.raises(ClientClosed):
+            await late
+        await closed
+        await client.close()
+        assert client.state is SessionState.CLOSED
+        assert len(await other.get_children("/")) == 51
+
+    zookeeper_server.run(scenario)
+
+
+def test_without_a_server_start_gives_up_and_says_why(zookeeper_server: ServerUnderTest) -> None:
+    """After the time allowed, with the last thing that went wrong."""
+
+    async def scenario(scene: Scene) -> None:
+        link = scene.link()
+        await link.stop()
+        client = scene.new_client(connect_string=link.connect_string, connection_timeout_ms=300)
+        request = client.exists("/")
+        with pytest.raises(OperationTimeout, match=r"no session within 0\.3 s; the last try: 127.*refused"):
+            await client.start()
+        assert client.state is SessionState.CLOSED
+        with pytest.raises(NotSent):
+            await request
+
+    zookeeper_server.run(scenario)
+
+
+def test_requests_wait_for_a_connection_only_so_long(zookeeper_server: ServerUnderTest) -> None:
+    """Then they fail as not sent, which is certain to have changed nothing; the session goes on."""
+
+    async def scenario(scene: Scene) -> None:
+        link = scene.link()
+        client = await scene.client(connect_string=link.connect_string, waiting_ms_max=100)
+        suspended = States(client).next(SUSPENDED)
+        await link.stop()
+        await suspended
+        early = client.create("/a")
+        cancelled = client.create("/b")
+        cancelled.addErrback(lambda failure: None)
+        cancelled.cancel()
+        with pytest.raises(NotSent, match=r"no connection for 0\.1 s"):
+            await early
+        link.restart()
+        connected = States(client).next(CONNECTED)
+        await connected
+        assert await client.get_children("/") == []
+
+    zookeeper_server.run(scenario)
+
+
+def test_a_listener_that_fails_disturbs_nobody(zookeeper_server: ServerUnderTest) -> None:
+    """Neither the other listeners nor the answers; a removed listener hears nothing more."""
+
+    async def scenario(scene: Scene) -> None:
+        client = scene.new_client()
+        heard: list[Any] = []
+
+        def fail(event: object) -> None:
+            heard.append("failed")
+            raise RuntimeError("a mistake of the caller's")
+
+        client.on_session_event(fail)
+        remove = client.on_session_event(heard.append)
+        await client.start()
+        await client.create_chroot()
+        assert heard == ["failed", CONNECTED]
+        remove()
+        remove()
+        await client.create("/a")
+        await client.get_data("/a", fail)
+        await client.get_data("/a", heard.append)
+        await client.set_data("/a", b"1")
+        await client.close()
+        assert [each if isinstance(each, str) else type(each).__name__ for each in heard] == [
+            *("failed", "SessionState", "failed", "WatchEvent", "failed"),
+        ]
+
+    zookeeper_server.run(scenario)
