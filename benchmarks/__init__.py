@@ -1,0 +1,12 @@
+"""Benchmarks: ``python -m benchmarks [names] [--scale quick|full] [--json PATH]``, or ``make bench``.
+
+* ``__main__`` finds the modules below, runs each in a process of its own, prints tables, writes JSON
+* ``tables`` rows to Markdown
+* ``broker`` throughput, latency, requests per second and idle connections of one broker process
+* ``start`` from the start of the process to the first acknowledged record, and the memory it takes
+* ``broker_process`` a broker as a subprocess, with its CPU time and memory
+* ``driver`` the load program: ``load.c`` on librdkafka, or ``python_load`` where that cannot be compiled
+* ``raw_client`` a few requests on a plain socket
+
+Every module with a function ``run`` is a benchmark; it returns rows (dictionaries).
+"""

@@ -1,0 +1,110 @@
+"""Runs the benchmarks, each in a process of its own, so that none inherits another's heap, caches or reactor."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tables import markdown
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+TIME_LIMIT_S = {"quick": 170, "full": 900}
+
+
+def benchmark_names() -> list[str]:
+    """The modules here that have a function ``run``, by name; looked up without importing them."""
+    names = [module.name for module in pkgutil.iter_modules([str(HERE)])]
+    return [name for name in names if "\ndef run(" in (HERE / f"{name}.py").read_text() and name != "__main__"]
+
+
+def call_run(name: str, scale: str) -> list[dict[str, Any]]:
+    """Call a benchmark's ``run`` with as much as it wants to know."""
+    run = importlib.import_module(f"benchmarks.{name}").run
+    parameters = inspect.signature(run).parameters
+    offered = {"scale": scale, "quick": scale == "quick", "full": scale == "full"}
+    rows = run(**{key: value for key, value in offered.items() if key in parameters})
+    return [dict(row) for row in rows]
+
+
+def run_apart(name: str, scale: str) -> tuple[list[dict[str, Any]], str | None]:
+    """Run one benchmark in its own process.
+
+    :return: its rows, and what went wrong or None.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "rows.json")
+        command = [sys.executable, "-m", "benchmarks", name, "--scale", scale, "--rows-to", str(path)]
+        process = subprocess.Popen(command, cwd=HERE.parent, stdout=sys.stderr)
+        try:
+            status = process.wait(TIME_LIMIT_S[scale])
+        except subprocess.TimeoutExpired:
+            return [], f"it had not ended after {TIME_LIMIT_S[scale]} s"
+        finally:
+            process.terminate()
+            process.wait()
+        if status or not path.exists():
+            return [], f"it ended with status {status}; its own words are above"
+        return json.loads(path.read_text()), None
+
+
+def machine() -> dict[str, Any]:
+    """Where the figures come from."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
+    return {
+        "commit": commit or None,
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def main() -> int:
+    names = benchmark_names()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks, as Markdown and JSON.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"some of: {', '.join(names)} (all unless given)")
+    parser.add_argument("--scale", choices=sorted(TIME_LIMIT_S), default="quick", help="how much is measured")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="where the rows go, besides standard output")
+    parser.add_argument("--rows-to", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in names]
+    if unknown:
+        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(names)}")
+    if options.rows_to is not None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that it stops what it has started
+        options.rows_to.write_text(json.dumps(call_run(options.names[0], options.scale)))
+        return 0
+    return run_all(options.names or names, options.scale, options.json)
+
+
+def run_all(names: list[str], scale: str, path: Path | None) -> int:
+    results: dict[str, Any] = {"machine": machine(), "scale": scale, "benchmarks": {}}
+    failed = False
+    for name in names:
+        began = time.monotonic()
+        rows, problem = run_apart(name, scale)
+        failed = failed or problem is not None
+        print(f"\n## {name} ({time.monotonic() - began:.0f} s)\n\n{problem or markdown(rows)}", flush=True)
+        results["benchmarks"][name] = {"rows": rows, "problem": problem}
+    path = path or RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}-{scale}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"\nrows: {path}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+"""Throughput, latency, requests per second and idle connections of one broker, against the targets.
+
+How it is measured: every process is started here.  Before each measured part the memory that the log will take is
+touched (``driver.touch_memory``).  Cases take turns within one run, so that a slow minute of the machine hits them all,
+and figures are medians.  The broker's CPU time is the scheduler's own count over all its threads, which neighbours
+disturb far less than they do MB/s.  MB are 1e6 bytes of record values.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from benchmarks.broker_process import BrokerProcess, allow_files
+from benchmarks.driver import Driver, Measurement, find_driver, measure, remove_driver, touch_memory
+from benchmarks.raw_client import RawClient
+
+KB, MB = 1000, 1_000_000
+# Removed logs give their pages back at once instead of after a minute: the next case is to find them.
+OVERRIDES = {"log.segment.delete.delay.ms": "0"}
+FETCH_BYTES = 1 << 20
+IDLE_S = 3.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a figure must reach.
+
+    :param least: for throughputs; None for none.
+    :param most: for costs.
+    """
+
+    name: str
+    unit: str
+    least: float | None = None
+    most: float | None = None
+
+    def met(self, value: float) -> bool:
+        """Whether it is reached."""
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        return f">= {self.least:g} {self.unit}" if self.least is not None else f"<= {self.most:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured."""
+
+    repetitions: int
+    megabytes: int
+    latency_s: int
+    tiny_s: float
+    idle_connections: int
+    partitions: tuple[int, ...]
+
+
+SCALES = {
+    "quick": Scale(3, 256, 2, 1.0, 2000, (1,)),
+    "full": Scale(5, 1000, 10, 4.0, 10_000, (1, 4)),
+}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Records of one size in batches of one size, written once and read back."""
+
+    record_bytes: int
+    batch_bytes: int
+    partitions: int
+
+    def __str__(self) -> str:
+        text = f"{_size(self.record_bytes)} records, {_size(self.batch_bytes)} batches"
+        return text if self.partitions == 1 else f"{text}, {self.partitions} partitions"
+
+
+def _size(count: int) -> str:
+    for unit, size in (("MB", MB), ("KB", KB)):
+        if count >= size:
+            return f"{round(count / size)} {unit}"
+    return f"{count} B"
+
+
+def streams(scale: Scale) -> Iterator[Stream]:
+    """The cases of produce and consume."""
+    for partitions in scale.partitions:
+        for record_bytes in (100, 1000, 10_000):
+            for batch_bytes in (16_384, 131_072, 1_000_000):
+                yield Stream(record_bytes, batch_bytes, partitions)
+
+
+def produce_targets(stream: Stream) -> list[Target]:
+    """The bar for writing; none for 10 KB records."""
+    if stream.record_bytes == 100:
+        return [Target("records/s", "records/s", least=2e6)]
+    if stream.record_bytes == 1000 and stream.batch_bytes == 16_384:
+        return [Target("MB/s", "MB/s", least=600), Target("broker us/MB", "us/MB", most=900)]
+    if stream.record_bytes == 1000:
+        return [Target("MB/s", "MB/s", least=1300), Target("broker us/MB", "us/MB", most=450)]
+    return []
+
+
+def consume_targets(stream: Stream) -> list[Target]:
+    """The bar for reading: 1 KB records."""
+    if stream.record_bytes != 1000:
+        return []
+    return [Target("MB/s", "MB/s", least=1200), Target("broker us/MB", "us/MB", most=350)]
+
+
+def latency_targets(records_per_s: int) -> list[Target]:
+    """The bar for 1,000 records a second."""
+    if records_per_s != 1000:
+        return []
+    return [Target("p50 ms", "ms at p50", most=0.2), Target("p99 ms", "ms at p99", most=1.5)]
+
+
+def with_verdict(row: dict[str, Any], targets: list[Target]) -> dict[str, Any]:
+    """The row with two more columns: what is asked, and whether it is met."""
+    missed = [target for target in targets if not target.met(row[target.name])]
+    verdict = "" if not targets else "pass" if not missed else "short: " + ", ".join(each.name for each in missed)
+    return {**row, "target": ", ".join(map(str, targets)), "": verdict}
+
+
+def median(samples: list[Measurement], figure: Callable[[Measurement], float]) -> float:
+    return statistics.median(map(figure, samples))
+
+
+class Bench:
+    """One broker under measurement."""
+
+    def __init__(self, broker: BrokerProcess, driver: Driver, scale: Scale) -> None:
+        self._broker = broker
+        self._driver = driver
+        self._scale = scale
+        self._admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        self._topics_count = 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All figures."""
+        return [*self.throughput(), *self.latency(), *self.tiny_requests(), self.idle_connections()]
+
+    def throughput(self) -> list[dict[str, Any]]:
+        """Write and read back each stream; all streams in turn, several times."""
+        cases = list(streams(self._scale))
+        produced: dict[Stream, list[Measurement]] = {case: [] for case in cases}
+        consumed: dict[Stream, list[Measurement]] = {case: [] for case in cases}
+        for _ in range(self._scale.repetitions):
+            for case in cases:
+                wrote, read = self._write_and_read(case)
+                produced[case].append(wrote)
+                consumed[case].append(read)
+        rows = [
+            with_verdict(_stream_row("produce, acks=1", case, produced[case]), produce_targets(case)) for case in cases
+        ]
+        return rows + [
+            with_verdict(_stream_row("consume", case, consumed[case]), consume_targets(case)) for case in cases
+        ]
+
+    def _write_and_read(self, case: Stream) -> tuple[Measurement, Measurement]:
+        # The client, not the broker, is what small records cost; a part of them is enough.
+        size = self._scale.megabytes * MB // (4 if case.record_bytes == 100 else 1)
+        topic = self._new_topic(case.partitions)
+        try:
+            wrote = measure(
+                self._driver,
+                self._broker,
+                "produce",
+                *(topic, case.partitions, case.record_bytes, case.batch_bytes, size, 1),
+                before=lambda: touch_memory(self._broker.directory, size + size // 8),
+            )
+            records = wrote.load["messages"]
+            read = measure(self._driver, self._broker, "consume", topic, case.partitions, records, FETCH_BYTES)
+        finally:
+            self._remove_topic(topic)
+        return wrote, read
+
+    def latency(self) -> list[dict[str, Any]]:
+        """From the producer's call to the consumer's, at two rates."""
+        samples: dict[int, list[Measurement]] = {1000: [], 5000: []}
+        for _ in range(self._scale.repetitions):
+            for rate, taken in samples.items():
+                topic = self._new_topic(1)
+                taken.append(measure(self._driver, self._broker, "latency", topic, rate, self._scale.latency_s, 100))
+                self._remove_topic(topic)
+        return [with_verdict(_latency_row(rate, taken), latency_targets(rate)) for rate, taken in samples.items()]
+
+    def tiny_requests(self) -> list[dict[str, Any]]:
+        """Produce requests of one small record, pipelined."""
+        samples: dict[tuple[int, int], list[Measurement]] = {(1, 1): [], (1, 32): [], (64, 8): []}
+        for _ in range(self._scale.repetitions):
+            for (connections, window), taken in samples.items():
+                topic = self._new_topic(1)
+                taken.append(
+                    measure(self._driver, self._broker, "tiny", topic, connections, window, self._scale.tiny_s)
+                )
+                self._remove_topic(topic)
+        target = [Target("per core", "requests/s per core", least=150_000)]
+        return [
+            with_verdict(_tiny_row(connections, window, taken), target if window > 1 else [])
+            for (connections, window), taken in samples.items()
+        ]
+
+    def idle_connections(self) -> dict[str, Any]:
+        """What connections cost that have said hello and nothing more."""
+        count = min(self._scale.idle_connections, allow_files() - 100)
+        before_mb = self._broker.resident_mb()
+        clients = []
+        try:
+            for _ in range(count):
+                clients.append(RawClient(self._broker.port))
+                clients[-1].ask_for_versions()
+            resident_mb = self._broker.resident_mb() - before_mb
+            cpu_s = self._broker.cpu_s()
+            time.sleep(IDLE_S)
+            cpu_percent = (self._broker.cpu_s() - cpu_s) / IDLE_S * 100
+        finally:
+            for client in clients:
+                client.close()
+        row = {
+            "idle connections": count,
+            "KB each": resident_mb * 1000 / count,
+            "MB for 10,000": resident_mb / count * 10_000,
+            "CPU %": cpu_percent,
+        }
+        targets = [Target("MB for 10,000", "MB for 10,000", most=30), Target("CPU %", "% CPU", most=1)]
+        return with_verdict(row, targets)
+
+    def _new_topic(self, partitions: int) -> str:
+        self._topics_count += 1
+        name = f"bench-{self._topics_count}"
+        for future in self._admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=10).values():
+            future.result(20)
+        return name
+
+    def _remove_topic(self, name: str) -> None:
+        for future in self._admin.delete_topics([name], operation_timeout=10).values():
+            future.result(20)
+
+
+def _stream_row(what: str, case: Stream, samples: list[Measurement]) -> dict[str, Any]:
+    rates = [each.load.get("timed_bytes", each.load["bytes"]) / MB / each.load["seconds"] for each in samples]
+    return {
+        what: str(case),
+        "MB/s": statistics.median(rates),
+        "records/s": statistics.median(rates) * MB / case.record_bytes,
+        "lowest to highest": f"{min(rates):,.0f} to {max(rates):,.0f}",
+        "broker us/MB": median(samples, lambda each: each.broker_cpu_s * 1e6 / (each.load["bytes"] / MB)),
+        "client us/MB": median(samples, lambda each: each.load["client_cpu_s"] * 1e6 / (each.load["bytes"] / MB)),
+    }
+
+
+def _latency_row(rate: int, samples: list[Measurement]) -> dict[str, Any]:
+    names = {"p50 ms": "p50_us", "p90 ms": "p90_us", "p99 ms": "p99_us", "p99.9 ms": "p999_us"}
+    quantiles = {name: statistics.median(each.load[key] / 1000 for each in samples) for name, key in names.items()}
+    cpu = median(samples, lambda each: each.broker_cpu_s * 1e6 / each.load["messages"])
+    return {"producer to consumer": f"{rate:,} records/s", **quantiles, "broker us/record": cpu}
+
+
+def _tiny_row(connections: int, window: int, samples: list[Measurement]) -> dict[str, Any]:
+    cost_us = median(samples, lambda each: each.broker_cpu_s * 1e6 / each.load["messages"])
+    return {
+        "tiny produce requests": f"{connections} x {window} in flight",
+        "requests/s": median(samples, lambda each: each.load["messages"] / each.load["seconds"]),
+        "broker us/request": cost_us,
+        "per core": 1e6 / cost_us,
+    }
+
+
+def run(scale: str = "quick") -> list[dict[str, Any]]:
+    """Start a broker and measure it.
+
+    :return: rows of five tables.
+    """
+    driver = find_driver()
+    if driver.note is not None:
+        print(driver.note, file=sys.stderr)
+    try:
+        with BrokerProcess(OVERRIDES) as broker:
+            broker.wait_until_listening()
+            return Bench(broker, driver, SCALES[scale]).rows()
+    finally:
+        remove_driver(driver)

@@ -1,0 +1,160 @@
+"""A broker in a process of its own: started, measured from ``/proc``, stopped."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+ROOT = Path(__file__).parent.parent
+# Not in /tmp, which may be memory: logs are to lie where a user's would.
+SCRATCH = Path(__file__).parent / "results"
+START_TIME_S = 30.0
+STOP_TIME_S = 20.0
+DESCRIPTORS_MAX = 65536
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class BrokerProcess:
+    """``twistd -n kreplica standalone`` on free ports and a scratch directory, gone afterwards.
+
+    :param overrides: settings, ``{"num.partitions": "4"}``.
+    :param directory: kept where given; otherwise one is made, and removed.
+    """
+
+    def __init__(self, overrides: dict[str, str] | None = None, directory: Path | None = None) -> None:
+        self._overrides = overrides or {}
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] | None = None
+        self.port = 0
+        self.started_s = 0.0
+
+    def __enter__(self) -> BrokerProcess:
+        SCRATCH.mkdir(parents=True, exist_ok=True)
+        self.directory = self._directory or Path(tempfile.mkdtemp(prefix="broker-", dir=SCRATCH))
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._directory is None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start the process; it may not answer yet."""
+        self.port, admin_port, coordinator_port = free_ports(3)
+        command = [
+            str(Path(sys.executable).with_name("twistd")),
+            "--nodaemon",
+            "--pidfile=",
+            "kreplica",
+            "standalone",
+            f"--port={self.port}",
+            f"--admin-port={admin_port}",
+            f"--coordinator-port={coordinator_port}",
+            f"--data-dir={self.directory / 'data'}",
+            *(f"--override={name}={value}" for name, value in self._overrides.items()),
+        ]
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
+        self.started_s = time.monotonic()
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            preexec_fn=allow_files,
+        )
+
+    def wait_until_listening(self) -> None:
+        """:raise RuntimeError: with the process's own words, where it ends or does not listen in time."""
+        while True:
+            self.check_running()
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                if time.monotonic() - self.started_s > START_TIME_S:
+                    raise RuntimeError(f"no listener after {START_TIME_S} s:\n{self.output()}") from None
+                time.sleep(0.01)
+
+    def check_running(self) -> None:
+        """:raise RuntimeError: with the process's own words, where it has ended."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the broker ended with status {self._process.returncode}:\n{self.output()}")
+
+    def output(self) -> str:
+        """The end of what it has printed."""
+        assert self._output is not None
+        size = self._output.seek(0, 2)
+        self._output.seek(max(size - 4000, 0))
+        return self._output.read().decode(errors="replace")
+
+    def stop(self) -> None:
+        """Stop it in good order; kill it where that takes too long."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_TIME_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients connect to."""
+        return f"127.0.0.1:{self.port}"
+
+    def cpu_s(self) -> float:
+        """CPU time of all its threads so far, from the scheduler's own books (nanoseconds, not ticks)."""
+        assert self._process is not None
+        total_ns = 0
+        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+            try:
+                total_ns += int((task / "schedstat").read_text().split()[0])
+            except FileNotFoundError:
+                continue  # a thread that has just ended
+        return total_ns / 1e9
+
+    def resident_mb(self) -> float:
+        """Resident memory, in MB (1e6 bytes)."""
+        assert self._process is not None
+        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024 / 1e6
+        raise RuntimeError("the kernel says nothing of VmRSS")
+
+
+def allow_files() -> int:
+    """Raise this process's limit of open files as far as it may; returns the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = min(hard, DESCRIPTORS_MAX) if hard != resource.RLIM_INFINITY else DESCRIPTORS_MAX
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return limit

@@ -1,0 +1,118 @@
+"""The load program as a subprocess: it gets ready, waits for the word, and reports.
+
+``load.c`` on librdkafka is compiled for each run; where that is not possible, ``python_load`` takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.broker_process import ROOT, SCRATCH, BrokerProcess
+
+HERE = Path(__file__).parent
+READY_TIME_S = 30
+TOUCH_PIECE = bytes(1 << 20)
+
+
+@dataclass(frozen=True)
+class Driver:
+    """How to call the load program.
+
+    :param note: what a reader of the figures must know of it; None for the real one.
+    """
+
+    command: tuple[str, ...]
+    note: str | None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of the load program.
+
+    :param load: what it reported.
+    :param broker_cpu_s: the broker's CPU time between the word and the report.
+    """
+
+    load: dict[str, Any]
+    broker_cpu_s: float
+
+
+def find_driver() -> Driver:
+    """Compile ``load.c``, or fall back to Python."""
+    fallback = (sys.executable, "-m", "benchmarks.python_load")
+    if shutil.which("gcc") is None:
+        return Driver(fallback, _fallback_note("gcc is missing"))
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    program = SCRATCH / f"load-{os.getpid()}"
+    command = ["gcc", "-O2", "-o", str(program), str(HERE / "load.c"), "-lrdkafka", "-lpthread"]
+    compiled = subprocess.run(command, capture_output=True, text=True)
+    if compiled.returncode:
+        return Driver(fallback, _fallback_note(f"load.c does not compile ({compiled.stderr.strip().splitlines()[0]})"))
+    return Driver((str(program),), None)
+
+
+def _fallback_note(why: str) -> str:
+    return (
+        f"{why}: apt-get install -y gcc librdkafka-dev gives the real load program. These figures are of a client in"
+        " Python, which is slower than the broker: throughput is a lower bound."
+    )
+
+
+def remove_driver(driver: Driver) -> None:
+    """Remove what ``find_driver`` has compiled."""
+    if driver.note is None:
+        Path(driver.command[0]).unlink(missing_ok=True)
+
+
+def measure(
+    driver: Driver, broker: BrokerProcess, mode: str, *arguments: object, before: Callable[[], None] | None = None
+) -> Measurement:
+    """Run the load program once.
+
+    :param before: called when it is connected and warm, right before the measured part.
+    :raise RuntimeError: with its own words, where it fails.
+    """
+    command = [*driver.command, mode, broker.bootstrap, *map(str, arguments)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            if process.stdout.readline().strip() == "ready":
+                if before is not None:
+                    before()
+                cpu_s = broker.cpu_s()
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+                cpu_s = broker.cpu_s() - cpu_s
+                if line:
+                    return Measurement(json.loads(line), cpu_s)
+            broker.check_running()
+            raise RuntimeError(f"{' '.join(command[-len(arguments) - 2 :])}: {process.stderr.read().strip()}")
+        finally:
+            process.kill()
+
+
+def touch_memory(directory: Path, size_bytes: int) -> None:
+    """Write a file of that size and remove it: the page cache is to grow into memory that the host has given already.
+
+    On a virtual machine a page that was free for some seconds is the host's again, and taking it back costs more than
+    all that a broker does with it; a benchmark on such pages measures the hypervisor.  What is freed here is what the
+    log takes next.
+    """
+    path = directory / "touch"
+    with path.open("wb", buffering=0) as file:
+        for _ in range(0, size_bytes, len(TOUCH_PIECE)):
+            file.write(TOUCH_PIECE)
+    path.unlink()

@@ -1,0 +1,81 @@
+"""A few requests on a plain blocking socket: what must not wait for a client library's own start."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+from crc32c import crc32c
+
+PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
+CLIENT_ID = b"raw"
+
+
+def record_batch(value: bytes, now_ms: int) -> bytes:
+    """A record batch (magic 2, KIP-98) of one record without key."""
+    record = b"\0\0\0\1" + _zigzag(len(value)) + value + b"\0"
+    body = _zigzag(len(record)) + record
+    after_crc = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + body
+    return struct.pack(">qiibI", 0, 9 + len(after_crc), -1, 2, crc32c(after_crc)) + after_crc
+
+
+def _zigzag(number: int) -> bytes:
+    number <<= 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+class RawClient:
+    """One connection; requests are sent and answered one at a time.
+
+    :raise OSError: where nobody listens.
+    """
+
+    def __init__(self, port: int, timeout_s: float = 10.0) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def request(self, api_key: int, version: int, body: bytes) -> bytes:
+        """Send one request (header version 1) and return the answer's body.
+
+        :raise ConnectionError: where the broker closes instead.
+        """
+        header = struct.pack(">hhih", api_key, version, 0, len(CLIENT_ID)) + CLIENT_ID
+        self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        size = struct.unpack(">i", self._read(4))[0]
+        return self._read(size)[4:]
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("the broker closed the connection")
+            data += piece
+        return bytes(data)
+
+    def ask_for_topic(self, topic: bytes) -> None:
+        """Metadata version 4 for one topic, which makes the broker create it; the answer is not looked at."""
+        self.request(METADATA, 4, struct.pack(">ih", 1, len(topic)) + topic + b"\1")
+
+    def ask_for_versions(self) -> None:
+        """ApiVersions version 0."""
+        self.request(API_VERSIONS, 0, b"")
+
+    def produce(self, topic: bytes, value: bytes) -> int:
+        """Produce version 7, acks=1, one record to partition 0; returns the error code."""
+        batch = record_batch(value, time.time_ns() // 1_000_000)
+        body = struct.pack(">hhiih", -1, 1, 30_000, 1, len(topic)) + topic
+        body += struct.pack(">iii", 1, 0, len(batch)) + batch
+        answer = self.request(PRODUCE, 7, body)
+        error_code: int = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)[0]
+        return error_code

@@ -1,0 +1,74 @@
+"""From the start of the process to the first acknowledged record, and what it has taken of memory by then."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.broker_process import SCRATCH, START_TIME_S, BrokerProcess
+from benchmarks.raw_client import RawClient
+
+TARGET_S = 1.0
+TARGET_MB = 80.0
+TOPIC = b"first"
+POLL_S = 0.002
+
+
+def run(scale: str = "quick") -> list[dict[str, Any]]:
+    """Start brokers on empty directories, and again on the directories they leave.
+
+    :return: a row for each of the two, medians.
+    """
+    repetitions = 3 if scale == "quick" else 7
+    fresh: list[tuple[float, float]] = []
+    again: list[tuple[float, float]] = []
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    for _ in range(repetitions):
+        with TemporaryDirectory(prefix="start-", dir=SCRATCH) as directory:
+            for samples in (fresh, again):
+                with BrokerProcess(directory=Path(directory)) as broker:
+                    samples.append((first_record_s(broker), broker.resident_mb()))
+    return [_row("empty directory", fresh), _row("started again", again)]
+
+
+def first_record_s(broker: BrokerProcess) -> float:
+    """Produce until the broker has acknowledged a record; returns the time since its process was started.
+
+    :raise RuntimeError: where that takes too long, or the process ends.
+    """
+    answer: object = "nobody listens"
+    while time.monotonic() - broker.started_s < START_TIME_S:
+        broker.check_running()
+        try:
+            client = RawClient(broker.port)
+        except OSError:
+            time.sleep(POLL_S)
+            continue
+        try:
+            client.ask_for_topic(TOPIC)
+            answer = client.produce(TOPIC, b"x")
+            if answer == 0:
+                return time.monotonic() - broker.started_s
+        except OSError as error:
+            answer = error
+        finally:
+            client.close()
+        time.sleep(POLL_S)
+    raise RuntimeError(f"no record was acknowledged in {START_TIME_S} s; the last answer: {answer}\n{broker.output()}")
+
+
+def _row(case: str, samples: list[tuple[float, float]]) -> dict[str, Any]:
+    seconds = statistics.median(taken for taken, _ in samples)
+    resident_mb = statistics.median(size for _, size in samples)
+    passed = seconds <= TARGET_S and resident_mb <= TARGET_MB
+    return {
+        "start": case,
+        "first record acknowledged, s": seconds,
+        "worst, s": max(taken for taken, _ in samples),
+        "resident then, MB": resident_mb,
+        "target": f"{TARGET_S:g} s, {TARGET_MB:g} MB",
+        "": "pass" if passed else "short",
+    }

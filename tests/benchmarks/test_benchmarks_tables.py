@@ -1,0 +1,80 @@
+"""What the benchmarks print and when they say that a target is met."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from crc32c import crc32c
+
+from benchmarks import __main__ as runner
+from benchmarks.broker import Stream, Target, produce_targets, with_verdict
+from benchmarks.raw_client import record_batch
+from benchmarks.tables import markdown
+
+
+def test_rows_with_the_same_keys_share_a_table() -> None:
+    """Figures are aligned, rounded to what they are worth, and stand under their names."""
+    rows = [{"case": "a|b", "MB/s": 1234.5}, {"case": "c", "MB/s": 0.12345}, {"other": 1, "met": None}]
+    assert markdown(rows) == (
+        "| case |  MB/s |\n"
+        "|------|------:|\n"
+        "| a\\|b | 1,234 |\n"
+        "| c    | 0.123 |\n"
+        "\n"
+        "| other | met |\n"
+        "|------:|----:|\n"
+        "|     1 |     |"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mb_per_s", "cost", "verdict"),
+    [
+        (600, 900, "pass"),
+        (599, 900, "short: MB/s"),
+        (600, 901, "short: broker us/MB"),
+        (1, 1000, "short: MB/s, broker us/MB"),
+    ],
+)
+def test_a_target_is_met_or_named(mb_per_s: float, cost: float, verdict: str) -> None:
+    """A row says what was asked, and what it falls short of."""
+    targets = produce_targets(Stream(1000, 16_384, 1))
+    row = with_verdict({"MB/s": mb_per_s, "broker us/MB": cost}, targets)
+    assert row["target"] == ">= 600 MB/s, <= 900 us/MB"
+    assert row[""] == verdict
+
+
+def test_without_target_there_is_no_verdict() -> None:
+    """A figure that nobody has set a bar for is only shown."""
+    assert with_verdict({"x": 1}, []) == {"x": 1, "target": "", "": ""}
+    assert not Target("x", "ms", most=1).met(1.01)
+
+
+def test_a_broken_benchmark_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its place in the output says so, the rest is there, and the status tells."""
+    outcomes = {"good": ([{"x": 1}], None), "bad": ([], "it ended with status 1")}
+    monkeypatch.setattr(runner, "run_apart", lambda name, scale: outcomes[name])
+    monkeypatch.setattr(runner, "RESULTS", tmp_path)
+    assert runner.run_all(["bad", "good"], "quick", None) == 1
+    out = capsys.readouterr().out
+    assert out.index("it ended with status 1") < out.index("| x |")
+    assert runner.run_all(["good"], "quick", None) == 0
+
+
+def test_benchmarks_are_found() -> None:
+    """Every module with a run function is one; those that serve them are not."""
+    names = runner.benchmark_names()
+    assert {"broker", "start"} <= set(names)
+    assert not {"tables", "driver", "__main__", "broker_process"} & set(names)
+
+
+def test_the_raw_client_makes_valid_batches() -> None:
+    """Its length and checksum are right, for any size of value."""
+    for size in (0, 1, 63, 64, 128, 10_000):
+        batch = record_batch(b"v" * size, time.time_ns() // 1_000_000)
+        assert int.from_bytes(batch[8:12], "big") == len(batch) - 12
+        assert int.from_bytes(batch[17:21], "big") == crc32c(batch[21:])
+        assert batch.endswith(b"v" * size + b"\0")
