@@ -1,0 +1,51 @@
+"""Every setting that a broker or a topic can have: Apache Kafka 3.9's, and ours under ``kreplica.``.
+
+* ``words`` the words in which the tables are written
+* ``cluster`` identity, ZooKeeper, defaults of topics, controller
+* ``listeners`` listeners, connections, requests
+* ``logs`` storage, retention, compaction
+* ``replication`` followers
+* ``coordinators`` producers, groups, transactions
+* ``security`` encryption, authentication, authorization
+* ``elsewhere`` KRaft, tiered storage, quotas, metrics
+* ``ours`` kreplica's own
+* ``topics`` topics
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kreplica.settings.definitions import cluster, coordinators, elsewhere, listeners, logs, ours, replication, security
+from kreplica.settings.definitions.topics import TOPIC
+from kreplica.settings.setting import Setting
+
+BROKER_GROUPS: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
+    {
+        "Identity": cluster.IDENTITY,
+        "Listeners": listeners.LISTENERS,
+        "ZooKeeper": cluster.ZOOKEEPER,
+        "Topics": cluster.TOPICS,
+        "Storage": logs.STORAGE,
+        "Retention and compaction": logs.RETENTION,
+        "Replication": replication.REPLICATION,
+        "Controller": cluster.CONTROLLER,
+        "Connections and requests": listeners.CONNECTIONS,
+        "Idempotent producers": coordinators.PRODUCERS,
+        "Groups": coordinators.GROUPS,
+        "Transactions": coordinators.TRANSACTIONS,
+        "kreplica's own": ours.OURS,
+        "Security": security.SECURITY,
+        "Elsewhere": elsewhere.ELSEWHERE,
+    }
+)
+"""The broker's settings under the headings of the reference page, in its order."""
+
+BROKER_SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}
+)
+"""The broker's settings by name."""
+
+TOPIC_SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in TOPIC})
+"""The topics' settings by name."""

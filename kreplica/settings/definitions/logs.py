@@ -1,0 +1,222 @@
+"""Logs on disk: segments, retention, compaction, syncing, and the defaults of topics."""
+
+from __future__ import annotations
+
+import sys
+
+from kreplica.settings.definitions.words import (
+    BOOLEAN,
+    CLOCKS,
+    CLUSTER_WIDE,
+    CODECS,
+    DOUBLE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    READ_ONLY,
+    STRING,
+    Row,
+    known_only,
+)
+from kreplica.settings.setting import Setting
+from kreplica.settings.validators import ANY, EachOneOf, Range, ReleaseVersion, at_least, between
+
+STORAGE = (
+    Setting(
+        "compression.type", STRING, "producer", CODECS, HIGH, CLUSTER_WIDE,
+        "How record batches are stored on topics that do not say themselves: producer keeps them as they come.",
+    ),
+    Setting(
+        "log.dir", STRING, "/tmp/kafka-logs", ANY, HIGH, READ_ONLY,
+        "The directory of the logs where log.dirs is not set.",
+    ),
+    Setting(
+        "log.dirs", STRING, None, ANY, HIGH, READ_ONLY,
+        "The directories of the logs, separated by commas; log.dir where it is not set.",
+    ),
+    Setting(
+        "log.flush.interval.messages", LONG, 2**63 - 1, at_least(1), HIGH, CLUSTER_WIDE,
+        "Default of the topic setting flush.messages.",
+    ),
+    Setting(
+        "log.flush.interval.ms", LONG, None, ANY, HIGH, CLUSTER_WIDE,
+        "Default of the topic setting flush.ms.",
+    ),
+    Setting(
+        "log.flush.offset.checkpoint.interval.ms", INT, 60_000, at_least(0), HIGH, READ_ONLY,
+        "How often it is noted up to where logs are synced, which is where recovery begins.",
+    ),
+    Setting(
+        "log.flush.scheduler.interval.ms", LONG, 2**63 - 1, ANY, HIGH, READ_ONLY,
+        "How often logs are looked through for records to sync; also the default of flush.ms where "
+        "log.flush.interval.ms is not set.",
+    ),
+    Setting(
+        "log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, at_least(0), HIGH, READ_ONLY,
+        "How often the first offset of each log is noted.",
+    ),
+    Setting(
+        "log.index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting index.interval.bytes.",
+    ),
+    Setting(
+        "log.index.size.max.bytes", INT, 10_485_760, at_least(4), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting segment.index.bytes.",
+    ),
+    Setting(
+        "log.message.timestamp.after.max.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting message.timestamp.after.max.ms.",
+    ),
+    Setting(
+        "log.message.timestamp.before.max.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting message.timestamp.before.max.ms.",
+    ),
+    Setting(
+        "log.message.timestamp.difference.max.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting message.timestamp.difference.max.ms.",
+    ),
+    Setting(
+        "log.message.timestamp.type", STRING, "CreateTime", CLOCKS, MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting message.timestamp.type.",
+    ),
+    Setting(
+        "log.preallocate", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting preallocate.",
+    ),
+    Setting(
+        "log.roll.hours", INT, 168, at_least(1), HIGH, READ_ONLY,
+        "Default of the topic setting segment.ms in hours, where log.roll.ms is not set.",
+    ),
+    Setting(
+        "log.roll.jitter.hours", INT, 0, at_least(0), HIGH, READ_ONLY,
+        "Default of the topic setting segment.jitter.ms in hours, where log.roll.jitter.ms is not set.",
+    ),
+    Setting(
+        "log.roll.jitter.ms", LONG, None, ANY, HIGH, CLUSTER_WIDE,
+        "Default of the topic setting segment.jitter.ms.",
+    ),
+    Setting(
+        "log.roll.ms", LONG, None, ANY, HIGH, CLUSTER_WIDE,
+        "Default of the topic setting segment.ms.",
+    ),
+    Setting(
+        "log.segment.bytes", INT, 2**30, at_least(14), HIGH, CLUSTER_WIDE,
+        "Default of the topic setting segment.bytes.",
+    ),
+    Setting(
+        "log.segment.delete.delay.ms", LONG, 60_000, at_least(0), HIGH, CLUSTER_WIDE,
+        "Default of the topic setting file.delete.delay.ms.",
+    ),
+    Setting(
+        "message.max.bytes", INT, 1_048_588, at_least(0), HIGH, CLUSTER_WIDE,
+        "The largest record batch, after compression, that a topic takes without a max.message.bytes of its own.",
+    ),
+    Setting(
+        "min.insync.replicas", INT, 1, at_least(1), HIGH, CLUSTER_WIDE,
+        "How many replicas must be in sync for a produce with acks=all, on topics that do not say themselves.",
+    ),
+    Setting(
+        "num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, CLUSTER_WIDE,
+        "How many threads open the logs of one directory when the broker starts, and close them when it stops.",
+    ),
+    *known_only(
+        "codecs compress with their default level",
+        Row("compression.gzip.level", INT, -1, Range(1, 9, also=-1), MEDIUM, CLUSTER_WIDE),
+        Row("compression.lz4.level", INT, 9, between(1, 17), MEDIUM, CLUSTER_WIDE),
+        Row("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, CLUSTER_WIDE),
+    ),
+    *known_only(
+        "there is no tiered storage: log.retention.ms and log.retention.bytes hold for everything",
+        Row("log.local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
+        Row("log.local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
+    ),
+    *known_only(
+        "records are served in the format in which they are stored, which every served version of Fetch reads",
+        Row("log.message.downconversion.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE),
+    ),
+    *known_only(
+        "records are stored in message format 2, as Apache Kafka does from 3.0 on",
+        Row("log.message.format.version", STRING, "3.0-IV1", ReleaseVersion(), MEDIUM, READ_ONLY),
+    ),
+    *known_only(
+        "a directory that fails goes offline at once",
+        Row("log.dir.failure.timeout.ms", LONG, 30_000, at_least(1), LOW, READ_ONLY),
+    ),
+    *known_only(
+        "retention and syncing first run one interval after the start",
+        Row("log.initial.task.delay.ms", LONG, 30_000, at_least(0), LOW, READ_ONLY, listed=False),
+    ),
+)
+"""Directories, segments, syncing, and what records may be."""
+
+RETENTION = (
+    Setting(
+        "log.cleaner.backoff.ms", LONG, 15_000, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "How long compaction waits where there is nothing to compact.",
+    ),
+    Setting(
+        "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, ANY, MEDIUM, CLUSTER_WIDE,
+        "How much memory all compaction threads together use for the table of keys.",
+    ),
+    Setting(
+        "log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting delete.retention.ms.",
+    ),
+    Setting(
+        "log.cleaner.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
+        "Whether compacted topics are compacted.",
+    ),
+    Setting(
+        "log.cleaner.max.compaction.lag.ms", LONG, 2**63 - 1, at_least(1), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting max.compaction.lag.ms.",
+    ),
+    Setting(
+        "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, between(0, 1), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting min.cleanable.dirty.ratio.",
+    ),
+    Setting(
+        "log.cleaner.min.compaction.lag.ms", LONG, 0, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting min.compaction.lag.ms.",
+    ),
+    Setting(
+        "log.cleaner.threads", INT, 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "How many threads compact logs.",
+    ),
+    Setting(
+        "log.cleanup.policy", LIST, ("delete",), EachOneOf(("compact", "delete")), MEDIUM, CLUSTER_WIDE,
+        "Default of the topic setting cleanup.policy.",
+    ),
+    Setting(
+        "log.retention.bytes", LONG, -1, ANY, HIGH, CLUSTER_WIDE,
+        "Default of the topic setting retention.bytes: how large a partition (not the broker) may grow; -1 is "
+        "without bound.",
+    ),
+    Setting(
+        "log.retention.check.interval.ms", LONG, 300_000, at_least(1), MEDIUM, READ_ONLY,
+        "How often logs are looked through for segments that retention removes.",
+    ),
+    Setting(
+        "log.retention.hours", INT, 168, ANY, HIGH, READ_ONLY,
+        "Default of the topic setting retention.ms in hours, where neither log.retention.ms nor "
+        "log.retention.minutes is set; -1 is without bound.",
+    ),
+    Setting(
+        "log.retention.minutes", INT, None, ANY, HIGH, READ_ONLY,
+        "Default of the topic setting retention.ms in minutes, where log.retention.ms is not set; -1 is without "
+        "bound.",
+    ),
+    Setting(
+        "log.retention.ms", LONG, None, ANY, HIGH, CLUSTER_WIDE,
+        "Default of the topic setting retention.ms: how old records may become; -1 is without bound.",
+    ),
+    *known_only(
+        "compaction reads and writes with buffers of its own choice, as fast as the disk allows",
+        Row("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, ANY, MEDIUM, CLUSTER_WIDE),
+        Row("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), MEDIUM, CLUSTER_WIDE),
+        Row("log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, ANY, MEDIUM, CLUSTER_WIDE),
+    ),
+)
+"""How old records leave."""

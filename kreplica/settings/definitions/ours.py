@@ -1,0 +1,31 @@
+"""kreplica's own settings of a broker; no setting of Apache Kafka begins with ``kreplica.``."""
+
+from __future__ import annotations
+
+from kreplica.settings.definitions.words import INT, LONG, LOW, MEDIUM, READ_ONLY, STRING
+from kreplica.settings.setting import Setting
+from kreplica.settings.validators import ANY, at_least
+
+OURS = (
+    Setting(
+        "kreplica.admin.listener", STRING, "", ANY, MEDIUM, READ_ONLY,
+        "Where the admin API listens, as host:port; it is off where this is empty.",
+    ),
+    Setting(
+        "kreplica.connection.outstanding.requests.max", INT, 512, at_least(1), LOW, READ_ONLY,
+        "How many requests of one connection may be unanswered before that connection is read no further.",
+    ),
+    Setting(
+        "kreplica.connection.outstanding.request.bytes", INT, 8 * 2**20, at_least(1), LOW, READ_ONLY,
+        "How many bytes of one connection's unanswered requests are held before that connection is read no further.",
+    ),
+    Setting(
+        "kreplica.connection.outstanding.answer.bytes", INT, 16 * 2**20, at_least(1), LOW, READ_ONLY,
+        "How many bytes of answers may wait for one slow client before its connection is read no further.",
+    ),
+    Setting(
+        "kreplica.partial.request.stall.ms", LONG, 10_000, at_least(1), LOW, READ_ONLY,
+        "After how long without a byte a half-sent request is given up while others wait for its memory.",
+    ),
+)
+"""The broker's settings that Kafka does not have."""

@@ -1,0 +1,166 @@
+"""One setting as data: its name, type, default, range, and what may change it.  Holds no state."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from kreplica.settings.validators import ANY, Validator, Value
+
+
+class Type(IntEnum):
+    """The types of settings, by the codes that DescribeConfigs answers them with (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Source(IntEnum):
+    """Where a value comes from, by the codes of DescribeConfigs (KIP-226); the first that has one wins."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Importance(Enum):
+    """How likely somebody has to think about a setting."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Update(Enum):
+    """How a broker's setting may change while the broker runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
+_UNITS = {
+    "ms": "ms", "bytes": "bytes", "hours": "hours", "minutes": "minutes", "seconds": "seconds", "secs": "seconds",
+    "percentage": "percent", "second": "bytes per second",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a broker or of a topic.
+
+    :param name: Kafka's own, or one of ours under ``kreplica.``.
+    :param default: Kafka's default, typed; None where nothing is set unless somebody sets it.
+    :param valid: what a value must obey beyond its type.
+    :param update: whether it may change at run time, and for whom.
+    :param documentation: one sentence; may be empty where ``instead`` says all there is to say.
+    :param instead: what happens whatever the value is; None where the setting does what it says.
+    :param listed: whether DescribeConfigs shows it where nobody has set it.
+    :param synonyms: of a topic's setting: the broker's settings that give its default, the strongest first.
+    """
+
+    name: str
+    type: Type
+    default: Value
+    valid: Validator = ANY
+    importance: Importance = Importance.MEDIUM
+    update: Update = Update.READ_ONLY
+    documentation: str = ""
+    instead: str | None = None
+    listed: bool = True
+    synonyms: tuple[str, ...] = ()
+
+    @property
+    def implemented(self) -> bool:
+        """Whether the setting does what it says; one that does not is only known, and warned of."""
+        return self.instead is None
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value is a secret, which is never shown."""
+        return self.type is Type.PASSWORD
+
+    @property
+    def unit(self) -> str:
+        """The unit of the value; empty where it has none."""
+        return "bytes" if self.name.endswith("buffer.size") else _UNITS.get(self.name.rpartition(".")[2], "")
+
+    @property
+    def expected(self) -> str:
+        """What a value must look like, in words."""
+        if self.type is Type.BOOLEAN:
+            return "true or false"
+        if self.type is Type.DOUBLE:
+            return " ".join(filter(None, ("a number", self.valid.allowed)))
+        if self.type in _BITS:
+            low, high = self._bounds()
+            return f"a whole number, {self.valid.allowed or f'{low} to {high}'}"
+        return self.valid.allowed or ("a list separated by commas" if self.type is Type.LIST else "text")
+
+    def parse(self, text: str) -> Value:
+        """The typed value of what somebody wrote; white space around it does not count.
+
+        :raise ValueError: the text is not of the type or not in the range; the message says what is expected.
+        """
+        try:
+            value = self._convert(text.strip())
+        except ValueError:
+            value = None
+        if value is None or not self.valid.accepts(value):
+            shown = "the (hidden) value" if self.sensitive else repr(text)
+            raise ValueError(f"{self.name}: {shown} is not allowed; expected {self.expected}")
+        return value
+
+    def _convert(self, text: str) -> Value:
+        if self.type is Type.BOOLEAN:
+            return {"true": True, "false": False}.get(text.lower())
+        if self.type in _BITS:
+            low, high = self._bounds()
+            # int() also takes "1_000" and digits of other scripts, which no other tool of the field does.
+            number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
+            return number if number is not None and low <= number <= high else None
+        if self.type is Type.DOUBLE:
+            ratio = float(text)
+            return None if math.isnan(ratio) else ratio
+        if self.type is Type.LIST:
+            return tuple(re.split(r"\s*,\s*", text)) if text else ()
+        return text
+
+    def _bounds(self) -> tuple[int, int]:
+        half = 2 ** (_BITS[self.type] - 1)
+        return -half, half - 1
+
+
+def format_value(value: Value) -> str | None:
+    """A typed value as Kafka's tools print it; None stays None."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return _format_double(value) if isinstance(value, float) else str(value)
+
+
+def _format_double(value: float) -> str:
+    """As Java prints doubles: ``0.5``, ``1.0E7``, ``1.7976931348623157E308``."""
+    if value == 0 or not math.isfinite(value) or 1e-3 <= abs(value) < 1e7:
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, repr(value))
+    digits = 16  # the fewest digits that read back as the same number, as repr() does
+    for digits in range(17):
+        if float(f"{value:.{digits}e}") == value:
+            break
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"

@@ -1,0 +1,127 @@
+"""What a setting's value may be: small frozen rules, each of which can say itself in words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A typed value: lists are tuples; None where nothing is set and Kafka has no default."""
+
+
+class Validator(Protocol):
+    """One rule for values of a setting."""
+
+    @property
+    def allowed(self) -> str:
+        """The rule in words that follow "expected"; empty where the type says it all."""
+
+    def accepts(self, value: Value) -> bool:
+        """Whether a value of the right type obeys the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Anything:
+    allowed: str = ""
+
+    def accepts(self, value: Value) -> bool:
+        return True
+
+
+ANY = _Anything()
+"""No rule beyond the type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number between two bounds, both included; a bound of None is none.
+
+    :param also: one more number that is fine, where Kafka gives one a meaning of its own.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    also: float | None = None
+
+    @property
+    def allowed(self) -> str:
+        if self.high is None:
+            text = f"at least {self.low}"
+        elif self.low is None:
+            text = f"at most {self.high}"
+        else:
+            text = f"{self.low} to {self.high}"
+        return text if self.also is None else f"{text}, or {self.also}"
+
+    def accepts(self, value: Value) -> bool:
+        if not isinstance(value, int | float):
+            return False
+        inside = (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+        return inside or value == self.also
+
+
+def at_least(low: float) -> Range:
+    """A number from ``low`` on."""
+    return Range(low)
+
+
+def between(low: float, high: float) -> Range:
+    """A number from ``low`` to ``high``, both included."""
+    return Range(low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of some words.
+
+    :param any_case: whether upper and lower case are the same.
+    """
+
+    choices: tuple[str, ...]
+    any_case: bool = False
+
+    @property
+    def allowed(self) -> str:
+        return f"one of {', '.join(self.choices)}"
+
+    def accepts(self, value: Value) -> bool:
+        return value in self.choices or (
+            self.any_case and isinstance(value, str) and value.lower() in {choice.lower() for choice in self.choices}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EachOneOf:
+    """A list that holds nothing but these words; it may be empty."""
+
+    choices: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        return f"a list of any of {', '.join(self.choices)}"
+
+    def accepts(self, value: Value) -> bool:
+        return isinstance(value, tuple) and all(item in self.choices for item in value)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseVersion:
+    """A release of Apache Kafka as ``inter.broker.protocol.version`` names them: ``3.9``, ``2.8-IV1``."""
+
+    allowed: str = "a release of Apache Kafka from 0.8.0 on, such as 3.9 or 2.8-IV1"
+
+    def accepts(self, value: Value) -> bool:
+        return isinstance(value, str) and re.fullmatch(r"\d+\.\d+(\.\d+)?(-IV\d+)?", value, re.ASCII) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """Replicas that a throttle is for: ``*`` for all, or a list of partition:broker."""
+
+    allowed: str = "* or a list of partition:broker, such as 0:1,0:2"
+
+    def accepts(self, value: Value) -> bool:
+        if not isinstance(value, tuple):
+            return False
+        return value == ("*",) or all(re.fullmatch(r"\d+:\d+", item, re.ASCII) is not None for item in value)
