@@ -19,6 +19,9 @@ DECOMPRESSED_SIZE_MAX = 100 * 1024 * 1024
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 INT64_END = 1 << 63
+_LENGTHS_SIZE_MIN = 3
+"""The lengths of key and value, and the number of headers."""
+
 _VARINT_SIZE_MAX = 10
 
 
@@ -150,7 +153,7 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
                 delta, position = _read_varint(section, position)
         except (IndexError, OverflowError) as error:
             raise _malformed(index, "length", "cut short, or a number of too many bytes") from error
-        if not position < end <= section_end:
+        if not position + _LENGTHS_SIZE_MIN <= end <= section_end:
             raise _malformed(index, "length", f"{length}, of {section_end - start} bytes that are left")
         if not previous < delta <= last_delta:
             raise _malformed(index, "offset_delta", f"{delta} after {previous}, the last is {last_delta}")

@@ -1,0 +1,150 @@
+"""Batches built piece by piece, and rewritten without some of their records."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.record.default_records import DefaultRecordBatch as PeerBatch
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.batch_building import NEXT_OFFSET, BatchBuilder, build_batch, filter_batch, seal
+from kreplica.wire.batches import HEADER_SIZE, TimestampType, parse_header, verify_crc
+from kreplica.wire.compression import Codec
+from kreplica.wire.records import Record, iter_records
+
+RECORDS = [
+    Record(100, 5_000, b"a", b"1", (("h", b"x"),)),
+    Record(101, 9_000, b"b", b"2"),
+    Record(102, 7_000, b"a", None),
+    Record(103, 6_000, b"c", b"4"),
+]
+
+
+def batch_of(codec: Codec = Codec.NONE) -> bytes:
+    """A transactional batch of the four records, as it lies in a log."""
+    return build_batch(
+        RECORDS,
+        codec=codec,
+        base_offset=100,
+        leader_epoch=8,
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=41,
+        transactional=True,
+    )
+
+
+def test_a_producer_adds_records_until_the_batch_is_full() -> None:
+    """Offsets are given in order, and the size says beforehand what the batch will take uncompressed."""
+    builder = BatchBuilder()
+    assert builder.size == HEADER_SIZE
+    assert [builder.append(10 + index, b"k", bytes(100)) for index in range(20)] == list(range(20))
+    batch = builder.build()
+    assert (builder.record_count, builder.size) == (20, len(batch))
+    assert parse_header(batch).max_timestamp == 29
+
+
+def test_records_without_an_offset_follow_each_other() -> None:
+    """Who does not care for offsets leaves them out; who does may leave gaps."""
+    records = [Record(NEXT_OFFSET, 0, None, b"x"), Record(7, 0, None, b"y"), Record(NEXT_OFFSET, 0, None, b"z")]
+    assert [record.offset for record in iter_records(build_batch(records, base_offset=5))] == [5, 7, 8]
+
+
+def test_offsets_that_do_not_ascend_are_the_callers_mistake() -> None:
+    """An offset twice, or one before the batch, is refused and the batch is as it was."""
+    builder = BatchBuilder(base_offset=10)
+    for offset in (9, -5):
+        with pytest.raises(ValueError, match="not beyond"):
+            builder.append(0, None, b"", offset=offset)
+    builder.append(0, None, b"", offset=12)
+    with pytest.raises(ValueError, match="offset 12 is not beyond 12"):
+        builder.append(0, None, b"", offset=12)
+    assert (builder.record_count, parse_header(builder.build()).last_offset) == (1, 12)
+
+
+def test_a_batch_without_records_is_not_built() -> None:
+    """Nobody sends an empty batch."""
+    with pytest.raises(ValueError, match="without records"):
+        build_batch([])
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_compaction_keeps_what_it_keeps_as_it_was(codec: Codec) -> None:
+    """Records left keep offset, time, headers; the batch keeps its range of offsets and its producer's sequence."""
+    batch = batch_of(codec)
+    filtered = filter_batch(batch, lambda record: record.offset in (100, 102))
+    assert filtered is not None
+    assert list(iter_records(filtered)) == [RECORDS[0], RECORDS[2]]
+    before, after = parse_header(batch), parse_header(filtered)
+    assert verify_crc(filtered, after)
+    assert after == before._replace(length=len(filtered) - 12, crc=after.crc, record_count=2, max_timestamp=7_000)
+    assert (after.last_offset, after.last_sequence) == (103, 44)
+    assert [record.offset for record in iter_records(filter_batch(filtered, lambda record: True) or b"")] == [100, 102]
+
+
+def test_compaction_leaves_a_batch_alone_that_it_keeps_whole() -> None:
+    """Where every record stays, so does every byte of the batch, and nothing of what follows it."""
+    batch = batch_of(Codec.ZSTD)
+    assert filter_batch(memoryview(batch + b"next"), lambda record: True) == batch
+
+
+def test_compaction_can_drop_a_batch_or_keep_its_shell() -> None:
+    """Without records a batch goes, unless its producer's last sequence has to be remembered (KIP-98)."""
+    batch = batch_of(Codec.LZ4)
+    assert filter_batch(batch, lambda record: False) is None
+    shell = filter_batch(batch, lambda record: False, keep_empty=True)
+    assert shell is not None
+    header = parse_header(shell)
+    assert (len(shell), header.record_count, header.codec) == (HEADER_SIZE, 0, Codec.NONE)
+    assert (header.base_offset, header.last_offset, header.last_sequence) == (100, 103, 44)
+    assert (header.producer_id, header.producer_epoch, header.is_transactional) == (7, 3, True)
+    assert (header.base_timestamp, header.max_timestamp, header.partition_leader_epoch) == (9_000, 9_000, 8)
+    assert verify_crc(shell, header)
+    assert list(iter_records(shell)) == []
+    assert filter_batch(shell, lambda record: True) is None
+    assert filter_batch(shell, lambda record: True, keep_empty=True) == shell
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_delete_horizon_does_not_change_the_times_of_records(codec: Codec) -> None:
+    """A batch says from when on its tombstones may go, in place of its base timestamp (KIP-534); once said it stays."""
+    first = filter_batch(batch_of(codec), lambda record: record.offset != 101, delete_horizon_ms=2**41)
+    assert first is not None
+    header = parse_header(first)
+    assert (header.has_delete_horizon, header.base_timestamp, header.max_timestamp) == (True, 2**41, 7_000)
+    assert verify_crc(first, header)
+    kept = [RECORDS[0], RECORDS[2], RECORDS[3]]
+    assert list(iter_records(first)) == kept
+    if codec is Codec.NONE:
+        assert [(record.offset, record.timestamp) for record in PeerBatch(bytearray(first))] == [
+            (record.offset, record.timestamp_ms) for record in kept
+        ]
+    again = filter_batch(first, lambda record: record.key != b"c", delete_horizon_ms=2**42)
+    assert again is not None
+    assert parse_header(again).base_timestamp == 2**41
+    assert list(iter_records(again)) == kept[:2]
+    assert filter_batch(first, lambda record: True, delete_horizon_ms=2**42) == first
+
+
+def test_a_delete_horizon_is_set_where_all_records_stay() -> None:
+    """The time starts to run when a cleaner first sees the tombstone, also when nothing else is to be cleaned."""
+    marked = filter_batch(batch_of(), lambda record: True, delete_horizon_ms=50)
+    assert marked is not None
+    assert parse_header(marked).has_delete_horizon
+    assert list(iter_records(marked)) == RECORDS
+
+
+def test_append_time_survives_compaction() -> None:
+    """On a topic with LogAppendTime the records left keep the time of their append."""
+    batch = build_batch(RECORDS, base_offset=100, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    filtered = filter_batch(batch, lambda record: record.offset == 100, delete_horizon_ms=1)
+    assert filtered is not None
+    assert [record.timestamp_ms for record in iter_records(filtered)] == [9_000]
+    assert parse_header(filtered).timestamp_type is TimestampType.LOG_APPEND_TIME
+
+
+def test_malformed_records_stop_compaction_with_the_typed_error() -> None:
+    """A cleaner that meets a batch made badly is told so, and rewrites nothing."""
+    batch = batch_of()
+    bad = seal(parse_header(batch), batch[HEADER_SIZE:-1])
+    with pytest.raises(ProtocolError):
+        filter_batch(bad, lambda record: True)
