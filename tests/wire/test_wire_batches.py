@@ -38,25 +38,8 @@ GOLDEN = bytes.fromhex(
     "0003"  # producer epoch 3
     "00000029"  # base sequence 41
     "00000002"  # two records
-    "0e"
-    "00"
-    "00"
-    "00"
-    "02"
-    "6b"
-    "01"
-    "00"  # 7 bytes: attributes, delta 0, offset 0, key "k", null value, no headers
-    "16"
-    "00"
-    "9601"
-    "02"
-    "01"
-    "00"
-    "02"
-    "02"
-    "61"
-    "02"
-    "62"  # 11: 75 ms later, offset 1, no key, "", header a=b
+    "0e 00 00 00 02 6b 01 00"  # 7 bytes: attributes, delta 0, offset 0, key "k", null value, no headers
+    "16 00 9601 02 01 00 02 02 61 02 62"  # 11 bytes: attributes, 75 ms later, offset 1, no key, "", a header a=b
 )
 RECORDS = [Record(0, 1_700_000_000_000, b"k", None), Record(1, 1_700_000_000_075, None, b"", (("a", b"b"),))]
 
