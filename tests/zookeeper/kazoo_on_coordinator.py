@@ -1,0 +1,94 @@
+"""A pytest plugin that gives kazoo's own test suite embedded coordinators instead of the ZooKeeper it would start.
+
+Nothing of kazoo is changed: its harness asks one function for a cluster, and that function is replaced.  Each process
+of the run has a coordinator of its own, in a process of its own.  ``DOES_NOT_APPLY`` lists what is left out, and why;
+an entry that matches no test ends the run.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import tempfile
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kreplica.testing.coordinator import CoordinatorProcess
+
+# kazoo's harness makes key stores for a Java server as it is imported; the coordinator has no use for any.
+sys.modules.setdefault("jks", types.ModuleType("jks"))
+# A single test counts live objects with a package that is installed for nothing else.
+_objgraph = types.ModuleType("objgraph")
+_objgraph.count = lambda name: sum(type(each).__name__ == name for each in gc.get_objects())  # type: ignore[attr-defined]
+sys.modules.setdefault("objgraph", _objgraph)
+os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.0")
+
+from kazoo.testing import harness  # noqa: E402  it needs the two lines above
+
+DOES_NOT_APPLY = {
+    "test_gevent_handler.py": "kazoo's handler for gevent, which is another client side of the same requests",
+    "test_eventlet_handler.py": "kazoo's handler for eventlet, likewise",
+    "Gevent": "gevent again",
+    "Eventlet": "eventlet again",
+    "eventlet": "eventlet again",
+    "test_sasl.py": "SASL: the coordinator has none",
+    "test_build.py": "compares the server's version with that of kazoo's build machine",
+    "test_client.py::TestSSLClient": "TLS: the coordinator listens on loopback without it",
+    "test_client.py::TestReconfig": "reconfigures an ensemble: the coordinator is one server",
+    "test_client.py::TestClient::test_update_host_list": "stops one server of three",
+    "test_connection.py::TestReadOnlyMode": "stops two servers of three; the third becomes read-only",
+}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if any(mark in item.nodeid for mark in DOES_NOT_APPLY)]
+    if unused := [mark for mark in DOES_NOT_APPLY if not any(mark in item.nodeid for item in left_out)]:
+        raise pytest.UsageError(f"no test of kazoo is called {', '.join(unused)}")
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+class CoordinatorServer(CoordinatorProcess):
+    """A member of a cluster, by the names that kazoo's tests call."""
+
+    def run(self) -> None:
+        self.start()
+
+    def destroy(self) -> None:
+        self.kill()
+
+
+class CoordinatorCluster:
+    """A cluster of one, which lives until the run ends: kazoo ends its cluster after every class of tests."""
+
+    def __init__(self, directory: Path) -> None:
+        # A session that only a time-out can end would otherwise cost the suite 4 s and more each time.
+        self.server = CoordinatorServer(directory, tick_time_ms=1000)
+
+    def __iter__(self) -> Iterator[CoordinatorServer]:
+        return iter([self.server])
+
+    def __getitem__(self, index: int) -> CoordinatorServer:
+        return [self.server][index]
+
+    def start(self) -> None:
+        self.server.start()
+
+    def terminate(self) -> None:
+        """Left to the end of the run."""
+
+    def get_logs(self) -> list[str]:
+        return self.server.last_output().splitlines(keepends=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cluster() -> Iterator[None]:
+    with tempfile.TemporaryDirectory(prefix="kazoo-") as directory:
+        cluster = CoordinatorCluster(Path(directory))
+        harness.get_global_cluster = lambda: cluster
+        yield
+        cluster.server.kill()

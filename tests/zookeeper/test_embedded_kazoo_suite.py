@@ -1,0 +1,42 @@
+"""kazoo's own test suite, which it ships, against the embedded coordinator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+# Tests of kazoo 2.11.0 that remain after ``DOES_NOT_APPLY``; the page docs/coordinator.md gives the same figure.
+TESTS_COUNT = 306
+# Most of them wait for something, so more at a time than there are processors.
+PROCESSES_COUNT = 6
+
+
+@pytest.mark.timeout(200)
+def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
+    """What kazoo expects of a ZooKeeper server, the coordinator does: locks, queues, watches, caches and the rest."""
+    report = tmp_path / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "--pyargs", "kazoo.tests", "-p", "kazoo_on_coordinator"]
+    # Its own configuration and root: nothing of this project's pytest settings applies to it.
+    isolation = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "--timeout", "60"]
+    parallel = ["-n", str(PROCESSES_COUNT), "--dist", "worksteal", f"--junitxml={report}"]
+    done = subprocess.run(
+        [*command, *isolation, *parallel],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path.cwd())])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    totals = ElementTree.parse(report).getroot()[0].attrib
+    assert {name: int(totals[name]) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": TESTS_COUNT,
+        "failures": 0,
+        "errors": 0,
+        "skipped": 0,
+    }
