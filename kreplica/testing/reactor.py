@@ -194,9 +194,7 @@ class SimulatedReactor:
                 why = error.ConnectionLost() if failed else descriptor.doWrite()
         except Exception as caught:
             why = caught
-            failure = Failure()  # type: ignore[no-untyped-call]
-            log.err(failure)  # type: ignore[no-untyped-call]
-            self._failed(failure)
+            self.log_failure()
         if why:
             self._disconnect(descriptor, why, in_read)
         self._wake(descriptor, connection)
@@ -211,6 +209,12 @@ class SimulatedReactor:
             descriptor.connectionLost(failure)
 
     # --- for the simulation ---
+
+    def log_failure(self) -> None:
+        """Log the exception that is being handled, and tell the simulation of it."""
+        failure = Failure()  # type: ignore[no-untyped-call]
+        log.err(failure)  # type: ignore[no-untyped-call]
+        self._failed(failure)
 
     def new_socket(self) -> SimulatedSocket:
         """A socket of this process.

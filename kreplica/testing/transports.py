@@ -29,16 +29,19 @@ class SimulatedPort(tcp.Port):
 
     def doRead(self) -> None:
         # The stock one asks the operating system about descriptors, which these are not.
+        connection: Any
         connection, address = self.socket.accept()
-        self.simulated.adopt(connection)  # type: ignore[arg-type]  # typed as the real thing
-        protocol = self.factory.buildProtocol(IPv4Address("TCP", *address))  # type: ignore[union-attr]
-        if protocol is None:
-            connection.close()
-            return
-        number = self.sessionno
-        self.sessionno += 1
-        transport = self.transport(connection, protocol, address, self, number, self.simulated)
-        protocol.makeConnection(transport)
+        self.simulated.adopt(connection)
+        try:
+            protocol = self.factory.buildProtocol(IPv4Address("TCP", *address))  # type: ignore[union-attr]
+            if protocol is None:
+                connection.close()
+                return
+            number = self.sessionno
+            self.sessionno += 1
+            protocol.makeConnection(self.transport(connection, protocol, address, self, number, self.simulated))
+        except Exception:
+            self.simulated.log_failure()  # as on the real reactor, the port goes on listening
 
 
 class SimulatedClient(tcp.Client):

@@ -272,6 +272,36 @@ class TestConnections:
         if world.simulation is not None:
             assert [type(failure.value) for failure in world.simulation.failures] == [ZeroDivisionError]
 
+    def test_a_factory_that_raises_keeps_listening(self, world: World) -> None:
+        """A failure to build one protocol does not close the port."""
+
+        class Moody(Server):
+            calls = 0
+
+            def buildProtocol(self, addr: Any) -> Any:
+                self.calls += 1
+                if self.calls == 1:
+                    raise ZeroDivisionError("the first is always unlucky")
+                return super().buildProtocol(addr)
+
+        async def scenario() -> None:
+            factory = Moody()
+            accepted = factory.accepted
+            port = world.server.listenTCP(0, factory, interface="127.0.0.1" if world.simulation is None else "")
+            endpoint = TCP4ClientEndpoint(world.client, world.server_name, port.getHost().port)
+            first: Any = await endpoint.connect(Factory.forProtocol(Peer))
+            second: Any = await endpoint.connect(Factory.forProtocol(Peer))
+            server = await accepted
+            server.transport.write(b"hello")
+            assert await second.wait_for(5) == b"hello"
+            for each in (first, second):
+                each.transport.abortConnection()
+                await each.lost
+            await server.lost
+            await port.stopListening()
+
+        world.run(scenario())
+
     def test_connecting_can_be_given_up(self, world: World) -> None:
         """stopConnecting fails the attempt; its factory is told once."""
         failed: Deferred[type[BaseException]] = Deferred()

@@ -11,12 +11,21 @@ import pytest
 from twisted.internet import error
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IReactorFDSet,
+    IReactorFromThreads,
+    IReactorPluggableNameResolver,
+    IReactorTCP,
+    IReactorTime,
+)
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 from twisted.web.client import Agent, readBody
 from twisted.web.resource import Resource
 from twisted.web.server import Site
+from zope.interface.verify import verifyObject
 
 from kreplica.testing.network import DATA_TIMEOUT_S
 from kreplica.testing.simulation import START_MS, Host, Simulation
@@ -128,6 +137,13 @@ class TestDeterminism:
         second.host("a").kill()
         assert first.host("a").runtime.random.random() == second.host("a").runtime.random.random()
         assert first.host("a").runtime.random.random() != first.host("b").runtime.random.random()
+
+
+def test_the_reactor_keeps_its_promises(a: Host) -> None:
+    """It provides what it says it does, with the signatures that Twisted asks for."""
+    for interface in (IReactorTime, IReactorTCP, IReactorFDSet, IReactorFromThreads, IReactorPluggableNameResolver):
+        assert verifyObject(interface, a.reactor)
+    assert verifyObject(IDelayedCall, a.reactor.callLater(1, print))
 
 
 class TestTime:
@@ -427,6 +443,38 @@ class TestNetwork:
             return body
 
         assert simulation.run_until(get()) == b"hello from a"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_a_stream_is_a_stream(seed: int) -> None:
+    """Under cuts, pauses and slow links what arrives is always a beginning of what was sent; after them it is all."""
+    simulation = Simulation(seed)
+    network, random = simulation.network, simulation.random
+    hosts = [simulation.host("a"), simulation.host("b")]
+    ends = connected(simulation, *hosts)
+    sent = [b"", b""]
+    faults = [
+        lambda: network.cut("a", "b", one_way=random.random() < 0.5),
+        lambda: network.cut("b", "a", one_way=random.random() < 0.5),
+        network.heal,
+        lambda: random.choice(hosts).pause(),
+        lambda: [host.resume() for host in hosts],
+        lambda: network.slow("a", "b", (0.0, random.uniform(0.01, 1.0)), random.choice([None, 50_000.0])),
+    ]
+    for _ in range(100):
+        random.choice(faults)()
+        for index, end in enumerate(ends):
+            data = random.randbytes(random.choice([0, 1, 100, 20_000]))
+            end.say(data)
+            sent[index] += data
+        simulation.run(random.uniform(0.0, 0.5))
+        assert sent[0].startswith(ends[1].received)
+        assert sent[1].startswith(ends[0].received)
+    network.heal()
+    for host in hosts:
+        host.resume()
+    simulation.run(100)
+    assert (ends[1].received, ends[0].received) == (sent[0], sent[1])
 
 
 class TestOffload:
