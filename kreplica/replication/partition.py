@@ -11,7 +11,7 @@ from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
 from kreplica.replication.high_watermark import advance, required
 from kreplica.replication.waiting import Waiting, Wakeups
 from kreplica.runtime.disk import Buffer
-from kreplica.storage import AppendResult, Log, LogSlice
+from kreplica.storage.log import AppendResult, Log, LogSlice
 
 
 class Role(Enum):

@@ -1,0 +1,43 @@
+"""The composition root: the only place that builds a broker from its parts.
+
+* ``options`` what users type; ``process`` a whole process as a Twisted service
+* ``broker`` one broker; ``handlers`` its table of APIs
+* ``standalone`` an embedded coordinator and brokers in one process; ``coordinator`` the coordinator alone
+* ``banner``, ``log_output`` what people and machines read
+
+``twistd`` looks for ``Options`` and ``makeService`` here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.application.service import IService
+
+from kreplica.service.options import Options
+
+__all__ = ["Options", "makeService"]
+
+
+def makeService(options: Options) -> IService:
+    """What ``twistd kreplica ...`` runs."""
+    from kreplica.service.log_output import observer
+    from kreplica.service.process import ProcessService, Startable
+
+    chosen: Any = options.subOptions
+
+    def build(reactor: Any) -> Startable:
+        # Imported late: each command loads only what it runs.
+        if options.subCommand == "standalone":
+            from kreplica.service.standalone import standalone_from_options
+
+            return standalone_from_options(reactor, chosen)
+        if options.subCommand == "broker":
+            from kreplica.service.broker import broker_from_options
+
+            return broker_from_options(reactor, chosen)
+        from kreplica.service.coordinator import coordinator_from_options
+
+        return coordinator_from_options(reactor, chosen)
+
+    return ProcessService(build, observer(chosen["log-format"]))

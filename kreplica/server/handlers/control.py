@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kreplica.errors import ErrorCode
+from kreplica.membership import DynamicSettings
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import ControlFence, Leadership, Partitions
 from kreplica.server.answers import answer_from
@@ -23,9 +24,10 @@ def _refused(fence: ControlFence, request: Request) -> ErrorCode:
 class LeaderAndIsr:
     """Tells this broker which partitions it leads and which it follows."""
 
-    def __init__(self, fence: ControlFence, partitions: Partitions) -> None:
+    def __init__(self, fence: ControlFence, partitions: Partitions, settings: DynamicSettings) -> None:
         self._fence = fence
         self._partitions = partitions
+        self._settings = settings
 
     def __call__(self, request: Request) -> None:
         refused = _refused(self._fence, request)
@@ -40,6 +42,8 @@ class LeaderAndIsr:
             for topic in body["topic_states"]
             for row in topic["partition_states"]
         }
+        # A new topic's settings are written with it: they have to be known before its logs are made.
+        await self._settings.learn(topic["topic_name"] for topic in body["topic_states"])
         errors = await self._partitions.lead_and_follow(wanted)
         by_id: dict[Any, list[Row]] = {}
         flat = []

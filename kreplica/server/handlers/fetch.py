@@ -11,7 +11,6 @@ from kreplica.runtime import Reactor
 from kreplica.server.fetch_sessions import FetchContext, FetchSessions, Wanted
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
-from kreplica.storage import LogSlice
 
 TOPIC_IDS_FROM = 13
 """From this version on topics are named by id."""
@@ -182,15 +181,15 @@ class _Reading:
         if slice_.size:
             row["records"] = slice_
         if self._isolation == READ_COMMITTED:
-            row["aborted_transactions"] = _aborted(partition, wanted.fetch_offset, slice_) if slice_.size else []
+            row["aborted_transactions"] = _aborted(partition, wanted.fetch_offset) if slice_.size else []
         return row, slice_.size, partition
 
 
-def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[dict[str, int]]:
-    """The aborted transactions that a consumer must leave out of what it was sent."""
+def _aborted(partition: Partition, first_offset: int) -> list[dict[str, int]]:
+    """The aborted transactions that a consumer must leave out of what it is sent (and perhaps later ones)."""
     return [
         {"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
-        for aborted in partition.log.aborted_transactions(first_offset, slice_.next_offset)
+        for aborted in partition.log.aborted_transactions(first_offset, partition.visible_end(READ_COMMITTED))
     ]
 
 

@@ -8,11 +8,8 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.server.request import Request
+from kreplica.storage.search import EARLIEST_LOCAL, LATEST
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
 Row = dict[str, Any]
@@ -55,19 +52,15 @@ class ListOffsets:
 
 
 def _find(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); all -1 where there is none."""
-    log = partition.log
+    """(timestamp, offset, leader epoch); all -1 where there is none.
+
+    :raise KafkaError: INVALID_REQUEST, for a negative timestamp that names no place.
+    """
     end = partition.visible_end(isolation)
     if timestamp == LATEST:
         return -1, end, partition.leadership.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset, log.leader_epochs.epoch_at(log.log_start_offset)
     if timestamp == LATEST_TIERED:
         return -1, -1, -1
-    if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset(end)
-    elif timestamp >= 0:
-        found = log.offset_for_timestamp(timestamp, end)
-    else:
+    if timestamp < EARLIEST_LOCAL:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the timestamp {timestamp} names no place of a log")
-    return found if found is not None else (-1, -1, -1)
+    return partition.log.offset_for_timestamp(timestamp, end) or (-1, -1, -1)

@@ -1,0 +1,75 @@
+"""DescribeConfigs (key 32): settings of topics and brokers, where each value comes from, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import Request
+from kreplica.settings import ConfigRow
+
+Row = dict[str, Any]
+
+
+class DescribeConfigs:
+    """A broker describes itself; another broker's settings have to be asked of that broker."""
+
+    def __init__(self, settings: DynamicSettings, metadata: MetadataCache) -> None:
+        self._settings = settings
+        self._metadata = metadata
+
+    def __call__(self, request: Request) -> None:
+        with_synonyms = request.body.get("include_synonyms", False)
+        with_documentation = request.body.get("include_documentation", False)
+        results = []
+        for resource in request.body["resources"]:
+            row: Row = {
+                "error_code": 0,
+                "error_message": None,
+                "resource_type": resource["resource_type"],
+                "resource_name": resource["resource_name"],
+                "configs": [],
+            }
+            try:
+                rows = self._describe(resource["resource_type"], resource["resource_name"])
+            except KafkaError as error:
+                row |= {"error_code": int(error.code), "error_message": error.message or None}
+            else:
+                asked = resource["configuration_keys"]
+                wanted = None if asked is None else set(asked)
+                row["configs"] = [
+                    _config(one, with_synonyms, with_documentation)
+                    for one in rows
+                    if wanted is None or one.name in wanted
+                ]
+            results.append(row)
+        request.answer({"results": results})
+
+    def _describe(self, resource_type: int, name: str) -> Sequence[ConfigRow]:
+        if resource_type == TOPIC_RESOURCE:
+            if name not in self._metadata.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            return self._settings.describe_topic(name)
+        if resource_type == BROKER_RESOURCE:
+            return self._settings.describe_broker(name)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+
+
+def _config(row: ConfigRow, with_synonyms: bool, with_documentation: bool) -> Row:
+    return {
+        "name": row.name,
+        "value": row.value,
+        "read_only": row.read_only,
+        "is_default": row.is_default,
+        "config_source": int(row.source),
+        "is_sensitive": row.is_sensitive,
+        "synonyms": [
+            {"name": name, "value": value, "source": int(source)}
+            for name, value, source in (row.synonyms if with_synonyms else ())
+        ],
+        "config_type": int(row.type),
+        "documentation": row.documentation if with_documentation else None,
+    }

@@ -1,0 +1,228 @@
+"""One broker, built from its parts: the composition root.
+
+Everything that is not deterministic comes from the ``Runtime``: the same code builds the broker of a real process and
+of a simulation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+from twisted.logger import Logger
+
+from kreplica.admin.site import AdminSite
+from kreplica.controller.controller import Controller
+from kreplica.controller.office import ControllerConfig
+from kreplica.errors import SettingsError
+from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
+from kreplica.membership.producer_ids import ProducerIds
+from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
+from kreplica.membership.session import Membership
+from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
+from kreplica.replication import ControlFence, Partitions
+from kreplica.runtime import Runtime, real_runtime
+from kreplica.server.fetch_sessions import FetchSessions
+from kreplica.server.listeners import Server
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.topic_admin import TopicAdmin, TopicDefaults
+from kreplica.service.handlers import handler_table
+from kreplica.service.settings_maps import bounds, storage_config
+from kreplica.settings import BrokerSettings, load
+from kreplica.storage.directories import LogDirectories
+from kreplica.zookeeper import ZooKeeperClient
+
+log = Logger()
+
+
+class Broker:
+    """Started once, stopped once.
+
+    :param settings: Kafka's ``server.properties``, checked.
+    """
+
+    def __init__(self, runtime: Runtime, settings: BrokerSettings) -> None:
+        self.runtime = runtime
+        self.settings = settings
+        self.broker_id: int = settings["broker.id"]
+        self.client = ZooKeeperClient(
+            runtime.reactor,
+            settings["zookeeper.connect"],
+            random=runtime.random,
+            session_timeout_ms=settings["zookeeper.session.timeout.ms"],
+            connection_timeout_ms=self._connection_timeout_ms(),
+        )
+        self.fence = ControlFence()
+        self.producer_ids = ProducerIds(self.client, self.broker_id)
+        self.dynamic_settings = DynamicSettings(self.client, settings, self._topic_settings_changed)
+        self.directories = LogDirectories(runtime, settings["log.dirs"], storage_config(settings))
+        self.fetch_sessions = FetchSessions(runtime.random, settings["max.incremental.fetch.session.cache.slots"])
+        self.membership = Membership(runtime.reactor, runtime.random, self.client, self._joined)
+        self.controller = Controller(
+            runtime,
+            self.client,
+            ControllerConfig(
+                self.broker_id,
+                settings.inter_broker_listener,
+                self.dynamic_settings.unclean_election_allowed,
+                settings["controller.socket.timeout.ms"] / 1000,
+            ),
+        )
+        # These need the cluster's id, or what is on disk: ``start`` makes them.
+        self.metadata: MetadataCache
+        self.partitions: Partitions
+        self.server: Server | None = None
+        self.admin: AdminSite | None = None
+        self._stopped = False
+        self._joined_once = False
+
+    def _connection_timeout_ms(self) -> int:
+        chosen: int | None = self.settings["zookeeper.connection.timeout.ms"]
+        return self.settings["zookeeper.session.timeout.ms"] if chosen is None else chosen
+
+    # --- start -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the logs, listen, register; returns when clients can be served.
+
+        :raise KreplicaError: with what is wrong and what to do: a port or directory in use, another cluster's data,
+            a broker id that is taken, ZooKeeper out of reach.
+        """
+        for warning in self.settings.warnings:
+            log.warn("{warning}", warning=warning)
+        connect = self.settings["zookeeper.connect"]
+        await end_previous_session(
+            self.runtime, self._session_directory, connect, timeout_ms=self._connection_timeout_ms()
+        )
+        await self.client.start()
+        await create_persistent_paths(self.client)
+        cluster_id = await read_or_make_cluster_id(self.client, self.runtime.random)
+        await self.dynamic_settings.start()
+        self.metadata = MetadataCache(self.runtime.reactor, cluster_id)
+        await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
+        self.partitions = Partitions(
+            self.runtime.reactor,
+            self.broker_id,
+            self.directories,
+            self.dynamic_settings.partition_settings,
+            self._is_known,
+        )
+        self.server = self._build_server()
+        endpoints = self._listen(self.server)
+        self._start_admin()
+        remember_session(self.runtime.disk, self._session_directory, self.client, connect)
+        await self.membership.join(self._registration(endpoints))
+        self.controller.start()
+        await self.metadata.wait_until(self._is_served, self._connection_timeout_ms() / 1000)
+
+    def _build_server(self) -> Server:
+        topics = TopicAdmin(
+            self.client, self.metadata, self._topic_defaults, self.dynamic_settings.check_topic, self.runtime.random
+        )
+        return Server(self.runtime, handler_table(self, topics), bounds(self.settings))
+
+    def _topic_defaults(self) -> TopicDefaults:
+        return TopicDefaults(self.settings["num.partitions"], self.settings["default.replication.factor"])
+
+    def _listen(self, server: Server) -> tuple[Endpoint, ...]:
+        """Bind the listeners; the endpoints to announce have the ports that the system chose where 0 was asked for."""
+        endpoints = []
+        for endpoint, advertised in zip(self.settings.listeners, self.settings.advertised_listeners, strict=True):
+            port = server.listen(endpoint)
+            endpoints.append(advertised._replace(port=advertised.port or port))
+        return tuple(endpoints)
+
+    def _start_admin(self) -> None:
+        listener: Endpoint | None = self.settings.admin_listener
+        if listener is not None:
+            self.admin = AdminSite(self.runtime.reactor, self, host=listener.host, port=listener.port)
+            self.admin.start()
+
+    def _registration(self, endpoints: tuple[Endpoint, ...]) -> BrokerRegistration:
+        return BrokerRegistration(
+            self.broker_id,
+            endpoints,
+            self.settings["broker.rack"],
+            timestamp_ms=self.runtime.wall_clock_ms(),
+            admin_url=self.admin.url if self.admin is not None else None,
+        )
+
+    @property
+    def _session_directory(self) -> str:
+        directory: str = self.settings["log.dirs"][0]
+        return directory
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def _joined(self, registration: BrokerRegistration) -> None:
+        """We are registered, for the first time or after the session was lost."""
+        self.fence.broker_epoch = registration.epoch
+        log.info(
+            "broker {broker} has joined with epoch {epoch}: {endpoints}",
+            broker=self.broker_id,
+            epoch=registration.epoch,
+            endpoints=", ".join(map(str, registration.endpoints)),
+        )
+        if self._joined_once:
+            remember_session(
+                self.runtime.disk, self._session_directory, self.client, self.settings["zookeeper.connect"]
+            )
+            self.dynamic_settings.session_renewed()
+            self.controller.stand_for_election()
+        self._joined_once = True
+
+    def _topic_settings_changed(self, topic: str) -> None:
+        self.partitions.settings_changed(topic)
+
+    def _is_known(self, key: TopicPartition) -> bool:
+        topic = self.metadata.topic(key.topic)
+        return topic is not None and key.partition in topic.partitions
+
+    def _is_served(self) -> bool:
+        return self.broker_id in self.metadata.brokers
+
+    def not_ready(self) -> list[str]:
+        """Why clients cannot be served just now, as sentences; none where they can."""
+        reasons = []
+        if self._stopped:
+            reasons.append("the broker is stopping")
+        if not self._is_served():
+            reasons.append("no controller has told this broker of itself yet")
+        offline = [directory.path for directory in self.directories if directory.offline]
+        if offline and len(offline) == len(list(self.directories)):
+            reasons.append(f"all log directories are offline: {', '.join(offline)}")
+        return reasons
+
+    # --- stop --------------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Stop in order: no new requests, what is in flight is answered, everything is flushed and marked as clean."""
+        if self._stopped:
+            return
+        self._stopped = True
+        await self.controller.stop()
+        await self.membership.leave()
+        await self.dynamic_settings.stop()
+        if self.server is not None:
+            self.metadata.stop()
+            self.partitions.stop()
+            await self.server.stop()
+        if self.admin is not None:
+            await self.admin.stop()
+        await self.directories.close(self.fence.broker_epoch)
+        await self.client.close()
+        forget_session(self.runtime.disk, self._session_directory)
+        self.runtime.offload.stop()
+
+
+def broker_from_options(reactor: Any, options: dict[str, Any]) -> Broker:
+    """:raise SettingsError: whatever is wrong with the file, with its line."""
+    path = options["config"]
+    try:
+        settings = load(path, options["overrides"])
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    return Broker(real_runtime(reactor), settings)
+
+

@@ -1,0 +1,55 @@
+"""The embedded coordinator as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+
+from kreplica.errors import SettingsError
+from kreplica.runtime import Runtime, real_runtime
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+log = Logger()
+
+
+class CoordinatorProcess:
+    """:param runtime: stopped with it."""
+
+    def __init__(self, runtime: Runtime, data_directory: str, *, port: int, interface: str) -> None:
+        self._runtime = runtime
+        self._data_directory = data_directory
+        self._coordinator = EmbeddedCoordinator(runtime, data_directory, port=port, interface=interface)
+        self._asked_port = port
+        self._interface = interface
+
+    async def start(self) -> None:
+        await start_coordinator(self._coordinator, self._interface, self._asked_port, "--port")
+        print(
+            f"the coordinator is ready on {self._interface}:{self._coordinator.port}, "
+            f"its data is in {self._data_directory}",
+            file=sys.__stdout__,
+            flush=True,
+        )
+
+    async def stop(self) -> None:
+        await self._coordinator.stop()
+        self._runtime.offload.stop()
+
+
+async def start_coordinator(coordinator: EmbeddedCoordinator, interface: str, port: int, option: str) -> None:
+    """:raise SettingsError: where the port is taken; the text names the option that chooses another."""
+    try:
+        await coordinator.start()
+    except CannotListenError as error:
+        raise SettingsError(
+            f"the coordinator cannot listen on {interface}:{port}: {error.socketError}; choose another with {option}"
+        ) from None
+
+
+def coordinator_from_options(reactor: Any, options: dict[str, Any]) -> CoordinatorProcess:
+    directory = os.path.abspath(options["data-dir"])
+    return CoordinatorProcess(real_runtime(reactor), directory, port=options["port"], interface=options["interface"])

@@ -1,0 +1,87 @@
+"""The table of what a broker serves: ApiVersions is answered from it, so what is not here is not advertised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
+from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
+from kreplica.server.handlers.create_partitions import CreatePartitions
+from kreplica.server.handlers.create_topics import CreateTopics
+from kreplica.server.handlers.delete_records import DeleteRecords
+from kreplica.server.handlers.delete_topics import DeleteTopics
+from kreplica.server.handlers.describe_cluster import DescribeCluster
+from kreplica.server.handlers.describe_configs import DescribeConfigs
+from kreplica.server.handlers.describe_log_dirs import DescribeLogDirs
+from kreplica.server.handlers.fetch import Fetch
+from kreplica.server.handlers.find_coordinator import find_coordinator
+from kreplica.server.handlers.init_producer_id import InitProducerId
+from kreplica.server.handlers.list_offsets import ListOffsets
+from kreplica.server.handlers.metadata import Metadata
+from kreplica.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
+from kreplica.server.handlers.produce import Produce
+from kreplica.server.request import Handler, HandlerEntry, HandlerTable
+from kreplica.server.topic_admin import TopicAdmin
+from kreplica.wire import messages
+from kreplica.wire.messages import Api
+
+if TYPE_CHECKING:
+    from kreplica.service.broker import Broker
+
+LOWEST = {
+    # Versions below are of message formats that are not served (KIP-896 took them out of Kafka too).
+    messages.FETCH.key: 4,
+    messages.LIST_OFFSETS.key: 1,
+    messages.CREATE_TOPICS.key: 2,
+    messages.DELETE_TOPICS.key: 1,
+    messages.OFFSET_FOR_LEADER_EPOCH.key: 2,
+    messages.DESCRIBE_CONFIGS.key: 1,
+    messages.DESCRIBE_LOG_DIRS.key: 1,
+    # Older controllers group partitions otherwise.
+    messages.LEADER_AND_ISR.key: 2,
+    messages.STOP_REPLICA.key: 3,
+    messages.UPDATE_METADATA.key: 5,
+}
+"""The lowest version served, where it is not 0."""
+
+
+def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
+    """Every API of a broker with its handler."""
+    reactor = broker.runtime.reactor
+    settings = broker.settings
+    partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
+
+    def is_controller() -> bool:
+        return broker.controller.active
+
+    handlers: list[tuple[Api, Handler]] = [
+        (messages.PRODUCE, Produce(reactor, partitions, broker.runtime.wall_clock_ms)),
+        (
+            messages.FETCH,
+            Fetch(reactor, partitions, metadata, broker.fetch_sessions, settings["fetch.max.bytes"]),
+        ),
+        (messages.LIST_OFFSETS, ListOffsets(partitions)),
+        (messages.METADATA, Metadata(metadata, topics, auto_create=settings["auto.create.topics.enable"])),
+        (messages.LEADER_AND_ISR, LeaderAndIsr(broker.fence, partitions, dynamic)),
+        (messages.STOP_REPLICA, StopReplica(broker.fence, partitions)),
+        (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata)),
+        (messages.FIND_COORDINATOR, find_coordinator),
+        (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
+        (
+            messages.DELETE_TOPICS,
+            DeleteTopics(topics, metadata, is_controller, enabled=settings["delete.topic.enable"]),
+        ),
+        (messages.DELETE_RECORDS, DeleteRecords(partitions)),
+        (messages.INIT_PRODUCER_ID, InitProducerId(broker.producer_ids)),
+        (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
+        (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),
+        (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
+        (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions)),
+        (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
+        (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
+        (messages.DESCRIBE_CLUSTER, DescribeCluster(metadata)),
+    ]
+    return {
+        api.key: HandlerEntry(api, LOWEST.get(api.key, api.versions[0]), api.versions[1], handle)
+        for api, handle in handlers
+    }

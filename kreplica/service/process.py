@@ -1,0 +1,100 @@
+"""A whole process as Twisted services: what ``twistd`` starts and stops."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import ILogObserver, Logger
+from twisted.python.components import Componentized
+
+from kreplica.errors import KreplicaError
+
+log = Logger()
+
+GENERATION_0_THRESHOLD = 50_000
+"""Allocations between two collections of young objects: brokers make few cycles, and a collection costs latency."""
+
+
+class Startable(Protocol):
+    """What ``ProcessService`` runs."""
+
+    async def start(self) -> None:
+        """:raise KreplicaError: with one line for whoever started the process."""
+
+    async def stop(self) -> None:
+        """Stop in order; also after a start that failed half-way."""
+
+
+class ProcessService(Service):
+    """Starts one thing with the process, and stops it in order on SIGTERM or SIGINT.
+
+    A start that fails prints one line that says what is wrong, and ends the process with exit status 1.
+
+    :param build: makes the thing, given the reactor; it has ``async start()`` and ``async stop()``.
+    """
+
+    def __init__(self, build: Callable[[Any], Startable], observer: ILogObserver) -> None:
+        self._build = build
+        self._observer = observer
+        self._thing: Startable | None = None
+        self._starting: Deferred[None] | None = None
+
+    def setServiceParent(self, parent: Any) -> None:
+        # twistd asks the application for its observer right after this: the only place to say which one.
+        if isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self._observer)
+        super().setServiceParent(parent)
+
+    def startService(self) -> None:
+        super().startService()
+        from twisted.internet import reactor
+
+        self._starting = Deferred.fromCoroutine(self._start(reactor))
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        if self._starting is not None:
+            self._starting.cancel()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self, reactor: Any) -> None:
+        try:
+            self._thing = self._build(reactor)
+            await self._thing.start()
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
+        except CancelledError:
+            pass
+        except KreplicaError as error:
+            self._give_up(reactor, f"kreplica: {error}")
+        except Exception as error:
+            log.failure("starting failed")
+            self._give_up(reactor, f"kreplica: starting failed: {error!r}")
+        finally:
+            self._starting = None
+
+    def _give_up(self, reactor: Any, message: str) -> None:
+        print(message, file=sys.__stderr__, flush=True)
+        reactor.callWhenRunning(_stop_with_status, reactor, 1)
+
+    async def _stop(self) -> None:
+        thing, self._thing = self._thing, None
+        if thing is not None:
+            try:
+                await thing.stop()
+            except Exception:
+                log.failure("stopping failed")
+
+
+def _stop_with_status(reactor: Any, status: int) -> None:
+    # twistd knows no exit status but its own 0; at exit it has removed its pid file and flushed what there is.
+    atexit.register(os._exit, status)
+    reactor.stop()

@@ -1,0 +1,58 @@
+"""kcat: a text file made from this system's own files goes in and comes back byte for byte."""
+
+import hashlib
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+FILE_BYTES = 100 * 2**20
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory):
+    """At least 100 MB of real text: Python's own sources, over and over, without empty lines (kcat skips those)."""
+    path = tmp_path_factory.mktemp("text") / "text"
+    sources = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    with path.open("wb") as file:
+        while file.tell() < FILE_BYTES:
+            for source in sources:
+                file.writelines(line for line in source.read_bytes().splitlines(keepends=True) if line.strip(b"\r\n"))
+                file.write(b"# the end\n")
+    return path
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_file_comes_back_byte_for_byte(broker, topic, kcat, text_file, codec):
+    """100 MB, a record a line, in and out of one partition."""
+    subprocess.run(
+        [kcat, "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-P", "-z", codec, "-l", str(text_file)],
+        check=True,
+        timeout=120,
+    )
+    reader = subprocess.Popen(
+        [kcat, "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-C", "-e", "-q", "-o", "beginning"],
+        stdout=subprocess.PIPE,
+    )
+    came = hashlib.file_digest(reader.stdout, "sha256").hexdigest()
+    assert reader.wait(60) == 0
+    with text_file.open("rb") as file:
+        assert came == hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def test_readme_example(broker, topic, kcat):
+    """The two commands of the banner and the README."""
+    subprocess.run([kcat, "-b", broker.bootstrap_servers, "-t", topic, "-P"], input=b"hello\nworld\n", check=True)
+    out = subprocess.run(
+        [kcat, "-b", broker.bootstrap_servers, "-t", topic, "-C", "-e", "-q"], capture_output=True, check=True
+    )
+    assert out.stdout == b"hello\nworld\n"
+
+
+def test_listing(broker, topic, kcat):
+    """``kcat -L`` shows the broker and the topic."""
+    subprocess.run([kcat, "-b", broker.bootstrap_servers, "-t", topic, "-P"], input=b"x\n", check=True)
+    out = subprocess.run([kcat, "-b", broker.bootstrap_servers, "-L"], capture_output=True, check=True).stdout.decode()
+    assert f"broker 1 at 127.0.0.1:{broker.port}" in out
+    assert f'topic "{topic}" with 1 partitions' in out

@@ -1,0 +1,127 @@
+"""``kill -9`` in the middle of a load, again and again: nothing acknowledged is lost, nothing is there twice."""
+
+import random
+import threading
+import time
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from kreplica.testing.standalone import StandaloneProcess
+
+PARTITIONS = 3
+
+
+class Load:
+    """An idempotent producer that never stops, and what was acknowledged to it: (partition, offset) -> value."""
+
+    def __init__(self, bootstrap_servers):
+        self.acked = {}
+        self.failed = []
+        self.sent = 0
+        self._stop = threading.Event()
+        self._acked_some = threading.Condition()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "reconnect.backoff.max.ms": 200,
+                "delivery.timeout.ms": 120_000,
+                "log_level": 0,
+            }
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _delivered(self, error, message):
+        with self._acked_some:
+            if error:
+                self.failed.append(error)
+            else:
+                self.acked[message.partition(), message.offset()] = message.value()
+            self._acked_some.notify_all()
+
+    def _run(self):
+        while not self._stop.is_set():
+            value = b"%d " % self.sent + b"x" * (self.sent % 700)
+            try:
+                self._producer.produce("load", value, partition=self.sent % PARTITIONS, on_delivery=self._delivered)
+                self.sent += 1
+            except BufferError:
+                self._producer.poll(0.05)
+            self._producer.poll(0)
+
+    def wait_for_more(self, count, timeout_s=30):
+        """Wait until so many more are acknowledged."""
+        with self._acked_some:
+            wanted = len(self.acked) + count
+            assert self._acked_some.wait_for(lambda: len(self.acked) >= wanted, timeout_s), "nothing is acknowledged"
+
+    def finish(self):
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+
+def read_all(bootstrap_servers):
+    """Everything that is in the topic: (partition, offset, value)."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "none", "enable.partition.eof": True})
+    ends = {p: consumer.get_watermark_offsets(TopicPartition("load", p), 20)[1] for p in range(PARTITIONS)}
+    consumer.assign([TopicPartition("load", p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+    found, finished = [], set()
+    deadline = time.monotonic() + 120
+    while len(finished) < PARTITIONS:
+        assert time.monotonic() < deadline
+        for message in consumer.consume(10_000, 1):
+            if message.error():
+                finished.add(message.partition())
+            else:
+                found.append((message.partition(), message.offset(), message.value()))
+    consumer.close()
+    assert {p: max(o for q, o, _ in found if q == p) + 1 for p in range(PARTITIONS)} == ends
+    return found
+
+
+def kill_and_restart(directory, kills):
+    rng = random.Random(7)
+    process = StandaloneProcess(directory).start()
+    try:
+        # A topic with several partitions, made by its first settings.
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
+        admin.create_topics([NewTopic("load", PARTITIONS, 1, config={"segment.bytes": "2000000"})])["load"].result(20)
+        load = Load(process.bootstrap_servers)
+        try:
+            for _ in range(kills):
+                load.wait_for_more(rng.randrange(200, 20_000))
+                process.kill()
+                process.start()
+            load.wait_for_more(1000)
+        finally:
+            load.finish()
+        found = read_all(process.bootstrap_servers)
+    finally:
+        process.kill()
+    assert load.failed == []
+    assert len(load.acked) == load.sent
+    by_place = {(partition, offset): value for partition, offset, value in found}
+    assert len(by_place) == len(found)
+    assert {place: by_place.get(place) for place in load.acked} == load.acked
+    values = [value for _, _, value in found]
+    assert len(set(values)) == len(values), "something is there twice"
+    for partition in range(PARTITIONS):
+        numbers = [int(value.split()[0]) for p, _, value in found if p == partition]
+        assert numbers == sorted(numbers), "out of order"
+
+
+def test_killed_five_times(tmp_path):
+    """Five kills in a load of an idempotent producer that nobody here wrote."""
+    kill_and_restart(tmp_path, 5)
+
+
+@pytest.mark.soak
+def test_killed_twenty_times(tmp_path):
+    """Twenty kills."""
+    kill_and_restart(tmp_path, 20)
