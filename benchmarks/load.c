@@ -202,6 +202,7 @@ static int consume(char **argument) {
 struct latency_reader {
     rd_kafka_t *rk;
     rd_kafka_queue_t *queue;
+    size_t record_bytes;
     long total, count;
     int64_t began_ns;
     int64_t *taken_ns;
@@ -212,7 +213,7 @@ static void *read_latencies(void *opaque) {
     while (reader->count < reader->total) {
         rd_kafka_message_t *message = rd_kafka_consume_queue(reader->queue, 10000);
         if (!message) break;
-        if (!message->err && message->len >= sizeof(int64_t)) {
+        if (!message->err && message->len == reader->record_bytes) {
             int64_t sent;
             memcpy(&sent, message->payload, sizeof sent);
             if (sent >= reader->began_ns) reader->taken_ns[reader->count++] = now_ns() - sent;
@@ -233,7 +234,8 @@ static int latency(char **argument) {
     char *payload = calloc(1, record_bytes);
     rd_kafka_t *producer = new_producer(argument[0], 16384, "1", "0");
     rd_kafka_topic_t *to = new_topic(producer, argument[1]);
-    struct latency_reader reader = {new_consumer(argument[0], 1048576), NULL, total, 0, 0, malloc(total * sizeof(int64_t))};
+    struct latency_reader reader = {new_consumer(argument[0], 1048576), NULL, record_bytes, total, 0, 0,
+                                    malloc(total * sizeof(int64_t))};
     rd_kafka_topic_t *from = new_topic(reader.rk, argument[1]);
     reader.queue = consume_all(reader.rk, from, 1, RD_KAFKA_OFFSET_BEGINNING);
     warm_up(producer, to, 1, payload, record_bytes);

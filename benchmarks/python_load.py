@@ -129,8 +129,8 @@ def latency(bootstrap: str, topic: str, records_per_s: str, seconds: str, record
 
     def read() -> None:
         while len(taken) < total and (message := consumer.poll(10)) is not None:
-            sent = struct.unpack_from("d", message.value() or bytes(8))[0]
-            if sent >= began:
+            value = message.value() or b""
+            if len(value) == int(record_bytes) and (sent := struct.unpack_from("d", value)[0]) >= began:
                 taken.append(time.monotonic() - sent)
 
     reader = threading.Thread(target=read)
