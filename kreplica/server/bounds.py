@@ -1,0 +1,41 @@
+"""How much of everything a server takes: connections, frames, requests, bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one broker's connections may use.  Beyond a bound only the connection that reached it waits or is closed.
+
+    :param request_bytes_max: the longest frame, ``socket.request.max.bytes``; a longer one closes its connection.
+    :param requests_outstanding_max: requests of one connection that are not answered yet; beyond it the connection is
+        not read until half of them are answered.
+    :param request_bytes_outstanding_max: bytes of those requests (large ones in flight together only evict each other
+        from the processor's cache); a single larger request is taken.
+    :param answer_bytes_outstanding_max: bytes of one connection's answers that its client has not taken yet; a single
+        larger answer is sent.
+    :param partial_bytes_max: bytes of all connections together that belong to frames not complete yet,
+        ``queued.max.request.bytes``; beyond it all but one of the connections that are inside a frame wait.
+    :param partial_stall_s: a frame that gets no byte for so long, while others wait for its memory, is given up.
+    :param connections_max: ``max.connections``; further ones are closed when they are accepted.
+    :param connections_per_host_max: ``max.connections.per.ip``.
+    :param idle_s: ``connections.max.idle.ms`` in seconds: a connection on which no byte moves for so long is closed.
+    :param send_buffer_bytes: ``socket.send.buffer.bytes``; -1 leaves it to the operating system, which adapts it.
+    :param receive_buffer_bytes: ``socket.receive.buffer.bytes``; -1 likewise.
+    """
+
+    request_bytes_max: int = 104_857_600
+    requests_outstanding_max: int = 512
+    request_bytes_outstanding_max: int = 8 * 1024 * 1024
+    answer_bytes_outstanding_max: int = 16 * 1024 * 1024
+    partial_bytes_max: int = 512 * 1024 * 1024
+    partial_stall_s: float = 10.0
+    connections_max: int = UNLIMITED
+    connections_per_host_max: int = UNLIMITED
+    idle_s: float = 600.0
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1

@@ -1,0 +1,112 @@
+"""From a frame to its handler: one table says what is served, and ApiVersions is answered from that very table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.server.connection import Connection
+from kreplica.server.handlers.api_versions import ApiVersions
+from kreplica.server.metrics import ServerMetrics
+from kreplica.server.request import HandlerEntry, HandlerTable, Request, Route
+from kreplica.wire.headers import RequestHeader, parse_request_header
+from kreplica.wire.messages import API_VERSIONS, APIS
+from kreplica.wire.primitives import Buffer
+
+log = Logger()
+
+
+class Dispatch:
+    """Shared by all listeners of a broker.
+
+    Whatever a frame holds, at worst its own connection is closed, with one line in the log.
+
+    :param table: what is served; ApiVersions is added.
+    :param seconds: the reactor's clock.
+    """
+
+    def __init__(self, table: Mapping[int, HandlerEntry], metrics: ServerMetrics, seconds: Callable[[], float]) -> None:
+        self.metrics = metrics
+        self.table: HandlerTable = dict(table)
+        self.table[API_VERSIONS.key] = HandlerEntry.of(API_VERSIONS, ApiVersions(self.table))
+        self._seconds = seconds
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def frame_received(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one frame; returns when its handler has, whether or not the request is answered by then.
+
+        :param frame: without its length; it is not looked at any more when this returns.
+        """
+        try:
+            header = parse_request_header(frame)
+        except ProtocolError as error:
+            self._malformed(connection, "a request", None, error)
+            return
+        route = self._routes.get(header[:2])
+        if route is None:
+            route = self._route(connection, header, frame)
+            if route is None:
+                return
+        metrics = route.metrics
+        metrics.requests += 1
+        metrics.bytes_in += len(frame)
+        try:
+            body = route.parse(frame, header.body_offset)
+        except ProtocolError as error:
+            metrics.errors += 1
+            self._malformed(connection, route.api.name, header.client_id, error)
+            return
+        request = Request(connection, route, header[2], header[3], body, len(frame), self._seconds())
+        connection.begin(request)
+        try:
+            route.handle(request)
+        except Exception:
+            log.failure("{request!r} of {client!r} failed", request=request, client=header.client_id)
+            request.abort(f"its {route.api.name} failed")
+
+    # --- what is rare ------------------------------------------------------------------------------------------------
+
+    def _route(self, connection: Connection, header: RequestHeader, frame: Buffer) -> Route | None:
+        entry = self.table.get(header.api_key)
+        version = header.api_version
+        if entry is not None and entry.versions_min <= version <= entry.versions_max:
+            route = Route(entry.api, version, entry.handle, self.metrics.api(header.api_key))
+            self._routes[header.api_key, version] = route
+            return route
+        if header.api_key == API_VERSIONS.key:
+            self._refuse_version(connection, header, len(frame))
+        else:
+            self._refuse(connection, header)
+        return None
+
+    def _refuse_version(self, connection: Connection, header: RequestHeader, size: int) -> None:
+        """Tell which versions of ApiVersions there are, in the layout that everybody reads (KIP-511).
+
+        The body is not looked at: nobody here knows its layout.
+        """
+        entry = self.table[API_VERSIONS.key]
+        route = Route(API_VERSIONS, 0, entry.handle, self.metrics.api(API_VERSIONS.key))
+        route.metrics.requests += 1
+        route.metrics.bytes_in += size
+        request = Request(connection, route, header.correlation_id, None, {}, size, self._seconds())
+        connection.begin(request)
+        versions = {
+            "api_key": API_VERSIONS.key,
+            "min_version": entry.versions_min,
+            "max_version": entry.versions_max,
+        }
+        request.answer({"error_code": int(ErrorCode.UNSUPPORTED_VERSION), "api_keys": [versions]})
+
+    def _refuse(self, connection: Connection, header: RequestHeader) -> None:
+        api = APIS.get(header.api_key)
+        name = f"API {header.api_key}" if api is None else api.name
+        if header.api_key in self.table:
+            self.metrics.api(header.api_key).errors += 1
+        client = "" if header.client_id is None else f" of client {header.client_id!r}"
+        connection.abort(f"{name} version {header.api_version}{client} is not served here")
+
+    def _malformed(self, connection: Connection, what: str, client_id: str | None, error: ProtocolError) -> None:
+        client = "" if client_id is None else f" of client {client_id!r}"
+        connection.abort(f"{what}{client} is malformed: {error}")

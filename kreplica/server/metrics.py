@@ -1,0 +1,52 @@
+"""What a server counts: plain numbers, read by whoever shows them."""
+
+from __future__ import annotations
+
+
+class ApiMetrics:
+    """Counters of one API since the server was made.
+
+    :ivar requests: those dispatched.
+    :ivar errors: those that ended with their connection being closed: malformed, refused, or failed in the handler.
+    :ivar bytes_in: frames of requests, without their length.
+    :ivar bytes_out: answers, with their length.
+    :ivar answered_time_s: from dispatch to answer, waiting included; all answers together.
+    """
+
+    __slots__ = ("answered_time_s", "bytes_in", "bytes_out", "errors", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.errors = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.answered_time_s = 0.0
+
+
+class ServerMetrics:
+    """All counters of one broker's server.
+
+    :ivar apis: by API key; a key appears with its first request.
+    :ivar connections: open now.
+    :ivar connections_accepted: since the server was made, those refused included.
+    :ivar connections_refused: closed at once, for a bound on connections.
+    :ivar connections_idle_closed: closed because no byte had moved for too long.
+    :ivar pauses: times that a connection was not read for a while because it had reached a bound.
+    :ivar cold_reads: times that an answer had to wait for the disk.
+    """
+
+    def __init__(self) -> None:
+        self.apis: dict[int, ApiMetrics] = {}
+        self.connections = 0
+        self.connections_accepted = 0
+        self.connections_refused = 0
+        self.connections_idle_closed = 0
+        self.pauses = 0
+        self.cold_reads = 0
+
+    def api(self, key: int) -> ApiMetrics:
+        """The counters of one API."""
+        metrics = self.apis.get(key)
+        if metrics is None:
+            metrics = self.apis[key] = ApiMetrics()
+        return metrics

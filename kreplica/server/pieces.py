@@ -1,0 +1,38 @@
+"""What answers are made of on their way out: runs of bytes, and ranges of files that are sent without being read."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from kreplica.runtime.disk import FileRange
+from kreplica.wire.primitives import records_size
+
+Piece = bytes | bytearray | memoryview | FileRange
+
+_LENGTH = Struct(">i")
+
+
+def framed(pieces: list[Any]) -> tuple[list[Piece], int]:
+    """Put the length before a message, and open what consists of several ranges (a slice of a log).
+
+    :param pieces: as ``Schema.build_pieces`` gives them; the first is bytes.
+    :return: the pieces, and how many bytes they are.
+    """
+    if len(pieces) == 1:
+        data = _LENGTH.pack(len(pieces[0])) + pieces[0]
+        return [data], len(data)
+    size = sum(map(records_size, pieces))
+    out: list[Piece] = [_LENGTH.pack(size) + pieces[0]]
+    for piece in pieces[1:]:
+        ranges = getattr(piece, "ranges", None)
+        if ranges is None:
+            out.append(piece)
+        else:
+            out += ranges
+    return out, size + _LENGTH.size
+
+
+def piece_size(piece: Piece) -> int:
+    """Its bytes."""
+    return piece.size if type(piece) is FileRange else len(piece)  # type: ignore[arg-type]

@@ -1,0 +1,196 @@
+"""One request in flight on one connection, as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from kreplica.server.metrics import ApiMetrics
+from kreplica.server.pieces import Piece, framed
+from kreplica.wire.headers import build_response_header
+from kreplica.wire.messages import Api
+
+if TYPE_CHECKING:
+    from kreplica.server.connection import Connection
+
+
+class RequestState(IntEnum):
+    """How far a request has come.  The last two are final."""
+
+    WAITING = 0
+    ANSWERED = 1
+    ABANDONED = 2
+
+
+class Route:
+    """All that requests of one API and version share."""
+
+    __slots__ = ("api", "build", "handle", "header_version", "metrics", "parse", "response_header_version", "version")
+
+    def __init__(self, api: Api, version: int, handle: Handler, metrics: ApiMetrics) -> None:
+        self.api = api
+        self.version = version
+        self.handle = handle
+        self.metrics = metrics
+        self.parse = api.request.parser(version)
+        self.build = api.response.build_pieces
+        self.header_version = api.request_header_version(version)
+        self.response_header_version = api.response_header_version(version)
+
+
+class Request:
+    """A request; its handler answers it exactly once, now or later.
+
+    ``body`` is what ``Schema.parse`` gives.  **Memoryviews in it are good only until the handler returns**: they are
+    views of buffers that are used again, so a handler copies what it has to keep.
+    """
+
+    __slots__ = (
+        "_abandoned",
+        "_pieces",
+        "_received_s",
+        "_route",
+        "_state",
+        "answer_bytes",
+        "body",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "size",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        route: Route,
+        correlation_id: int,
+        client_id: str | None,
+        body: dict[str, Any],
+        size: int,
+        received_s: float,
+    ) -> None:
+        self.connection = connection
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.size = size
+        self.answer_bytes = 0
+        self._route = route
+        self._received_s = received_s
+        self._state = RequestState.WAITING
+        self._pieces: list[Piece] | None = None
+        self._abandoned: list[Callable[[], object]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.api.name} {self.version} #{self.correlation_id} {self._state.name}>"
+
+    @property
+    def api(self) -> Api:
+        return self._route.api
+
+    @property
+    def version(self) -> int:
+        return self._route.version
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is neither answered nor abandoned."""
+        return self._state is RequestState.WAITING
+
+    def answer(self, body: dict[str, Any]) -> None:
+        """Answer.  Answers leave in the order of their requests; after the connection has closed nothing happens.
+
+        :param body: as ``Schema.build`` takes it; records may be a range of a file.
+        :raise ProtocolError: where the body does not fit the schema.
+        :raise RuntimeError: where it was answered before.
+        """
+        if self._state is not RequestState.WAITING:
+            self._refuse_second()
+            return
+        route = self._route
+        header = build_response_header(route.response_header_version, self.correlation_id)
+        self._finish(*framed(route.build(route.version, body, header)))
+
+    def answer_nothing(self) -> None:
+        """Be done without an answer, as Produce with acks=0 is."""
+        if self._state is not RequestState.WAITING:
+            self._refuse_second()
+            return
+        self._finish(None, 0)
+
+    def abort(self, reason: str) -> None:
+        """Close the connection, which abandons this request and all behind it.
+
+        :param reason: for the log.
+        """
+        if self._state is RequestState.WAITING:
+            self._route.metrics.errors += 1
+        self.connection.abort(reason)
+
+    def on_abandoned(self, callback: Callable[[], object]) -> None:
+        """Call back, once, if the connection closes before the answer; at once where it has closed already."""
+        if self._state is RequestState.ABANDONED:
+            callback()
+        elif self._state is RequestState.WAITING:
+            if self._abandoned is None:
+                self._abandoned = []
+            self._abandoned.append(callback)
+
+    # --- for the connection ------------------------------------------------------------------------------------------
+
+    def take_answer(self) -> list[Piece] | None:
+        """The answer's pieces, which are the caller's from now on; None where there is nothing to send."""
+        pieces, self._pieces = self._pieces, None
+        return pieces
+
+    def abandon(self) -> list[Callable[[], object]]:
+        """The connection has closed: drop the answer; the caller runs the callbacks when its own state is settled."""
+        self._pieces = None
+        if self._state is not RequestState.WAITING:
+            return []
+        self._state = RequestState.ABANDONED
+        callbacks, self._abandoned = self._abandoned, None
+        return callbacks or []
+
+    def _finish(self, pieces: list[Piece] | None, size: int) -> None:
+        self._state = RequestState.ANSWERED
+        self._pieces = pieces
+        self._abandoned = None
+        self.answer_bytes = size
+        connection = self.connection
+        metrics = self._route.metrics
+        metrics.bytes_out += size
+        metrics.answered_time_s += connection.seconds() - self._received_s
+        connection.answered(self)
+
+    def _refuse_second(self) -> None:
+        if self._state is RequestState.ANSWERED:
+            raise RuntimeError(f"{self!r} was answered before")
+
+
+Handler = Callable[[Request], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEntry:
+    """Who handles which versions of an API.
+
+    :param versions_min: the lowest version served; what is not served is not advertised.
+    :param versions_max: the highest.
+    """
+
+    api: Api
+    versions_min: int
+    versions_max: int
+    handle: Handler
+
+    @classmethod
+    def of(cls, api: Api, handle: Handler) -> HandlerEntry:
+        """Serve all versions that the API has a schema for."""
+        return cls(api, api.versions[0], api.versions[1], handle)
+
+
+HandlerTable = dict[int, HandlerEntry]
+"""By API key."""
