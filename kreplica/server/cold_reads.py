@@ -1,0 +1,92 @@
+"""Brings ranges of files into memory away from the reactor, so that sending them does not wait for the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.runtime.disk import File
+from kreplica.runtime.offload import Offload
+from kreplica.server.metrics import ServerMetrics
+
+log = Logger()
+
+AHEAD_BYTES = 1024 * 1024
+"""How much is looked at, and loaded, at a time."""
+
+_READ_BYTES = 256 * 1024
+
+
+class ColdReads:
+    """Shared by a server's connections, each of which waits for one at most."""
+
+    def __init__(self, offload: Offload, metrics: ServerMetrics) -> None:
+        self._offload = offload
+        self._metrics = metrics
+
+    def load(self, file: File, position: int, size: int) -> Deferred[None]:
+        """Read the range and forget it; afterwards it is in the page cache.
+
+        The errback is the file's ``OSError``.
+        """
+        self._metrics.cold_reads += 1
+        return self._offload.run(_load, file, position, size)
+
+
+def _load(file: File, position: int, size: int) -> None:
+    for start in range(position, position + size, _READ_BYTES):
+        file.read_at(start, min(_READ_BYTES, position + size - start))
+
+
+class LookAhead:
+    """Of one connection: whether what it sends next is in memory.
+
+    :param loaded: called when what ``in_memory`` had to load is there.
+    :param failed: called when that could not be read.
+    :ivar is_loading: nothing can be sent until one of the two is called.
+    """
+
+    __slots__ = ("_cold_reads", "_failed", "_loaded", "_until", "is_loading")
+
+    def __init__(self, cold_reads: ColdReads, loaded: Callable[[], None], failed: Callable[[], None]) -> None:
+        self._cold_reads = cold_reads
+        self._loaded = loaded
+        self._failed = failed
+        self._until = -1
+        self.is_loading = False
+
+    def in_memory(self, file: File, position: int, size: int) -> int:
+        """How many bytes from that position can be sent now; 0 begins to load them.
+
+        :param size: how many are left to be sent of this file, at least 1.
+        """
+        if position >= self._until:
+            size = min(size, AHEAD_BYTES)
+            if not file.is_cached(position, size):
+                self._load(file, position, size)
+                return 0
+            self._until = position + size
+        return min(size, self._until - position)
+
+    def forget(self) -> None:
+        """The next question is about another range."""
+        self._until = -1
+
+    def _load(self, file: File, position: int, size: int) -> None:
+        self.is_loading = True
+        loading = self._cold_reads.load(file, position, size)
+        loading.addCallbacks(self._end, self._fail, callbackArgs=(position + size,))
+        loading.addErrback(lambda failure: log.failure("sending an answer", failure))
+
+    def _end(self, _: None, until: int) -> None:
+        self.is_loading = False
+        self._until = until
+        self._loaded()
+
+    def _fail(self, failure: Failure) -> None:
+        self.is_loading = False
+        log.failure("reading an answer from disk", failure)
+        self._failed()

@@ -1,0 +1,42 @@
+"""Lets connections of the control plane go before those that carry data, under any backlog (KIP-291)."""
+
+from __future__ import annotations
+
+import select
+from socket import socket
+from typing import Any
+
+
+class ControlFirst:
+    """Asked before any data connection is read: whatever waits on a control connection is served then.
+
+    One ``poll`` of the few control sockets costs half a microsecond, which an attempt to read each would exceed.
+    """
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._transports: dict[int, Any] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._transports)
+
+    def add(self, transport: Any) -> None:
+        """Serve it first.  A simulated socket is no descriptor: there the order of events is drawn anyway."""
+        if isinstance(transport.socket, socket):
+            self._poll.register(transport.socket, select.POLLIN)
+            self._transports[transport.socket.fileno()] = transport
+
+    def remove(self, transport: Any) -> None:
+        """Before its socket closes."""
+        if isinstance(transport.socket, socket) and self._transports.pop(transport.socket.fileno(), None) is not None:
+            self._poll.unregister(transport.socket)
+
+    def serve(self) -> None:
+        """Read every control connection that has something, once each.
+
+        An end or an error is left to the reactor, which meets it again in this very turn.
+        """
+        for descriptor, _ in self._poll.poll(0):
+            transport = self._transports.get(descriptor)
+            if transport is not None and transport.is_reading:
+                transport.doRead()

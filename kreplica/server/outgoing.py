@@ -1,0 +1,145 @@
+"""What one connection has still to send, and the system calls that send it."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from socket import MSG_MORE, socket
+
+from twisted.logger import Logger
+
+from kreplica.runtime.disk import FileRange
+from kreplica.server.cold_reads import LookAhead
+from kreplica.server.pieces import Piece
+
+log = Logger()
+
+SEND_BYTES_MAX = 1024 * 1024
+"""One connection sends so much in one turn; then others have theirs."""
+
+JOIN_BYTES_MAX = 32 * 1024
+"""Up to so many bytes, joining pieces costs less than telling the kernel about each."""
+
+PIECES_MAX = 512
+COPY_BYTES = 256 * 1024
+
+
+class Outgoing:
+    """A queue of pieces before a socket that does not block.
+
+    Bytes of several answers go with one call; a range of a file goes from the page cache, and what comes before it is
+    held back by the kernel for that moment (``MSG_MORE``), so that both share packets.  Queued ranges keep their
+    files open.
+
+    :ivar failed: the socket or a file is broken: nothing can be sent any more.
+    """
+
+    __slots__ = ("_full", "_look_ahead", "_peer", "_queue", "_range_sent", "_socket", "failed")
+
+    def __init__(self, connected: socket, look_ahead: LookAhead, peer: str) -> None:
+        self.failed = False
+        self._socket = connected
+        self._look_ahead = look_ahead
+        self._peer = peer
+        self._queue: deque[Piece] = deque()
+        self._range_sent = 0
+        self._full = False
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Whether ``send`` could do something as soon as the socket takes bytes."""
+        return bool(self._queue) and not self._look_ahead.is_loading
+
+    def extend(self, pieces: list[Piece]) -> None:
+        """Add to the end."""
+        self._queue.extend(pieces)
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._queue.clear()
+
+    def send(self) -> int:
+        """Send until the socket takes no more, or others should have their turn; how many bytes that was."""
+        queue = self._queue
+        total = 0
+        self._full = self._look_ahead.is_loading
+        try:
+            while queue and not self._full and total < SEND_BYTES_MAX:
+                piece = queue[0]
+                total += self._send_range(piece) if isinstance(piece, FileRange) else self._send_bytes()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._fail()
+        return total
+
+    def _send_bytes(self) -> int:
+        """Send what comes before the next range of a file, with one system call."""
+        run: list[bytes | bytearray | memoryview] = []
+        size = 0
+        more = 0
+        for piece in self._queue:
+            if isinstance(piece, FileRange):
+                more = MSG_MORE
+                break
+            if len(run) == PIECES_MAX or size > SEND_BYTES_MAX:
+                break
+            run.append(piece)
+            size += len(piece)
+        if len(run) == 1:
+            sent = self._socket.send(run[0], more)
+        elif size <= JOIN_BYTES_MAX:
+            sent = self._socket.send(b"".join(run), more)
+        else:
+            sent = self._socket.sendmsg(run, (), more)
+        if sent < size:
+            self._full = True
+        self._forget(sent, len(run))
+        return sent
+
+    def _forget(self, sent: int, count: int) -> None:
+        """So many bytes of the first pieces are sent."""
+        queue = self._queue
+        for _ in range(count):
+            piece = queue[0]
+            assert not isinstance(piece, FileRange)
+            if sent < len(piece):
+                queue[0] = memoryview(piece)[sent:]
+                return
+            sent -= len(piece)
+            queue.popleft()
+
+    def _send_range(self, piece: FileRange) -> int:
+        """Send of the range that is next as much as is in memory and the socket takes."""
+        file = piece.file
+        position = piece.position + self._range_sent
+        size = self._look_ahead.in_memory(file, position, piece.size - self._range_sent)
+        if not size:
+            self._full = True
+            return 0
+        descriptor = file.descriptor()
+        if descriptor is None:
+            data = file.read_at(position, min(size, COPY_BYTES))
+            size = len(data)
+            sent = self._socket.send(data) if data else 0
+        else:
+            sent = os.sendfile(self._socket.fileno(), descriptor, position, size)
+        if not sent:
+            # The client was told how long the answer is: there is no other way to say that it ends here.
+            log.error("{path} ends at {at}, within an answer for {peer}", path=file.path, at=position, peer=self._peer)
+            self._fail()
+        self._range_sent += sent
+        if self._range_sent == piece.size and sent:
+            self._queue.popleft()
+            self._range_sent = 0
+            self._look_ahead.forget()
+        elif sent < size:
+            self._full = True
+        return sent
+
+    def _fail(self) -> None:
+        self.failed = True
+        self._queue.clear()

@@ -1,0 +1,40 @@
+"""What all listeners and connections of one broker share."""
+
+from __future__ import annotations
+
+from kreplica.runtime import Runtime
+from kreplica.server.bounds import Bounds
+from kreplica.server.buffers import BufferPool, PartialFrames
+from kreplica.server.cold_reads import ColdReads
+from kreplica.server.connection import Connection
+from kreplica.server.connections import Connections
+from kreplica.server.control_first import ControlFirst
+from kreplica.server.dispatch import Dispatch
+from kreplica.server.turn import Turn
+
+SCRATCH_BYTES = 256 * 1024
+"""One read takes so much at most.  It fits a core's second-level cache; more gains only with a single connection."""
+
+
+class Resources:
+    """Made once per broker.
+
+    :ivar scratch: what a read fills, and frames are parsed in; good until the read that filled it returns.
+    """
+
+    def __init__(self, runtime: Runtime, dispatch: Dispatch, bounds: Bounds) -> None:
+        self.reactor = runtime.reactor
+        self.dispatch = dispatch
+        self.bounds = bounds
+        self.metrics = dispatch.metrics
+        self.turn = Turn()
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.buffers = BufferPool()
+        self.partial = PartialFrames(bounds.partial_bytes_max)
+        self.control = ControlFirst()
+        self.cold_reads = ColdReads(runtime.offload, self.metrics)
+        self.connections = Connections(self)
+
+    def connection(self, listener: str, peer: str) -> Connection:
+        """A connection that has no transport yet."""
+        return Connection(listener, peer, self.bounds, self.turn, self.metrics, self.reactor.seconds)

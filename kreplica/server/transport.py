@@ -1,0 +1,244 @@
+"""The fast transport: reads into one shared buffer, parses in place, sends directly and straight from files.
+
+What differs from Twisted's own: a read fills the scratch buffer that all connections share, and frames are handled
+right there as views; a large frame that comes in several reads lands in a pooled buffer without a copy; answers leave
+at the end of the turn in one system call; ranges of files go from the page cache to the socket with ``sendfile``.
+"""
+
+from __future__ import annotations
+
+from mmap import mmap
+from socket import socket
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet import main, tcp
+from twisted.python.failure import Failure
+
+from kreplica.server.cold_reads import LookAhead
+from kreplica.server.connection import Connection
+from kreplica.server.outgoing import Outgoing
+from kreplica.server.pieces import Piece
+
+if TYPE_CHECKING:
+    from kreplica.server.resources import Resources
+
+STUB_BYTES_MAX = 8 * 1024
+"""Less than this of an incomplete frame is put aside, and copied before what the next read brings."""
+
+_LENGTH = Struct(">i")
+
+
+class FastTransport(tcp.Server):
+    """A server connection; ``Port.transport`` makes it.
+
+    :ivar connection: set before the first read.
+    """
+
+    connection: Connection
+
+    def __init__(self, resources: Resources, sock: socket, protocol: Any, client: Any, *arguments: Any) -> None:
+        self._resources = resources
+        self._frame_received = resources.dispatch.frame_received
+        # What was read and not handled: the start of a frame, or whatever a pause has left.
+        self._stub = b""
+        self._frame: mmap | None = None
+        self._frame_filled = 0
+        self._frame_size = 0
+        self._waits_for_memory = False
+        self._is_writing = False
+        look_ahead = LookAhead(resources.cold_reads, self._loaded, self._load_failed)
+        self._outgoing = Outgoing(sock, look_ahead, str(client[0]))
+        super().__init__(sock, protocol, client, *arguments)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether frames are wanted now."""
+        return bool(self.connected) and not self.connection.paused and not self._waits_for_memory
+
+    def doRead(self) -> BaseException | None:  # type: ignore[override]
+        """Read once, and handle every frame that is complete then."""
+        resources = self._resources
+        connection = self.connection
+        if resources.control and not connection.is_control:
+            resources.control.serve()
+        if self._frame is not None:
+            return self._read_into_frame(self._frame)
+        scratch = resources.scratch
+        kept = len(self._stub)
+        try:
+            if kept:
+                scratch[:kept] = self._stub
+                size = self.socket.recv_into(scratch[kept:])
+            else:
+                size = self.socket.recv_into(scratch)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return main.CONNECTION_LOST
+        if not size:
+            return main.CONNECTION_DONE
+        self._stub = b""
+        connection.last_active_s = connection.seconds()
+        with resources.turn:
+            self._handle(scratch, kept + size)
+        return None
+
+    def _read_into_frame(self, buffer: mmap) -> BaseException | None:
+        """Read the rest of a large frame to where it belongs, and what comes behind it into the scratch buffer."""
+        resources = self._resources
+        connection = self.connection
+        view = memoryview(buffer)
+        try:
+            rest = view[self._frame_filled : self._frame_size]
+            size = self.socket.recvmsg_into((rest, resources.scratch))[0]
+        except BlockingIOError:
+            return None
+        except OSError:
+            return main.CONNECTION_LOST
+        if not size:
+            return main.CONNECTION_DONE
+        connection.last_active_s = connection.seconds()
+        self._frame_filled += size
+        behind = self._frame_filled - self._frame_size
+        if behind < 0:
+            resources.partial.update(self, self._frame_filled)
+            return None
+        with resources.turn:
+            self._frame_received(connection, view[_LENGTH.size : self._frame_size])
+            self._drop_frame()
+            if behind:
+                self._handle(resources.scratch, behind)
+        return None
+
+    def _handle(self, view: memoryview, size: int) -> None:
+        """Handle the frames in the first ``size`` bytes, and keep what is left."""
+        connection = self.connection
+        received = self._frame_received
+        length_max = self._resources.bounds.request_bytes_max
+        position = 0
+        while size - position >= 4 and not connection.paused:
+            length: int = _LENGTH.unpack_from(view, position)[0]
+            if not 0 <= length <= length_max:
+                connection.abort(f"a frame of {length} bytes; 0 to {length_max} are allowed (socket.request.max.bytes)")
+                return
+            end = position + 4 + length
+            if end > size:
+                break
+            received(connection, view[position + 4 : end])
+            position = end
+        if position < size and not connection.closed:
+            self._keep(view[position:size])
+
+    def _keep(self, rest: memoryview) -> None:
+        if len(rest) < STUB_BYTES_MAX or self.connection.paused:
+            self._stub = bytes(rest)
+            return
+        self._frame_size = _LENGTH.unpack_from(rest)[0] + _LENGTH.size
+        try:
+            self._frame = self._resources.buffers.take(self._frame_size)
+        except OSError as error:
+            self.connection.abort(f"no memory for its request of {self._frame_size} bytes: {error}")
+            return
+        self._frame_filled = len(rest)
+        self._frame[: len(rest)] = rest
+        self._resources.partial.update(self, len(rest))
+
+    def _drop_frame(self) -> None:
+        if self._frame is not None:
+            self._resources.buffers.give_back(self._frame)
+            self._frame = None
+            self._resources.partial.update(self, 0)
+
+    def pause_reading(self) -> None:
+        self.reactor.removeReader(self)
+
+    def resume_reading(self) -> None:
+        if self._stub:
+            # What is left from before comes first; not from here, as the caller may be in the middle of anything.
+            self._resources.reactor.callLater(0, self._handle_stub)
+        elif self.is_reading:
+            self.reactor.addReader(self)
+
+    def _handle_stub(self) -> None:
+        if self.is_reading:
+            stub, self._stub = self._stub, b""
+            with self._resources.turn:
+                self._handle(memoryview(stub), len(stub))
+            if self.is_reading:
+                self.reactor.addReader(self)
+
+    def wait_for_memory(self) -> None:
+        self._waits_for_memory = True
+        self.reactor.removeReader(self)
+
+    def go_on(self) -> None:
+        self._waits_for_memory = False
+        if self.is_reading:
+            self.reactor.addReader(self)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def send(self, pieces: list[Piece]) -> int:
+        outgoing = self._outgoing
+        if not self.connected or outgoing.failed:
+            return 0
+        is_first = not outgoing
+        outgoing.extend(pieces)
+        return self._send() if is_first else 0
+
+    def doWrite(self) -> BaseException | None:  # type: ignore[override]
+        """Send more; the last thing before the connection ends, where that is asked."""
+        sent = self._send()
+        if self._outgoing.failed:
+            return main.CONNECTION_LOST
+        if sent:
+            self._sent_later(sent)
+        if self.disconnecting and not self._outgoing:
+            return main.CONNECTION_DONE
+        return None
+
+    def _send(self) -> int:
+        outgoing = self._outgoing
+        sent = outgoing.send()
+        # A broken connection is closed by the reactor: it asks doWrite, which says so.
+        if outgoing.wants_to_write or outgoing.failed or (self.disconnecting and not outgoing):
+            self.reactor.addWriter(self)
+            self._is_writing = True
+        elif self._is_writing:
+            self.reactor.removeWriter(self)
+            self._is_writing = False
+        return sent
+
+    def _sent_later(self, size: int) -> None:
+        self.connection.last_active_s = self.connection.seconds()
+        self.connection.sent(size)
+
+    def _loaded(self) -> None:
+        if self.connected and not self._outgoing.failed:
+            self._sent_later(self._send())
+
+    def _load_failed(self) -> None:
+        self.abortConnection()  # type: ignore[no-untyped-call]
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self.loseConnection()  # type: ignore[no-untyped-call]
+
+    def abort(self) -> None:
+        self.abortConnection()  # type: ignore[no-untyped-call]
+
+    def mark_control(self) -> None:
+        self._resources.control.add(self)
+
+    def connectionLost(self, reason: Failure) -> None:
+        if self.connected:
+            if self.connection.is_control:
+                self._resources.control.remove(self)
+            self._outgoing.clear()
+            self._stub = b""
+            super().connectionLost(reason)
+            self._drop_frame()
