@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,16 +16,16 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
 from kreplica.errors import SettingsError
+from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
 from kreplica.server.bounds import Bounds
 from kreplica.server.connection import Connection
 from kreplica.server.dispatch import Dispatch
+from kreplica.server.metrics import ServerMetrics
+from kreplica.server.request import HandlerEntry
 from kreplica.server.resources import Resources
 from kreplica.server.stock import StockTransport
 from kreplica.server.transport import FastTransport
-
-BACKLOG = 1024
-"""Connections that the operating system accepts ahead; clients come back all at once after a restart."""
 
 _ADVICE = {
     errno.EADDRINUSE: "another program has that port: stop it, or choose another port",
@@ -78,43 +79,40 @@ class _ListenerFactory(Factory):
         return protocol
 
 
-class Listeners:
-    """All listeners of one broker, on one reactor, before one dispatch.
+class Server:
+    """All listeners of one broker, on one reactor, before one table of handlers.
 
+    :param table: what is served; ApiVersions is added.
     :param stock: use Twisted's own transports although the reactor could do better.
+    :ivar metrics: what it counts.
     """
 
-    def __init__(self, runtime: Runtime, dispatch: Dispatch, bounds: Bounds, *, stock: bool = False) -> None:
-        self.resources = Resources(runtime, dispatch, bounds)
+    def __init__(
+        self, runtime: Runtime, table: Mapping[int, HandlerEntry], bounds: Bounds | None = None, *, stock: bool = False
+    ) -> None:
+        self.metrics = ServerMetrics()
+        dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds)
+        self.resources = Resources(runtime, dispatch, bounds or Bounds())
         self._fast = IReactorFDSet.providedBy(runtime.reactor) and not stock
-        self._ports: dict[str, Any] = {}
+        self._ports: list[Any] = []
 
-    def listen(self, name: str, host: str, port: int) -> int:
+    def listen(self, endpoint: Endpoint) -> int:
         """Accept connections from now on.
 
-        :param name: the listener's name, such as ``PLAINTEXT``.
-        :param host: the address to bind; empty for all of them.
-        :param port: 0 lets the operating system choose.
+        :param endpoint: the listener's name; the address to bind, empty for all; the port, 0 to let the system choose.
         :return: the port.
         :raise SettingsError: where that is not possible; it says why and what to do.
         """
-        factory = _ListenerFactory(self.resources, name, fast=self._fast)
+        factory = _ListenerFactory(self.resources, endpoint.listener, fast=self._fast)
+        backlog = self.resources.bounds.accept_backlog
         try:
-            bound = self.resources.reactor.listenTCP(port, factory, backlog=BACKLOG, interface=host)
+            bound = self.resources.reactor.listenTCP(endpoint.port, factory, backlog=backlog, interface=endpoint.host)
         except CannotListenError as error:
-            raise SettingsError(_cannot_listen(name, host, port, error.socketError)) from None
+            raise SettingsError(_cannot_listen(endpoint, error.socketError)) from None
         if self._fast:
             bound.transport = partial(FastTransport, self.resources)
-        self._ports[name] = bound
+        self._ports.append(bound)
         number: int = bound.getHost().port
-        return number
-
-    def port(self, name: str) -> int:
-        """The port that a listener has.
-
-        :raise KeyError: where there is no such listener.
-        """
-        number: int = self._ports[name].getHost().port
         return number
 
     async def stop(self, timeout_s: float = 5.0) -> None:
@@ -122,14 +120,13 @@ class Listeners:
 
         :param timeout_s: connections that are not settled by then are closed as they are.
         """
-        ports, self._ports = self._ports, {}
-        stopped: list[Deferred[Any]] = [bound.stopListening() for bound in ports.values()]
+        ports, self._ports = self._ports, []
+        stopped: list[Deferred[Any]] = [bound.stopListening() for bound in ports]
         await DeferredList(stopped, fireOnOneErrback=True, consumeErrors=True)
         await self.resources.connections.stop(timeout_s)
 
 
-def _cannot_listen(name: str, host: str, port: int, error: Exception) -> str:
+def _cannot_listen(endpoint: Endpoint, error: Exception) -> str:
     number = getattr(error, "errno", None)
-    advice = _ADVICE.get(number, "see listeners") if isinstance(number, int) else "see listeners"
-    shown = f"[{host}]" if ":" in host else host or "*"
-    return f"listener {name} cannot listen on {shown}:{port}: {advice} ({error})"
+    advice = _ADVICE.get(number, "change it in listeners") if isinstance(number, int) else "change it in listeners"
+    return f"cannot listen on {endpoint}: {advice} ({error})"
