@@ -11,6 +11,7 @@ import errno
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from weakref import WeakValueDictionary
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import Buffer, DirectoryLock, File
@@ -24,7 +25,7 @@ CAPACITY_BYTES = 1 << 40
 class MemoryFile:
     """A ``File`` in memory."""
 
-    __slots__ = ("_content", "_disk", "_open", "path")
+    __slots__ = ("__weakref__", "_content", "_disk", "_open", "path")
 
     def __init__(self, disk: MemoryDisk, path: str, content: Content) -> None:
         self.path = path
@@ -32,6 +33,11 @@ class MemoryFile:
         self._content = content
         self._open = True
         content.opened += 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been closed, nor the process killed."""
+        return self._open
 
     def size(self) -> int:
         return len(self._use().data)
@@ -79,7 +85,9 @@ class MemoryFile:
         if self._open:
             self._open = False
             self._content.opened -= 1
-            self._disk.closed(self, self._content)
+            self._disk.closed(self._content)
+
+    __del__ = close  # as the real one: its last holder may be an answer that is still being sent
 
     def _use(self, position: int = 0) -> Content:
         if not self._open:
@@ -119,7 +127,8 @@ class MemoryDisk:
         self.capacity_bytes = capacity_bytes
         self._clock_ms = clock_ms
         self._names = Namespace()
-        self._open: dict[MemoryFile, None] = {}
+        self._open: WeakValueDictionary[int, MemoryFile] = WeakValueDictionary()
+        self._opened_count = 0
         self._locks: dict[Content, MemoryDirectoryLock] = {}
         self._faults = Faults()
         self._used_bytes = 0
@@ -141,7 +150,8 @@ class MemoryDisk:
             node = Content(self._clock_ms())
             self._names.change((parent, name, node))
         file = MemoryFile(self, path, node)
-        self._open[file] = None
+        self._opened_count += 1
+        self._open[self._opened_count] = file
         return file
 
     def exists(self, path: str) -> bool:
@@ -268,8 +278,9 @@ class MemoryDisk:
 
     def kill(self) -> None:
         """The process ends: its files close and its locks go; all it wrote stays."""
-        for file in list(self._open):
+        for file in list(self._open.values()):
             file.close()
+        self._open.clear()
         self._locks.clear()
 
     def power_loss(self, random: Random) -> None:
@@ -316,7 +327,7 @@ class MemoryDisk:
     @property
     def open_paths(self) -> list[str]:
         """The paths of all open files, in the order of opening."""
-        return [file.path for file in self._open]
+        return [file.path for file in self._open.values() if file.is_open]
 
     # --- for MemoryFile ---
 
@@ -362,9 +373,8 @@ class MemoryDisk:
             content.reserved = size
             self._used_bytes += grows
 
-    def closed(self, file: MemoryFile, content: Content) -> None:
-        """Forget an open file, and its bytes where no name leads to them any more."""
-        self._open.pop(file, None)
+    def closed(self, content: Content) -> None:
+        """Forget the bytes of a file that was closed, where no name leads to them any more."""
         if not content.linked and not content.opened:
             self._used_bytes -= content.footprint()
 

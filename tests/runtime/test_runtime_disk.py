@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from kreplica.errors import StorageError
-from kreplica.runtime.disk import Disk, OsDisk
+from kreplica.runtime.disk import Disk, FileRange, OsDisk
 from kreplica.testing.disk import MemoryDisk
 
 
@@ -20,6 +21,14 @@ def disk(request: pytest.FixtureRequest) -> Disk:
 @pytest.fixture
 def base(disk: Disk, tmp_path: Path) -> str:
     return str(tmp_path) if isinstance(disk, OsDisk) else "/base"
+
+
+def open_paths(disk: Disk, base: str) -> list[str]:
+    """What this process (or the simulated one) holds open there."""
+    if isinstance(disk, MemoryDisk):
+        return disk.open_paths
+    links = (Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+    return [os.readlink(link) for link in links if link.is_symlink() and os.readlink(link).startswith(base)]
 
 
 class TestFiles:
@@ -104,6 +113,24 @@ class TestFiles:
             with pytest.raises(OSError) as caught:
                 use()
             assert caught.value.errno == errno.EBADF
+
+    def test_a_range_keeps_its_file(self, disk: Disk, base: str) -> None:
+        """An answer that is being sent keeps its bytes, although the log has let go of the file and removed it."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(0, [b"0123456789"])
+        piece = FileRange(file, 2, 5)
+        del file
+        disk.remove(f"{base}/log")
+        assert piece.read() == b"23456"
+        piece.file.truncate(4)
+        assert piece.read() == b"23"
+
+    def test_a_file_that_nobody_holds_is_closed(self, disk: Disk, base: str) -> None:
+        """With its last reference a file closes, so that the space of a removed one is free again."""
+        file = disk.open(f"{base}/log", create=True)
+        assert open_paths(disk, base) == [f"{base}/log"]
+        del file
+        assert open_paths(disk, base) == []
 
     def test_positions_are_not_negative(self, disk: Disk, base: str) -> None:
         """A negative position or length is refused, and changes nothing."""
