@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 # How long sockets that a test has just closed may take to go away before they count as left behind.
 CLOSING_TIME_S = 0.25
+CLEANING_ROUNDS_MAX = 10
 
 
 class LeftBehind(AssertionError):
@@ -87,12 +88,17 @@ def _left_behind(reactor: Any) -> list[str]:
 
 def _clean(reactor: Any) -> list[str]:
     left = _left_behind(reactor)
-    for call in reactor.getDelayedCalls():
-        call.cancel()
-    for descriptor in _sockets(reactor):
-        reactor.removeReader(descriptor)
-        reactor.removeWriter(descriptor)
-        descriptor.connectionLost(Failure(LeftBehind(repr(descriptor))))  # type: ignore[no-untyped-call]
+    for _ in range(CLEANING_ROUNDS_MAX):
+        # A lost connection may start the next one, so sockets go before timers, and again until nothing is left.
+        for descriptor in _sockets(reactor):
+            reactor.removeReader(descriptor)
+            reactor.removeWriter(descriptor)
+            descriptor.connectionLost(Failure(LeftBehind(repr(descriptor))))  # type: ignore[no-untyped-call]
+        for call in reactor.getDelayedCalls():
+            if call.active():
+                call.cancel()
+        if not _left_behind(reactor):
+            break
     if reactor.threadpool is not None:
         # Its threads would keep the interpreter from ending; a later run makes a new pool.
         reactor._stopThreadPool()

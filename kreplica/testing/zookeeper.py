@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -177,6 +177,7 @@ class RealZooKeeper:
     :param servers_count: 1 is a server of its own; 3 an ensemble that survives the loss of one.
     :param tick_time_ms: sessions expire on multiples of it; none is shorter than two of it.
     :param sync_to_disk: whether transactions are synced to disk before their answer.
+    :param settings: more lines of each server's configuration file.
     :param jvm_flags: more of them, for both server and JVM.
     """
 
@@ -187,12 +188,14 @@ class RealZooKeeper:
         servers_count: int = 1,
         tick_time_ms: int = 200,
         sync_to_disk: bool = True,
+        settings: Mapping[str, object] | None = None,
         jvm_flags: Sequence[str] = (),
     ) -> None:
         self.directory = Path(directory)
         self.servers: list[ZooKeeperProcess] = []
         self._servers_count = servers_count
         self._tick_time_ms = tick_time_ms
+        self._settings = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
         self._flags = [
             *JAVA_FLAGS,
             *SERVER_FLAGS,
@@ -259,6 +262,7 @@ class RealZooKeeper:
         (directory / "zoo.cfg").write_text(
             f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
             f"tickTime={self._tick_time_ms}\nmaxSessionTimeout=60000\ninitLimit=100\nsyncLimit=50\nmaxClientCnxns=0\n"
+            + self._settings
             + (members if self._servers_count > 1 else "")
         )
         logging = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"

@@ -344,8 +344,8 @@ class ZooKeeperClient:
     def add_watch(self, path: str, listener: WatchListener, *, recursive: bool = False) -> Deferred[Watch]:
         """Have a listener called with every change of a znode, until it is removed or the session ends.
 
-        While the connection is lost, changes are merged: at most one event per znode comes when it is back
-        (ZooKeeper 3.6 and newer).
+        What changes while the connection is lost is never told.  When it is back, the listener is called with an event
+        of type ``NONE`` and the watched path: read again whatever is derived from it.  (ZooKeeper 3.6 and newer.)
 
         :param recursive: also of all znodes below it; each tells of itself, so there is no news of children then.
         """

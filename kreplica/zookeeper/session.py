@@ -315,10 +315,13 @@ class Session:
         self._usable = connection
         for waiting in self._waiting.take_all():
             connection.send(*waiting)
+        gaps = self.watches.gaps()
         self._change(SessionState.CONNECTED)
         established, self._established = self._established, None
         if established is not None:
             established.callback(None)
+        for listener, event in gaps:
+            call_watch(listener, event)
 
     def _sasl_failed(self, failure: Failure) -> None:
         # A connection that is lost meanwhile is not a refusal: the next one tries again.

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from twisted.logger import Logger
 
 from kreplica.zookeeper.jute import pack_text
-from kreplica.zookeeper.records import AddWatchMode, EventType, WatchEvent
+from kreplica.zookeeper.records import AddWatchMode, EventType, KeeperState, WatchEvent
 from kreplica.zookeeper.requests import SetWatches
 
 _log = Logger()
@@ -75,6 +75,18 @@ class Watches:
             for ancestor in _ancestors(path):
                 found += recursive.get(ancestor, [])
         return found
+
+    def gaps(self) -> list[tuple[WatchListener, WatchEvent]]:
+        """Whom to tell, after a lost connection, that changes may have gone untold, and how.
+
+        Servers make up for one-shot watches only: a persistent one simply goes on.
+        """
+        return [
+            (listener, WatchEvent(EventType.NONE, KeeperState.SYNC_CONNECTED, path))
+            for registry in self.persistent.values()
+            for path, listeners in registry.items()
+            for listener in listeners
+        ]
 
     def requests(self, relative_zxid: int) -> list[SetWatches]:
         """What to send to a new connection; several, where one would grow too long."""

@@ -1,0 +1,595 @@
+"""The client against a scripted server, byte by byte and second by second."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone, ConnectionRefusedError
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
+
+from kreplica.zookeeper import (
+    AuthFailed,
+    ClientClosed,
+    ConnectionLoss,
+    NoNode,
+    NotSent,
+    OperationTimeout,
+    PipelineFull,
+    SessionExpired,
+    SessionState,
+    Stat,
+    ZooKeeperClient,
+    ZooKeeperError,
+)
+from kreplica.zookeeper.errors import MarshallingError
+from kreplica.zookeeper.jute import Reader
+from kreplica.zookeeper.records import (
+    XID_AUTH,
+    XID_PING,
+    XID_SET_WATCHES,
+    XID_WATCH_EVENT,
+    ConnectRequest,
+    ConnectResponse,
+    EventType,
+    KeeperState,
+    Opcode,
+    WatchEvent,
+    encode_watch_event,
+    frame,
+    reply_frame,
+)
+from kreplica.zookeeper.requests import Auth, GetData, Request, SetWatches, decode_request
+from kreplica.zookeeper.responses import encode_data, encode_stat
+
+STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
+PASSWORD = b"0123456789abcdef"
+TIMEOUT_MS = 9000
+
+
+class Transport(StringTransport):
+    """Counts writes, and knows whether it was aborted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.writes += 1
+        super().write(data)
+
+    def abortConnection(self) -> None:
+        self.aborted = True
+
+
+class Peer:
+    """The server's side of one connection."""
+
+    def __init__(self, factory: Any) -> None:
+        self.protocol = factory.buildProtocol(IPv4Address("TCP", "server", 1))
+        self.transport = Transport()
+        self.protocol.makeConnection(self.transport)
+
+    def frames(self) -> list[bytes]:
+        """What has come since the last call, without the lengths."""
+        data = self.transport.value()
+        self.transport.clear()
+        frames = []
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            frames.append(data[4 : 4 + size])
+            data = data[4 + size :]
+        return frames
+
+    def requests(self) -> list[tuple[int, Request]]:
+        """The same, decoded: (transaction id, request)."""
+        return [
+            (
+                int.from_bytes(body[:4], "big", signed=True),
+                decode_request(int.from_bytes(body[4:8], "big", signed=True), Reader(body, 8)),
+            )
+            for body in self.frames()
+        ]
+
+    def send(self, data: bytes) -> None:
+        self.protocol.dataReceived(data)
+
+    def accept(self, timeout_ms: int = TIMEOUT_MS, session_id: int = 77) -> ConnectRequest:
+        """Answer the handshake; what it asked for."""
+        (handshake,) = self.frames()
+        self.send(frame(ConnectResponse(timeout_ms, session_id, PASSWORD).encode()))
+        return ConnectRequest.decode(Reader(handshake))
+
+    def lose(self) -> None:
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+
+
+class Stage:
+    """A client on a reactor of the test's own, and the connections it opens."""
+
+    def __init__(self, servers: str = "10.0.0.1:1", **options: Any) -> None:
+        self.reactor = MemoryReactorClock()
+        self.client = ZooKeeperClient(
+            self.reactor, servers, random=random.Random(3), session_timeout_ms=TIMEOUT_MS, **options
+        )
+        self.states: list[SessionState] = []
+        self.client.on_session_event(self.states.append)
+        self._taken = 0
+
+    def connecting(self, within_s: float = 5.0) -> Any:
+        """The next connection that is tried: (host, port, factory)."""
+        waited = 0.0
+        while len(self.reactor.tcpClients) == self._taken and waited < within_s:
+            self.reactor.advance(0.01)
+            waited += 0.01
+        host, port, factory, *_ = self.reactor.tcpClients[self._taken]
+        self._taken += 1
+        return host, port, factory
+
+    def peer(self) -> Peer:
+        """Let the next connection through."""
+        return Peer(self.connecting()[2])
+
+    def connected(self) -> Peer:
+        """Start, and accept the first session."""
+        outcome(self.client.start())
+        peer = self.peer()
+        peer.accept()
+        return peer
+
+    def turn(self) -> None:
+        """Let the reactor do what is due now."""
+        self.reactor.advance(0)
+
+    def timers(self) -> list[float]:
+        return sorted(call.getTime() - self.reactor.seconds() for call in self.reactor.getDelayedCalls())
+
+
+def outcome(deferred: Deferred[Any]) -> list[Any]:
+    """Filled with the result, or the exception, when it comes."""
+    results: list[Any] = []
+    deferred.addCallbacks(results.append, lambda failure: results.append(failure.value))
+    return results
+
+
+def test_the_handshake_asks_for_a_new_session() -> None:
+    """No id, a password of zeros, the timeout that was configured; ``start`` fires with the answer."""
+    stage = Stage()
+    started = outcome(stage.client.start())
+    early = outcome(stage.client.exists("/early"))
+    peer = stage.peer()
+    assert started == []
+    assert peer.accept() == ConnectRequest(0, TIMEOUT_MS, 0, b"\x00" * 16)
+    assert started == [None]
+    assert stage.states == [SessionState.CONNECTED]
+    assert (stage.client.session_id, stage.client.session_password) == (77, PASSWORD)
+    stage.turn()
+    ((xid, _request),) = peer.requests()
+    peer.send(reply_frame(xid, 5, 0, encode_stat(STAT)))
+    assert early == [STAT]
+    assert stage.client.last_zxid == 5
+
+
+def test_what_is_asked_in_one_turn_is_written_at_once() -> None:
+    """A thousand requests are one write; those made while answers are read leave together after them."""
+    stage = Stage()
+    peer = stage.connected()
+    before = peer.transport.writes
+    answers = [outcome(stage.client.get_data(f"/{number}").addCallback(again(stage))) for number in range(1000)]
+    assert peer.transport.writes == before
+    stage.turn()
+    assert peer.transport.writes == before + 1
+    requests = peer.requests()
+    assert [xid for xid, _ in requests] == list(range(1, 1001))
+    peer.send(b"".join(reply_frame(xid, xid, 0, encode_data(b"%d" % xid, STAT)) for xid, _ in requests))
+    assert peer.transport.writes == before + 2
+    assert len(peer.requests()) == 1000
+    assert answers[999] == [(b"1000", STAT)]
+
+
+def again(stage: Stage) -> Any:
+    """A callback that asks for more."""
+
+    def ask(answer: object) -> object:
+        outcome(stage.client.get_data("/again"))
+        return answer
+
+    return ask
+
+
+def test_answers_are_read_one_byte_at_a_time() -> None:
+    """Handshake, events, errors, and data, however the network cuts them."""
+    stage = Stage()
+    outcome(stage.client.start())
+    peer = stage.peer()
+    for byte in frame(ConnectResponse(TIMEOUT_MS, 77, PASSWORD).encode()):
+        peer.send(bytes([byte]))
+    peer.frames()
+    events: list[WatchEvent] = []
+    first, second = outcome(stage.client.get_data("/a", events.append)), outcome(stage.client.get_data("/b"))
+    stage.turn()
+    event = WatchEvent(EventType.NODE_DATA_CHANGED, KeeperState.SYNC_CONNECTED, "/a")
+    for byte in (
+        reply_frame(1, 1, 0, encode_data(b"data", STAT))
+        + reply_frame(XID_WATCH_EVENT, 2, 0, encode_watch_event(event))
+        + reply_frame(2, 2, NoNode.code)
+    ):
+        peer.send(bytes([byte]))
+    assert first == [(b"data", STAT)]
+    assert events == [event]
+    assert isinstance(second[0], NoNode)
+    assert second[0].path == "/b"
+
+
+def test_a_ping_goes_out_every_third_of_the_session() -> None:
+    """Also beside other requests; the session counts as confirmed from the moment a ping was sent."""
+    stage = Stage()
+    peer = stage.connected()
+    pings = []
+    for second in range(1, 10):
+        stage.reactor.advance(1)
+        stage.turn()
+        for xid, _request in peer.requests():
+            pings.append((second, xid))
+            peer.send(reply_frame(XID_PING, 0, 0))
+    assert pings == [(3, XID_PING), (6, XID_PING), (9, XID_PING)]
+    assert not stage.client.session_may_have_expired
+    assert stage.timers() == [3]
+
+
+def test_a_silent_server_is_given_up_after_two_thirds_of_the_session() -> None:
+    """Not before, and not when it answers anything at all."""
+    stage = Stage()
+    peer = stage.connected()
+    request = outcome(stage.client.exists("/a"))
+    for _ in range(5):
+        stage.reactor.advance(1)
+    assert not peer.transport.aborted
+    stage.reactor.advance(1)
+    assert peer.transport.aborted
+    assert request == []
+    peer.lose()
+    assert stage.states[-1] is SessionState.SUSPENDED
+    assert isinstance(request[0], ConnectionLoss)
+    assert "silent for 6.0 s" in str(request[0])
+
+
+def test_a_session_may_have_expired_once_its_timeout_has_passed_unconfirmed() -> None:
+    """Counted from the last ping that was answered, not from its answer."""
+    stage = Stage()
+    peer = stage.connected()
+    stage.reactor.advance(3)
+    stage.turn()
+    stage.reactor.advance(1)
+    peer.send(reply_frame(XID_PING, 0, 0))
+    peer.lose()
+    stage.reactor.advance(7.9)
+    assert not stage.client.session_may_have_expired
+    stage.reactor.advance(0.2)
+    assert stage.client.session_may_have_expired
+    assert stage.client.state is SessionState.SUSPENDED
+
+
+def test_the_next_connection_continues_the_session_and_its_watches() -> None:
+    """Identities first, then watches, then the requests that waited, in their order."""
+    stage = Stage(auth=[("digest", b"me:secret")])
+    outcome(stage.client.start())
+    peer = stage.peer()
+    peer.accept()
+    stage.turn()
+    assert peer.requests() == [(XID_AUTH, Auth("digest", b"me:secret"))]
+    assert stage.states == []
+    peer.send(reply_frame(XID_AUTH, 0, 0))
+    assert stage.states == [SessionState.CONNECTED]
+    outcome(stage.client.get_data("/a", print))
+    outcome(stage.client.exists("/b", print))
+    stage.turn()
+    peer.frames()
+    peer.send(reply_frame(1, 40, 0, encode_data(b"", STAT)) + reply_frame(2, 41, NoNode.code))
+    peer.lose()
+    outcome(stage.client.get_data("/c"))
+
+    peer = stage.peer()
+    assert peer.accept() == ConnectRequest(41, TIMEOUT_MS, 77, PASSWORD)
+    stage.turn()
+    assert [xid for xid, _ in peer.requests()] == [XID_AUTH]
+    peer.send(reply_frame(XID_AUTH, 0, 0))
+    stage.turn()
+    assert peer.requests() == [
+        (XID_SET_WATCHES, SetWatches(41, ["/a"], ["/b"], [])),
+        (1, GetData("/c")),
+    ]
+    assert stage.states == [SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
+
+
+def test_many_watches_are_set_again_in_several_requests() -> None:
+    """Each well below the server's limit on a request."""
+    stage = Stage()
+    peer = stage.connected()
+    paths = [f"/{number:0500}" for number in range(1000)]
+    for path in paths:
+        outcome(stage.client.get_data(path, print))
+    stage.turn()
+    peer.frames()
+    peer.send(b"".join(reply_frame(xid, 9, 0, encode_data(b"", STAT)) for xid in range(1, 1001)))
+    peer.lose()
+    peer = stage.peer()
+    peer.accept()
+    stage.turn()
+    sets = [request for xid, request in peer.requests() if isinstance(request, SetWatches) and xid == XID_SET_WATCHES]
+    assert [path for request in sets for path in request.data] == paths
+    assert len(sets) == 4
+
+
+def test_expiry_is_told_before_anything_fails_and_leaves_no_timer() -> None:
+    """Listeners, then the requests; nothing is tried again."""
+    stage = Stage()
+    peer = stage.connected()
+    peer.lose()
+    story: list[Any] = []
+    stage.client.on_session_event(story.append)
+    stage.client.exists("/a").addErrback(lambda failure: story.append(type(failure.value)))
+    peer = stage.peer()
+    peer.accept(timeout_ms=0, session_id=0)
+    assert story == [SessionState.EXPIRED, SessionExpired]
+    assert peer.transport.aborted
+    peer.lose()
+    assert stage.timers() == []
+    (late,) = outcome(stage.client.exists("/a"))
+    assert isinstance(late, SessionExpired)
+
+
+def test_closing_leaves_no_timer() -> None:
+    """Whether connected, on the way, or between two tries."""
+    stage = Stage()
+    peer = stage.connected()
+    closed = outcome(stage.client.close())
+    stage.turn()
+    ((xid, _request),) = peer.requests()
+    peer.send(reply_frame(xid, 3, 0))
+    assert peer.transport.disconnecting
+    peer.lose()
+    assert closed == [None]
+    assert stage.timers() == []
+    assert stage.states == [SessionState.CONNECTED, SessionState.CLOSED]
+
+    stage = Stage()
+    started = outcome(stage.client.start())
+    stage.connecting()
+    assert outcome(stage.client.close()) == [None]
+    assert isinstance(started[0], ClientClosed)
+    assert stage.timers() == []
+
+    stage = Stage()
+    stage.connected().lose()
+    assert outcome(stage.client.close()) == [None]
+    assert stage.timers() == []
+
+
+def test_a_server_that_never_answers_the_close_is_left() -> None:
+    """Closing ends in any case."""
+    stage = Stage()
+    peer = stage.connected()
+    closed = outcome(stage.client.close())
+    stage.reactor.advance(5)
+    assert peer.transport.aborted
+    peer.lose()
+    assert closed == [None]
+    assert stage.timers() == []
+
+
+def test_a_listener_may_close_the_client_at_any_event() -> None:
+    """The change that it was told of ends there."""
+    for state in (SessionState.CONNECTED, SessionState.SUSPENDED):
+        stage = Stage()
+        stage.client.on_session_event(
+            lambda new, state=state, stage=stage: outcome(stage.client.close()) if new is state else None
+        )
+        peer = stage.connected()
+        stage.turn()
+        if state is SessionState.CONNECTED:
+            stage.reactor.advance(5)
+        peer.lose()
+        assert stage.states[-1] is SessionState.CLOSED
+        assert stage.timers() == []
+        assert len(stage.reactor.tcpClients) == 1
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        reply_frame(1, 1, 0, b"\x00"),  # a body that is no stat
+        reply_frame(1, 1, 0, encode_stat(STAT) + b"\x00"),
+        frame(b"\x00\x00"),  # no header
+        reply_frame(9, 1, 0, encode_stat(STAT)),  # not the next request
+        reply_frame(-77, 1, 0),  # no such transaction id
+        reply_frame(XID_WATCH_EVENT, 1, 0, b"\x00"),
+        b"\xff\xff\xff\xff",  # a negative length
+        b"\x7f\xff\xff\xff",  # a length beyond all bounds
+    ],
+)
+def test_malformed_bytes_end_the_connection_and_nothing_else(malformed: bytes) -> None:
+    """The requests fail with typed errors, the session goes on elsewhere."""
+    stage = Stage()
+    peer = stage.connected()
+    first, second = outcome(stage.client.exists("/a")), outcome(stage.client.exists("/b"))
+    stage.turn()
+    peer.send(malformed + reply_frame(2, 2, 0, encode_stat(STAT)))
+    assert peer.transport.aborted
+    assert second == []
+    peer.lose()
+    assert isinstance(first[0], (ConnectionLoss, MarshallingError))
+    assert isinstance(second[0], ConnectionLoss)
+    assert "malformed" in str(first[0])
+    assert "malformed" in str(second[0])
+    assert stage.peer().accept().session_id == 77
+
+
+def test_random_bytes_never_raise_out_of_the_connection() -> None:
+    """Whatever a server sends, the client ends the connection at worst."""
+    choose = random.Random(4)
+    good = reply_frame(1, 1, 0, encode_data(b"data", STAT)) + reply_frame(XID_WATCH_EVENT, 1, 0, b"\x00" * 12)
+    for _ in range(300):
+        stage = Stage()
+        peer = stage.connected()
+        request = outcome(stage.client.get_data("/a"))
+        stage.turn()
+        damaged = bytearray(good)
+        for _ in range(choose.randint(1, 4)):
+            damaged[choose.randrange(len(damaged))] = choose.randrange(256)
+        peer.send(bytes(damaged))
+        peer.lose()
+        assert len(request) == 1
+        assert isinstance(request[0], (tuple, ZooKeeperError))
+
+
+def test_too_much_without_an_answer_is_refused() -> None:
+    """By count and by bytes, connected or not; room comes back with the answers."""
+    for options, full_after in (({"requests_max": 3}, 3), ({"request_bytes_max": 1000}, 2)):
+        stage = Stage(**options)
+        peer = stage.connected()
+        accepted = [outcome(stage.client.set_data("/a", b"x" * 600)) for _ in range(full_after)]
+        (refused,) = outcome(stage.client.set_data("/a", b"x" * 600))
+        assert isinstance(refused, PipelineFull)
+        stage.turn()
+        assert len(peer.requests()) == full_after
+        peer.send(reply_frame(1, 1, 0, encode_stat(STAT)))
+        assert accepted[0] == [STAT]
+        assert outcome(stage.client.set_data("/a", b"x" * 600)) == []
+        peer.lose()
+        waiting = [outcome(stage.client.set_data("/a", b"x" * 600)) for _ in range(full_after + 1)]
+        assert [len(each) for each in waiting] == [0] * full_after + [1]
+        assert isinstance(waiting[-1][0], PipelineFull)
+
+
+def test_servers_are_tried_in_turn_with_growing_pauses() -> None:
+    """The first round is quick; then the pauses double up to a limit, each with some jitter."""
+    stage = Stage("10.0.0.1:1,10.0.0.2:2,[::1]:3", connection_timeout_ms=60_000)
+    outcome(stage.client.start())
+    hosts, times = [], []
+    for _ in range(30):
+        host, _port, factory = stage.connecting()
+        hosts.append(host)
+        times.append(stage.reactor.seconds())
+        factory.clientConnectionFailed(None, Failure(ConnectionRefusedError()))
+    assert set(hosts[:3]) == {"10.0.0.1", "10.0.0.2", "::1"}
+    assert hosts == hosts[:3] * 10
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert max(pauses[:2]) < 0.07
+    assert min(pauses[2:5]) > 0.04
+    assert min(pauses[-6:]) > 0.9
+    assert max(pauses) < 2.1
+    assert len({round(pause, 2) for pause in pauses[-9:]}) > 1
+
+
+def test_a_server_that_does_not_answer_is_left_for_the_next() -> None:
+    """Both one that accepts no connection and one that never answers the handshake."""
+    stage = Stage("10.0.0.1:1,10.0.0.2:1")
+    outcome(stage.client.start())
+    first, _, _ = stage.connecting()
+    second, _, factory = stage.connecting()
+    assert {first, second} == {"10.0.0.1", "10.0.0.2"}
+    assert stage.reactor.seconds() == pytest.approx(4.5, abs=0.1)
+    peer = Peer(factory)
+    stage.reactor.advance(4.6)
+    assert peer.transport.aborted
+    peer.lose()
+    stage.peer().accept()
+    assert stage.states == [SessionState.CONNECTED]
+
+
+def test_a_start_that_fails_can_be_tried_again() -> None:
+    """With ``renew``, for ``start`` has given up for good."""
+    stage = Stage(connection_timeout_ms=1000)
+    started = outcome(stage.client.start())
+    stage.connecting()
+    stage.reactor.advance(1)
+    assert isinstance(started[0], OperationTimeout)
+    assert stage.timers() == []
+    renewed = outcome(stage.client.renew())
+    stage.peer().accept()
+    assert renewed == [None]
+
+
+def test_refused_credentials_end_everything() -> None:
+    """Before the client ever counts as connected."""
+    stage = Stage(auth=[("digest", b"x")])
+    started = outcome(stage.client.start())
+    peer = stage.peer()
+    peer.accept()
+    peer.send(reply_frame(XID_AUTH, 0, AuthFailed.code))
+    assert isinstance(started[0], AuthFailed)
+    assert stage.states == [SessionState.AUTH_FAILED]
+    peer.lose()
+    assert stage.timers() == []
+
+
+def test_a_cancelled_request_is_forgotten() -> None:
+    """One that waited is not sent; one that was sent has its answer dropped."""
+    stage = Stage()
+    outcome(stage.client.start())
+    waiting = stage.client.exists("/waiting")
+    outcome(waiting)
+    waiting.cancel()
+    peer = stage.peer()
+    peer.accept()
+    sent = stage.client.exists("/sent")
+    outcome(sent)
+    other = outcome(stage.client.exists("/other"))
+    stage.turn()
+    sent.cancel()
+    assert len(peer.requests()) == 2
+    peer.send(reply_frame(1, 1, 0, encode_stat(STAT)) + reply_frame(2, 1, 0, encode_stat(STAT)))
+    assert other == [STAT]
+
+
+def test_requests_wait_only_so_long_each() -> None:
+    """Each from the moment it was made."""
+    stage = Stage(waiting_ms_max=1000)
+    stage.connected().lose()
+    first = outcome(stage.client.exists("/a"))
+    stage.reactor.advance(0.6)
+    second = outcome(stage.client.exists("/b"))
+    stage.reactor.advance(0.5)
+    assert isinstance(first[0], NotSent)
+    assert second == []
+    stage.reactor.advance(0.5)
+    assert isinstance(second[0], NotSent)
+
+
+def test_transaction_ids_start_again_before_they_run_out() -> None:
+    """The negative ones mean something else."""
+    stage = Stage()
+    peer = stage.connected()
+    peer.protocol._wrappedProtocol._xid = 0x7FFFFFFE
+    answers = [outcome(stage.client.exists("/a")) for _ in range(2)]
+    stage.turn()
+    assert [xid for xid, _ in peer.requests()] == [0x7FFFFFFF, 1]
+    peer.send(reply_frame(0x7FFFFFFF, 1, 0, encode_stat(STAT)) + reply_frame(1, 1, 0, encode_stat(STAT)))
+    assert answers == [[STAT], [STAT]]
+
+
+def test_an_event_that_nobody_watches_is_ignored() -> None:
+    """So is one about a watch that was removed."""
+    stage = Stage()
+    peer = stage.connected()
+    for kind in EventType:
+        event = WatchEvent(kind, KeeperState.SYNC_CONNECTED, "/a")
+        peer.send(reply_frame(XID_WATCH_EVENT, 1, 0, encode_watch_event(event)))
+    assert not peer.transport.aborted
+
+
+def test_opcodes_are_those_of_the_protocol() -> None:
+    """A request without a body is told by its code alone."""
+    stage = Stage()
+    peer = stage.connected()
+    outcome(stage.client.close())
+    stage.turn()
+    (body,) = peer.frames()
+    assert body[4:] == int(Opcode.CLOSE_SESSION).to_bytes(4, "big", signed=True)
