@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kreplica.model import ZERO_UUID
 from kreplica.wire.primitives import (
-    ELEMENTS_MAX,
+    COST_MAX,
     Buffer,
     MalformedError,
     read_tags,
@@ -57,7 +57,7 @@ class ParserSource:
 
     ``_run`` holds fixed fields that were not read yet: they wait for what follows, to be read together.
 
-    :param tag_name: for a field of a tag section, whose function also takes and gives the count of elements.
+    :param inner: for a field of a tag section, whose function also takes and gives the frame's cost.
     """
 
     def __init__(self, root: WireType, *, inner: bool = False) -> None:
@@ -78,16 +78,16 @@ class ParserSource:
         }
 
     def function(self) -> Callable[..., Any]:
-        """Make the function: ``(buffer, position)``, or with ``inner`` ``(buffer, position, size, elements)``."""
+        """Make the function: ``(buffer, position)``, or with ``inner`` ``(buffer, position, size, cost)``."""
         result = self._value(self._root)
         self._flush()
         self._line("if position > size:")
         self._line("    raise MalformedError")
-        self._line(f"return {result}, position{', elements' if self._inner else ''}")
+        self._line(f"return {result}, position{', cost' if self._inner else ''}")
         if self._inner:
-            head = ["def parse(buffer, position, size, elements):"]
+            head = ["def parse(buffer, position, size, cost):"]
         else:
-            head = ["def parse(buffer, position=0):", "    size = len(buffer)", "    elements = 0"]
+            head = ["def parse(buffer, position=0):", "    size = len(buffer)", "    cost = 0"]
         if any("view[" in line for line in self._lines):
             head.append("    view = memoryview(buffer)")
         exec(compile("\n".join(head + self._lines), f"<parser of {self._root!r}>", "exec"), self._scope)
@@ -180,13 +180,13 @@ class ParserSource:
         item = kind.item
         self._line(f"if {length} * {item.size_min} > size - position:")
         self._line("    raise MalformedError")
-        if isinstance(item, Fixed) and not isinstance(item, Uuid):
+        are_numbers = isinstance(item, Fixed) and not isinstance(item, Uuid)
+        self._line(f"cost += {length} * {item.cost}" if item.cost > 1 else f"cost += {length}")
+        self._line(f"if cost > {COST_MAX}:")
+        self._line("    raise MalformedError")
+        if are_numbers:
             self._numbers(item, length, target)
             return
-        if not isinstance(item, Fixed):
-            self._line(f"elements += {length}")
-            self._line(f"if elements > {ELEMENTS_MAX}:")
-            self._line("    raise MalformedError")
         if isinstance(item, Record) and self._rows(item, length, target):
             self._line("else:")
             self._depth += 1
@@ -271,7 +271,7 @@ class ParserSource:
         parsers = {field.tag: ParserSource(field.type, inner=True).function() for field in kind.tagged}
         table = self._constant("parsers", parsers)
         self._line(f"if {first}:")
-        self._line(f"    found, position, elements = read_tags(buffer, position, size, {first}, elements, {table})")
+        self._line(f"    found, position, cost = read_tags(buffer, position, size, {first}, cost, {table})")
         for name, field in zip(names, kind.tagged, strict=True):
             self._line(f"    if {field.tag} in found:")
             self._line(f"        {name} = found[{field.tag}]")

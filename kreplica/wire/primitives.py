@@ -8,8 +8,15 @@ from struct import Struct
 from typing import Any
 from uuid import UUID
 
-ELEMENTS_MAX = 1_000_000
-"""Array elements other than numbers that one frame may hold, all arrays together."""
+COST_MAX = 8_000_000
+"""What one frame may cost, all its arrays and tags together, in units of about 40 bytes of Python objects.
+
+A number in a list costs 1, a record 5 and its fields (``WireType.cost``).  So no frame, however it nests what takes two
+bytes on the wire, fills the memory or the minute; a LeaderAndIsr request may still speak of 250,000 partitions.
+"""
+
+TAG_COST = 5
+"""What each tag of a tag section costs, known or not."""
 
 LENGTH_MAX = 2**31 - 1
 """The largest varint that means a length, a count or a tag."""
@@ -78,19 +85,22 @@ TagParser = Callable[[Buffer, int, int, int], tuple[Any, int, int]]
 
 
 def read_tags(
-    buffer: Buffer, position: int, size: int, first: int, elements: int, parsers: Mapping[int, TagParser]
+    buffer: Buffer, position: int, size: int, first: int, cost: int, parsers: Mapping[int, TagParser]
 ) -> tuple[dict[int, Any], int, int]:
     """Read a tag section that is not empty: known tags are parsed, others are skipped.
 
     :param position: behind the first byte of the section's count, which is ``first``.
     :param size: where the buffer ends.
-    :param elements: array elements that the frame has had so far.
-    :return: known tags with their values, the position behind the section, elements so far.
-    :raise MalformedError: at tags out of order, or a size that is not that of the field.
+    :param cost: of the frame so far.
+    :return: known tags with their values, the position behind the section, the cost so far.
+    :raise MalformedError: at tags out of order, too many of them, or a size that is not that of the field.
     """
     count = first
     if first > 127:
         count, position = uvarint_rest(buffer, position, first)
+    cost += count * TAG_COST
+    if cost > COST_MAX:
+        raise MalformedError
     found: dict[int, Any] = {}
     last = -1
     for _ in range(count):
@@ -101,11 +111,11 @@ def read_tags(
             raise MalformedError
         last = tag
         if tag in parsers:
-            found[tag], position, elements = parsers[tag](buffer, position, size, elements)
+            found[tag], position, cost = parsers[tag](buffer, position, size, cost)
             if position != end:
                 raise MalformedError
         position = end
-    return found, position, elements
+    return found, position, cost
 
 
 def write_tags(fields: Iterable[tuple[int, Any, Any, Callable[[Any], bytes]]]) -> bytes:

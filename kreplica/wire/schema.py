@@ -31,6 +31,9 @@ from kreplica.wire.types import Array, Blob, Field, Fixed, Record, Records, Text
 MessageParser = Callable[..., dict[str, Any]]
 MessageBuilder = Callable[[dict[str, Any]], bytes]
 
+EXPLAINED_ELEMENTS_MAX = 10_000
+"""Elements of a malformed message that are parsed again, slowly, to say where it is wrong: a tenth of a second."""
+
 _NUMBERS = {
     name: Fixed(code)
     for name, code in {
@@ -254,14 +257,10 @@ class Schema:
                 return value
             except INPUT_ERRORS:
                 pass
-            return self._explain_input(tree, buffer, offset)
+            explained: dict[str, Any] = tree.parse(memoryview(buffer)[offset:], patience=EXPLAINED_ELEMENTS_MAX)
+            return explained
 
         return parse_message
-
-    @staticmethod
-    def _explain_input(tree: Record, buffer: Buffer, offset: int) -> dict[str, Any]:
-        value: dict[str, Any] = tree.parse(memoryview(buffer)[offset:])
-        return value
 
     def _make_builder(self, version: int) -> MessageBuilder:
         pieces_of = self._pieces_of(version)

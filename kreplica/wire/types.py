@@ -19,7 +19,7 @@ from construct import Construct
 
 from kreplica.errors import ProtocolError
 from kreplica.model import ZERO_UUID
-from kreplica.wire.primitives import ELEMENTS_MAX, LENGTH_MAX, uvarint
+from kreplica.wire.primitives import COST_MAX, LENGTH_MAX, TAG_COST, uvarint
 
 
 def take(stream: BytesIO, size: int, path: str) -> bytes:
@@ -48,6 +48,16 @@ def take_uvarint(stream: BytesIO, path: str) -> int:
     return result
 
 
+def spend(context: Any, cost: int, path: str) -> None:
+    """Count what the frame has cost so far.
+
+    :raise ProtocolError: when that is too much.
+    """
+    context._cost = context.get("_cost", 0) + cost
+    if context._cost > COST_MAX:
+        raise ProtocolError(path, "the frame has more elements than are accepted")
+
+
 def remaining(stream: BytesIO) -> int:
     """Bytes that the stream still holds."""
     return stream.getbuffer().nbytes - stream.tell()
@@ -58,6 +68,9 @@ class WireType(Construct):  # type: ignore[misc]  # construct is not typed
 
     size_min: int
     """Bytes that the smallest value takes: what bounds the count of an array before anything is allocated."""
+
+    cost: int
+    """What each value costs in memory, see ``COST_MAX``; arrays without their elements."""
 
     zero: Any
     """The value of a field that was not given and has no default."""
@@ -107,6 +120,7 @@ class Fixed(WireType):
         self.code = code
         self._struct = Struct(">" + code)
         self.size_min = self._struct.size
+        self.cost = 1
         self.zero = False if code == "?" else 0.0 if code == "d" else 0
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:
@@ -128,6 +142,7 @@ class Uuid(Fixed):
 
     def __init__(self) -> None:
         super().__init__("16s")
+        self.cost = 3
         self.zero = ZERO_UUID
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> UUID:
@@ -147,6 +162,7 @@ class Sized(WireType):
     :param nullable: None is a value, as length -1.
     """
 
+    cost = 2
     prefix = "i"
     """The ``struct`` letter of the length in the plain form."""
 
@@ -230,15 +246,16 @@ class Blob(Sized):
 class Records(Blob):
     """Record batches: parsing yields a view of the frame itself; ``build_pieces`` also takes what has a ``size``."""
 
+    cost = 5
+
     def _parse_content(self, stream: BytesIO, length: int, context: Any, path: str) -> memoryview:
         return memoryview(take(stream, length, path))
 
 
 class Array(Sized):
-    """A list of one type.
+    """A list of one type; how long it may be depends on what the frame has cost before (``COST_MAX``).
 
-    Elements that are not numbers count towards ``ELEMENTS_MAX`` of the whole frame, so that no frame, however nested,
-    becomes more than that many Python objects; numbers are bounded by the bytes they take.
+    The context value ``patience`` says after how many elements to give up the search for what is wrong with a frame.
     """
 
     def __init__(self, item: WireType, compact: bool, nullable: bool) -> None:
@@ -253,12 +270,17 @@ class Array(Sized):
     def _parse_content(self, stream: BytesIO, length: int, context: Any, path: str) -> list[Any]:
         if length * self.item.size_min > remaining(stream):
             raise ProtocolError(path, f"{length} elements do not fit in the {remaining(stream)} bytes that remain")
-        if not isinstance(self.item, Fixed):
-            elements = context._root_elements
-            elements[0] += length
-            if elements[0] > ELEMENTS_MAX:
-                raise ProtocolError(path, f"the frame has more than {ELEMENTS_MAX} elements")
-        return [self.item._parse(stream, context, f"{path}[{index}]") for index in range(length)]
+        spend(context, length * self.item.cost, path)
+        if isinstance(self.item, Fixed) and not isinstance(self.item, Uuid):
+            data = take(stream, length * self.item.size_min, path)
+            return [number for (number,) in Struct(f">{self.item.code}").iter_unpack(data)]
+        values = []
+        for index in range(length):
+            context.patience = context.get("patience", COST_MAX) - 1
+            if context.patience < 0:
+                raise ProtocolError(f"{path}[{index}]", "the frame is malformed here or further on")
+            values.append(self.item._parse(stream, context, f"{path}[{index}]"))
+        return values
 
     def _build(self, value: Any, stream: BytesIO, context: Any, path: str) -> Any:
         if value is not None and not isinstance(value, (list, tuple)):
@@ -299,6 +321,7 @@ class Record(WireType):
         self.title = title
         self._names = {field.name for field in fields}
         self._by_tag = {field.tag: field for field in self.tagged}
+        self.cost = 5 + sum(field.type.cost for field in fields)
         self.size_min = 1 if nullable else sum(field.type.size_min for field in self.fields) + flexible
 
     @property
@@ -309,7 +332,6 @@ class Record(WireType):
     def _parse(self, stream: BytesIO, context: Any, path: str) -> dict[str, Any] | None:
         if self.title:
             path = self.title
-            context._root_elements = [0]
         if self.nullable and Fixed("b")._parse(stream, context, path) < 0:
             return None
         value = {field.name: field.type._parse(stream, context, f"{path}.{field.name}") for field in self.fields}
@@ -320,7 +342,9 @@ class Record(WireType):
 
     def _parse_tags(self, value: dict[str, Any], stream: BytesIO, context: Any, path: str) -> None:
         last = -1
-        for _ in range(take_uvarint(stream, f"{path}.tags")):
+        count = take_uvarint(stream, f"{path}.tags")
+        spend(context, count * TAG_COST, f"{path}.tags")
+        for _ in range(count):
             tag = take_uvarint(stream, f"{path}.tags")
             if tag <= last:
                 raise ProtocolError(f"{path}.tags", f"tag {tag} follows tag {last}")
