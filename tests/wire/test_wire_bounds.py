@@ -1,0 +1,198 @@
+"""Input that lies about sizes is refused, before memory is spent on it, with an error that names the field."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import pack
+
+import pytest
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.messages import FETCH, LEADER_AND_ISR, METADATA, OFFSET_COMMIT, PRODUCE
+from kreplica.wire.primitives import COST_MAX, TAG_COST, uvarint
+from kreplica.wire.schema import Schema
+
+METADATA_TOPIC_COST = 7
+"""Of a record with one text."""
+
+
+def refused(schema: Schema, version: int, data: bytes) -> ProtocolError:
+    """The error that these bytes raise, which is the same in both forms."""
+    with pytest.raises(ProtocolError) as compiled:
+        schema.parse(version, data)
+    with pytest.raises(ProtocolError) as uncompiled:
+        schema.parse_uncompiled(version, data)
+    assert str(compiled.value) == str(uncompiled.value)
+    return compiled.value
+
+
+@contextmanager
+def memory_peak_below(size_bytes: int) -> Iterator[None]:
+    """Fail where more memory than that was in use at any time within."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        yield
+        assert tracemalloc.get_traced_memory()[1] - before < size_bytes
+    finally:
+        tracemalloc.stop()
+
+
+def produce(*topics: bytes, count: int | None = None) -> bytes:
+    """A Produce request 7 of topics that are given as bytes."""
+    return pack(">hhii", -1, 1, 1000, len(topics) if count is None else count) + b"".join(topics)
+
+
+GOOD = b"\x00\x01t" + pack(">iii", 1, 0, 2) + b"ok"
+
+
+def test_the_path_leads_to_the_field() -> None:
+    """The error says which element of which array is wrong, and what is wrong with it."""
+    bad_name = pack(">h", -5) + bytes(20)
+    error = refused(PRODUCE.request, 7, produce(GOOD, GOOD, GOOD, bad_name))
+    assert error.path == "ProduceRequest.topic_data[3].name"
+    assert error.reason == "length -5 is not allowed"
+
+
+@pytest.mark.parametrize(
+    ("topic", "path", "reason"),
+    [
+        (pack(">h", -1) + bytes(9), "name", "length -1 is not allowed"),
+        (pack(">h", 2) + b"\xff\xfe" + bytes(9), "name", "is not UTF-8: invalid start byte at byte 0"),
+        (pack(">h", 32767) + bytes(9), "name", "needs 32767 bytes, 9 remain"),
+        (b"\x00\x01t" + pack(">i", -1), "partition_data", "length -1 is not allowed"),
+        (b"\x00\x01t" + pack(">i", -(1 << 31)), "partition_data", "length -2147483648 is not allowed"),
+        (b"\x00\x01t" + pack(">iq", 2, 0), "partition_data", "2 elements do not fit in the 8 bytes that remain"),
+        (b"\x00\x01t" + pack(">iii", 1, 0, -2), "partition_data[0].records", "length -2 is not allowed"),
+        (b"\x00\x01t" + pack(">iii", 1, 0, 9) + bytes(8), "partition_data[0].records", "needs 9 bytes, 8 remain"),
+    ],
+)
+def test_lengths_that_lie(topic: bytes, path: str, reason: str) -> None:
+    """Negative, impossible and overlong lengths, and text that is not text, are each named."""
+    error = refused(PRODUCE.request, 7, produce(topic))
+    assert error.path == f"ProduceRequest.topic_data[0].{path}"
+    assert error.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "reason"),
+    [
+        (b"\xff\xff\xff\xff\xff\x01", "topics", "varint is longer than five bytes"),
+        (b"\xff\xff\xff\xff\x0f", "topics", "varint 4294967295 is beyond 2147483647"),
+        (b"\xff\xff\xff\xff\x07", "topics", "2147483646 elements do not fit in the 0 bytes that remain"),
+        (b"\x80", "topics", "needs 1 bytes, 0 remain"),
+        (b"\x02\x00\x00" + bytes(3), "topics[0].name", "length -1 is not allowed"),
+        (b"\x00" + bytes(3) + b"\x02\x05\x00\x05\x00", "tags", "tag 5 follows tag 5"),
+        (b"\x00" + bytes(3) + b"\x02\x05\x00\x04\x00", "tags", "tag 4 follows tag 5"),
+        (b"\x00" + bytes(3) + b"\x01\x05\x02\x00", "tags", "tag 5 has 2 bytes, 1 remain"),
+        (b"\x00" + bytes(3) + b"\x02\x05\x00", "tags", "needs 1 bytes, 0 remain"),
+    ],
+)
+def test_varints_and_tags_that_lie(data: bytes, path: str, reason: str) -> None:
+    """Varints without end or beyond a length, and tag sections out of order or size, are each named."""
+    error = refused(METADATA.request, 9, data)
+    assert error.path == f"MetadataRequest.{path}"
+    assert error.reason == reason
+
+
+def test_a_tag_must_be_as_long_as_it_says() -> None:
+    """A known tag whose size is not that of its field is refused."""
+    body = FETCH.request.build(12, {"cluster_id": "abc"})
+    good = b"\x01\x00\x04\x04abc"  # one tag: number 0, four bytes: the length of the text + 1, and the text
+    assert body.endswith(good)
+    for size in (b"\x03", b"\x05"):
+        error = refused(FETCH.request, 12, body[: -len(good)] + good[:2] + size + good[3:] + b"\x00")
+        assert error.path == "FetchRequest.cluster_id"
+
+
+def test_a_count_beyond_the_frame_costs_nothing() -> None:
+    """Two billion elements announced in a small frame are refused before anything is allocated."""
+    for count in (1 << 20, (1 << 31) - 1):
+        with memory_peak_below(100_000):
+            refused(PRODUCE.request, 7, produce(GOOD, count=count))
+
+
+def test_a_flat_frame_of_too_many_elements_is_refused_before_it_is_parsed() -> None:
+    """A frame that really holds too many elements is refused at its first array."""
+    topics = COST_MAX // METADATA_TOPIC_COST + 1
+    data = pack(">i", topics) + bytes(2 * topics)
+    METADATA.request.parser(0)
+    with memory_peak_below(2 * len(data)), pytest.raises(ProtocolError, match="more elements than are accepted"):
+        METADATA.request.parse(0, data)
+
+
+def offsets(topics: int, partitions: int) -> bytes:
+    """An OffsetCommit request 2 that nests so much."""
+    topic = b"\x00\x00" + pack(">i", partitions) + pack(">iqh", 0, 0, -1) * partitions
+    return pack(">h1sihqi", 1, b"g", 0, 0, 0, topics) + topic * topics
+
+
+def leader_and_isr(isr: list[int]) -> bytes:
+    """A LeaderAndIsr request 0 of one partition."""
+    return LEADER_AND_ISR.request.build(0, {"ungrouped_partition_states": [{"isr": isr}]})
+
+
+def test_a_nested_bomb_does_not_go_off() -> None:
+    """Arrays within arrays count together: a frame of 98 MB of them stops early, in seconds."""
+    data = offsets(topics=3_500, partitions=2_000)
+    assert len(data) > 98_000_000
+    started = time.process_time()
+    with pytest.raises(ProtocolError) as caught:
+        OFFSET_COMMIT.request.parse(2, data)
+    assert time.process_time() - started < 20
+    assert caught.value.path.startswith("OffsetCommitRequest.topics[")
+
+
+@pytest.mark.parametrize(
+    ("schema", "version", "data", "cost"),
+    [
+        (OFFSET_COMMIT.request, 2, offsets(topics=4, partitions=10_000), 40_000 * 9),
+        (METADATA.request, 9, uvarint(50_001) + bytes((1, 0)) * 50_000 + bytes(4), 50_000 * METADATA_TOPIC_COST),
+        (FETCH.response, 12, bytes(10) + bytes((2, 1)) + uvarint(10_001) + bytes(38) * 10_000 + bytes(2), 10_000 * 39),
+        (LEADER_AND_ISR.request, 0, leader_and_isr([1 << 30] * 400_000), 400_000),
+    ],
+    ids=["nested records", "records of two bytes", "records full of defaults", "numbers"],
+)
+def test_memory_is_in_proportion_to_what_is_counted(schema: Schema, version: int, data: bytes, cost: int) -> None:
+    """A frame becomes at most so much memory for each unit counted, whatever it is made of; units are limited."""
+    parse = schema.parser(version)
+    with memory_peak_below(60 * cost):
+        parse(data)
+
+
+def test_a_list_of_numbers_has_its_limit_too() -> None:
+    """A million replica ids are fine in one frame, nine million are not."""
+    schema = LEADER_AND_ISR.request
+    value = schema.parse(0, leader_and_isr([1] * 1_000_000))
+    assert len(value["ungrouped_partition_states"][0]["isr"]) == 1_000_000
+    error = refused(schema, 0, leader_and_isr([1] * COST_MAX))
+    assert error.path == "LeaderAndIsrRequest.ungrouped_partition_states[0].isr"
+
+
+def test_tags_count_too() -> None:
+    """A tag section of millions of tags is refused for its number alone."""
+    count = COST_MAX // TAG_COST + 1
+    error = refused(METADATA.request, 9, b"\x00" + bytes(3) + uvarint(count) + bytes(2 * count))
+    assert error.path == "MetadataRequest.tags"
+
+
+def test_the_search_for_what_is_wrong_ends() -> None:
+    """A huge frame that is malformed at its very end does not occupy the broker for long: the error is less exact."""
+    topics = 500_000
+    data = pack(">i", topics) + b"\x00\x00" * (topics - 1) + b"\xff\xff"
+    METADATA.request.parser(0)
+    started = time.process_time()
+    with pytest.raises(ProtocolError, match="malformed here or further on") as caught:
+        METADATA.request.parse(0, data)
+    assert time.process_time() - started < 5
+    assert caught.value.path == "MetadataRequest.topics[10000]"
+
+
+def test_versions_out_of_range_are_refused() -> None:
+    """Asking for a version that a message does not have names the message and its versions."""
+    for version in (-1, 12):
+        with pytest.raises(ProtocolError, match=f"^ProduceRequest: version {version} is not within 0 to 11$"):
+            PRODUCE.request.parse(version, b"")

@@ -1,0 +1,112 @@
+"""Frames come out of a byte stream however it is cut."""
+
+from __future__ import annotations
+
+import random
+import time
+from struct import pack
+
+import pytest
+from wire_values import random_message
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.framing import FrameReader, frame, frame_pieces
+from kreplica.wire.messages import APIS
+
+
+def frames_of_everything() -> list[bytes]:
+    """A body of every version of every request and response."""
+    rng = random.Random(5)
+    return [
+        schema.build(version, random_message(schema, version, rng))
+        for api in APIS.values()
+        for schema in (api.request, api.response)
+        for version in schema.versions
+    ]
+
+
+def test_frames_fed_one_byte_at_a_time() -> None:
+    """A connection that delivers single bytes delivers every frame all the same, each with its last byte."""
+    reader = FrameReader()
+    for body in frames_of_everything():
+        data = frame(body)
+        for index in range(len(data) - 1):
+            assert list(reader.feed(data[index : index + 1])) == []
+            assert reader.held_size == index + 1
+        assert list(reader.feed(data[-1:])) == [body]
+        assert reader.held_size == 0
+
+
+def test_frames_fed_in_pieces_of_any_size() -> None:
+    """A stream cut anywhere gives the same frames, in order, from bytes, bytearrays and views."""
+    bodies = frames_of_everything()
+    stream = b"".join(map(frame, bodies))
+    rng = random.Random(6)
+    for largest in (3, 100, 5_000, len(stream)):
+        reader, got, position = FrameReader(), [], 0
+        while position < len(stream):
+            size = rng.randint(1, largest)
+            piece = rng.choice((bytes, bytearray, memoryview))(stream[position : position + size])
+            got += reader.feed(piece)
+            position += size
+        assert got == bodies
+
+
+def test_whole_frames_are_not_copied() -> None:
+    """A frame that comes in one piece is a view of that piece."""
+    data = frame(b"one") + frame(b"") + frame(b"two") + b"\x00\x00"
+    reader = FrameReader()
+    views = list(reader.feed(data))
+    assert views == [b"one", b"", b"two"]
+    assert all(view.obj is data for view in views)
+    assert reader.held_size == 2
+
+
+def test_later_bytes_do_not_change_earlier_frames() -> None:
+    """A frame that was given out stays as it is while the connection goes on."""
+    reader = FrameReader()
+    list(reader.feed(frame(b"first")[:6]))
+    (first,) = reader.feed(frame(b"first")[6:] + frame(b"second")[:3])
+    (second,) = reader.feed(frame(b"second")[3:])
+    assert (first, second) == (b"first", b"second")
+
+
+@pytest.mark.parametrize("length", [-1, -(1 << 31), 101, (1 << 31) - 1])
+def test_bad_lengths_are_refused_at_once(length: int) -> None:
+    """A negative or oversized length is refused as soon as its four bytes are there."""
+    reader = FrameReader(size_max=100)
+    assert list(reader.feed(frame(bytes(100)))) == [bytes(100)]
+    with pytest.raises(ProtocolError, match=f"^frame: length {length} is not within 0 and 100$"):
+        list(reader.feed(pack(">i", length)))
+
+
+def test_frames_before_a_bad_length_are_given() -> None:
+    """What came before the bad length is not lost."""
+    given = FrameReader(size_max=100).feed(frame(b"good") + pack(">i", 101))
+    assert next(given) == b"good"
+    with pytest.raises(ProtocolError):
+        next(given)
+
+
+def test_a_long_frame_is_not_copied_again_and_again() -> None:
+    """A frame of 32 MiB in pieces of 16 KiB takes a fraction of a second, as it would not if each piece copied it."""
+    data = frame(bytes(32 << 20))
+    reader, got = FrameReader(), 0
+    started = time.process_time()
+    for position in range(0, len(data), 16384):
+        got += sum(len(body) for body in reader.feed(data[position : position + 16384]))
+    assert time.process_time() - started < 2
+    assert got == 32 << 20
+
+
+def test_the_length_before_pieces_counts_all_of_them() -> None:
+    """A response with a range of a file in it is framed by the range's size."""
+
+    class Range:
+        size = 5_000
+
+    file_range = Range()
+    pieces = frame_pieces([b"head", file_range, b"mid", memoryview(bytes(10))])
+    assert pieces[0] == pack(">i", 4 + 5_000 + 3 + 10) + b"head"
+    assert pieces[1] is file_range
+    assert pieces[2:] == [b"mid", bytes(10)]
