@@ -1,12 +1,42 @@
-"""Every broker and topic setting as data, and what a file, the command line and ZooKeeper say of them.  Holds no state.
+"""Every broker and topic setting as data, and what a file, the command line and ZooKeeper say of them.
 
 * ``setting`` one setting: name, type, default, range, run-time change
 * ``validators`` what values may be
 * ``definitions/`` all settings, by subject
+* ``names`` which names are known, and what an unknown one was meant to be
 * ``properties`` Java's ``.properties`` format
 * ``broker_settings`` a broker's static settings: a file and overrides, checked
 * ``listeners`` the values that describe listeners
+* ``consistency`` what settings must be together
 * ``dynamic`` static and dynamic layers to effective values, and the rows of DescribeConfigs
-* ``alterations`` what AlterConfigs and IncrementalAlterConfigs may do
+* ``alterations`` what AlterConfigs, IncrementalAlterConfigs and CreateTopics may do
+* ``layers`` all of this as it is now, for the one who watches ZooKeeper
 * ``reference`` the page ``docs/settings.md``: ``python -m kreplica.settings > docs/settings.md``
 """
+
+from kreplica.settings.alterations import Operation, OperationType, alter_incrementally, validate_topic_config
+from kreplica.settings.broker_settings import BrokerSettings, load
+from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from kreplica.settings.dynamic import ConfigRow, EffectiveSettings, Synonym, TopicSettings
+from kreplica.settings.layers import DynamicLayers
+from kreplica.settings.setting import Setting, Source, Type, Update
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "BrokerSettings",
+    "ConfigRow",
+    "DynamicLayers",
+    "EffectiveSettings",
+    "Operation",
+    "OperationType",
+    "Setting",
+    "Source",
+    "Synonym",
+    "TopicSettings",
+    "Type",
+    "Update",
+    "alter_incrementally",
+    "load",
+    "validate_topic_config",
+]

@@ -109,6 +109,12 @@ class Setting:
             return f"a whole number, {self.valid.allowed or f'{low} to {high}'}"
         return self.valid.allowed or ("a list separated by commas" if self.type is Type.LIST else "text")
 
+    def describe(self) -> str:
+        """What the setting does, and what happens instead where it does not do so, in a sentence each."""
+        if self.instead is None:
+            return self.documentation
+        return f"{self.documentation} Not obeyed: {self.instead}.".strip()
+
     def parse(self, text: str) -> Value:
         """The typed value of what somebody wrote; white space around it does not count.
 

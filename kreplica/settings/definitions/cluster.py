@@ -85,7 +85,7 @@ ZOOKEEPER = (
         Row("zookeeper.max.in.flight.requests", INT, 10, at_least(1), HIGH, READ_ONLY),
     ),
     *known_only(
-        "the cluster stays in ZooKeeper: there is no migration to KRaft",
+        "the cluster stays in ZooKeeper, there is no migration to KRaft",
         Row("zookeeper.metadata.migration.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY),
         Row("zookeeper.metadata.migration.min.batch.size", INT, 200, at_least(1), MEDIUM, READ_ONLY, listed=False),
     ),

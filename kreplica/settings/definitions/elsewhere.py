@@ -24,7 +24,7 @@ REMOTE_METADATA = "org.apache.kafka.server.log.remote.metadata.storage.TopicBase
 
 ELSEWHERE = (
     *known_only(
-        "the cluster keeps its state in ZooKeeper: there is no KRaft",
+        "the cluster keeps its state in ZooKeeper, there is no KRaft",
         Row("broker.heartbeat.interval.ms", INT, 2000, ANY, MEDIUM, READ_ONLY),
         Row("broker.session.timeout.ms", INT, 9000, ANY, MEDIUM, READ_ONLY),
         Row("controller.listener.names", STRING, None, ANY, HIGH, READ_ONLY),
@@ -57,7 +57,7 @@ ELSEWHERE = (
         Row("inter.broker.protocol.version", STRING, "3.9-IV0", ReleaseVersion(), MEDIUM, READ_ONLY),
     ),
     *known_only(
-        "there is no tiered storage: everything stays in log.dirs",
+        "there is no tiered storage, everything stays in log.dirs",
         Row("remote.fetch.max.wait.ms", INT, 500, at_least(1), MEDIUM, CLUSTER_WIDE),
         Row("remote.log.index.file.cache.total.size.bytes", LONG, 2**30, at_least(1), LOW, CLUSTER_WIDE),
         Row("remote.log.manager.copier.thread.pool.size", INT, -1, Range(1, also=-1), MEDIUM, READ_ONLY),

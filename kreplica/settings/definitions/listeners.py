@@ -92,7 +92,7 @@ CONNECTIONS = (
     ),
     Setting(
         "socket.receive.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
-        "The size of a connection's receive buffer in the operating system; -1 leaves it to the system.",
+        "The size of a connection's receive buffer; where it is -1 or nobody sets it, the system adapts it.",
     ),
     Setting(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
@@ -100,7 +100,7 @@ CONNECTIONS = (
     ),
     Setting(
         "socket.send.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
-        "The size of a connection's send buffer in the operating system; -1 leaves it to the system.",
+        "The size of a connection's send buffer; where it is -1 or nobody sets it, the system adapts it.",
     ),
     *known_only(
         "one reactor serves all connections and requests; more cores are used by more brokers",

@@ -129,7 +129,7 @@ STORAGE = (
         Row("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, CLUSTER_WIDE),
     ),
     *known_only(
-        "there is no tiered storage: log.retention.ms and log.retention.bytes hold for everything",
+        "there is no tiered storage, log.retention.ms and log.retention.bytes hold for everything",
         Row("log.local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
         Row("log.local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
     ),
@@ -212,11 +212,14 @@ RETENTION = (
         "log.retention.ms", LONG, None, ANY, HIGH, CLUSTER_WIDE,
         "Default of the topic setting retention.ms: how old records may become; -1 is without bound.",
     ),
+    Setting(
+        "log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, ANY, MEDIUM, CLUSTER_WIDE,
+        "How many bytes compaction reads and writes in a second at most.",
+    ),
     *known_only(
-        "compaction reads and writes with buffers of its own choice, as fast as the disk allows",
+        "compaction reads and writes with buffers of its own choice",
         Row("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, ANY, MEDIUM, CLUSTER_WIDE),
         Row("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), MEDIUM, CLUSTER_WIDE),
-        Row("log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, ANY, MEDIUM, CLUSTER_WIDE),
     ),
 )
 """How old records leave."""

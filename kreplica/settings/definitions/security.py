@@ -26,7 +26,7 @@ PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafka
 
 SECURITY = (
     *known_only(
-        "connections are not encrypted: every listener speaks PLAINTEXT",
+        "connections are not encrypted, every listener speaks PLAINTEXT",
         Row("ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
         Row("ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
         Row("ssl.cipher.suites", LIST, (), ANY, MEDIUM, PER_BROKER),
@@ -53,7 +53,7 @@ SECURITY = (
         Row("security.providers", STRING, None, ANY, LOW, READ_ONLY),
     ),
     *known_only(
-        "clients are not authenticated: every listener speaks PLAINTEXT",
+        "clients are not authenticated, every listener speaks PLAINTEXT",
         Row("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
         Row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, PER_BROKER),
         Row("sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, PER_BROKER),

@@ -90,12 +90,12 @@ TOPIC = (
     ),
     Setting(
         "local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
-        instead="there is no tiered storage: retention.bytes holds for everything",
+        instead="there is no tiered storage, retention.bytes holds for everything",
         synonyms=("log.local.retention.bytes",),
     ),
     Setting(
         "local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
-        instead="there is no tiered storage: retention.ms holds for everything",
+        instead="there is no tiered storage, retention.ms holds for everything",
         synonyms=("log.local.retention.ms",),
     ),
     Setting(
@@ -168,7 +168,7 @@ TOPIC = (
     ),
     Setting(
         "remote.storage.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        instead="there is no tiered storage: everything stays in log.dirs",
+        instead="there is no tiered storage, everything stays in log.dirs",
     ),
     Setting(
         "retention.bytes", LONG, -1, ANY, MEDIUM, CLUSTER_WIDE,

@@ -1,0 +1,167 @@
+"""A broker's static settings: a file and overrides of the command line, typed, checked, and each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from kreplica.errors import SettingsError
+from kreplica.model import Endpoint
+from kreplica.settings.consistency import RULES
+from kreplica.settings.definitions import BROKER_SETTINGS
+from kreplica.settings.listeners import check_advertised, check_ports, parse_listeners, parse_protocols
+from kreplica.settings.names import broker_setting, hint, not_obeyed
+from kreplica.settings.properties import parse_properties
+from kreplica.settings.setting import Source, format_value
+from kreplica.settings.validators import Value
+
+T = TypeVar("T")
+_OTHER_NAMES = (
+    ("broker.id", "node.id"),
+    ("node.id", "broker.id"),
+    ("zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"),
+)
+"""Settings that have the value of another one where only that one is given."""
+
+
+class Given(NamedTuple):
+    """What somebody wrote, and where: ``broker.properties, line 3``."""
+
+    text: str
+    place: str
+
+
+class BrokerSettings:
+    """Every setting of a broker, as it was at start.  Never changes; what changes at run time is ``dynamic``'s.
+
+    :ivar warnings: one sentence for each setting that somebody set and that is not obeyed.
+    :ivar listeners: where to listen; a host may be empty (all interfaces), a port 0 (the system's choice).
+    :ivar advertised_listeners: what to tell others; an empty host is this machine's name, port 0 the bound one.
+    :ivar inter_broker_listener: the name of the listener by which brokers speak to each other.
+    :ivar log_dirs: the directories of the logs, at least one, no two the same.
+    """
+
+    def __init__(self, given: Mapping[str, Given], origin: str) -> None:
+        """:raise SettingsError: anything is unknown, malformed, missing or contradictory."""
+        self._given = dict(given)
+        self._origin = origin
+        self._values = self._typed()
+        self.warnings = not_obeyed(setting for name in self._given if (setting := broker_setting(name)) is not None)
+        self._check_together()
+        self.log_dirs = self._parsed("log.dirs" if self["log.dirs"] is not None else "log.dir", _parse_directories)
+        self.listeners, self.advertised_listeners = self._endpoints()
+        self.inter_broker_listener = self._inter_broker_listener()
+
+    @classmethod
+    def from_text(cls, text: str, overrides: Sequence[str] = (), *, origin: str = "the settings") -> BrokerSettings:
+        """The settings that a text in Java's properties format and some overrides make.
+
+        :param overrides: ``name=value`` each; they win over the text, and later ones over earlier ones.
+        :param origin: what the text is, for errors: a file's path.
+        :raise SettingsError: anything is unknown, malformed, missing or contradictory; the message names the line.
+        """
+        given = {
+            name: Given(entry.value, f"{origin}, line {entry.line}")
+            for name, entry in parse_properties(text, origin).items()
+        }
+        for override in overrides:
+            name, equals, value = override.partition("=")
+            if not equals:
+                raise SettingsError(f"--override {override}: name=value is expected")
+            given[name.strip()] = Given(value, f"--override {name.strip()}")
+        return cls(given, origin)
+
+    def __getitem__(self, name: str) -> Any:
+        """The typed value of a setting: given, or Kafka's default, which may be None.
+
+        :raise KeyError: there is no such setting.
+        """
+        return self._values[name]
+
+    def text(self, name: str) -> str | None:
+        """What was written, or else the default as Kafka's tools print it; None where there is neither."""
+        given = self._given.get(name)
+        return given.text.strip() if given is not None else format_value(BROKER_SETTINGS[name].default)
+
+    def source(self, name: str) -> Source:
+        """Whether a value was given or is the default."""
+        return Source.STATIC_BROKER_CONFIG if name in self._given else Source.DEFAULT_CONFIG
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of the settings that somebody set."""
+        return tuple(self._given)
+
+    def _typed(self) -> dict[str, Value]:
+        values = {setting.name: setting.default for setting in BROKER_SETTINGS.values()}
+        for name, given in self._given.items():
+            setting = broker_setting(name)
+            if setting is None:
+                raise SettingsError(f"{given.place}: there is no setting {name!r}.{hint(name)}")
+            values[name] = self._parsed(name, setting.parse)
+        for name, other in _OTHER_NAMES:
+            if name not in self._given:
+                values[name] = values[other]
+        return values
+
+    def _parsed(self, name: str, parse: Callable[[str], T]) -> T:
+        """What a parser makes of a setting; its errors get the setting's place."""
+        try:
+            return parse(self.text(name) or "")
+        except ValueError as error:
+            raise self._error((name,), str(error)) from None
+
+    def _check_together(self) -> None:
+        for rule in RULES:
+            if not rule.holds(self._values):
+                shown = " and ".join(f"{name}={self.text(name) or ''}" for name in rule.names)
+                raise self._error(rule.names, f"{shown} {rule.message}")
+
+    def _endpoints(self) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
+        protocols = self._parsed("listener.security.protocol.map", parse_protocols)
+        listeners = self._parsed("listeners", lambda text: parse_listeners(text, protocols))
+        self._parsed("listeners", lambda text: check_ports(listeners))
+        told = "advertised.listeners" if self["advertised.listeners"] else "listeners"
+        advertised = self._parsed(told, lambda text: parse_listeners(text, protocols))
+        self._parsed(told, lambda text: check_advertised(advertised, listeners))
+        return listeners, advertised
+
+    def _inter_broker_listener(self) -> str:
+        by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+        if by_name in self._given and by_protocol in self._given:
+            raise self._error((by_name, by_protocol), f"only one of {by_name} and {by_protocol} may be set")
+        chosen: str = (self[by_name] or self[by_protocol]).upper()
+        names = [endpoint.listener for endpoint in self.advertised_listeners]
+        if chosen not in names:
+            which = by_protocol if by_protocol in self._given else by_name
+            raise self._error(
+                (which,), f"{which}: brokers speak to each other by {chosen}, but only {', '.join(names)} is advertised"
+            )
+        return chosen
+
+    def _error(self, names: Sequence[str], message: str) -> SettingsError:
+        places = [self._given[name].place for name in names if name in self._given]
+        return SettingsError(f"{' and '.join(places) or self._origin}: {message}")
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> BrokerSettings:
+    """The settings of a file, read once at start, before there is a broker or a reactor.
+
+    :raise SettingsError: the file cannot be read, or as ``BrokerSettings.from_text``.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
+    return BrokerSettings.from_text(text, overrides, origin=str(path))
+
+
+def _parse_directories(text: str) -> tuple[str, ...]:
+    directories = [part.strip() for part in text.split(",") if part.strip()]
+    if not directories:
+        raise ValueError("there must be at least one directory")
+    for directory in directories:
+        if directories.count(directory) > 1:
+            raise ValueError(f"the directory {directory} is there twice")
+    return tuple(directories)

@@ -1,0 +1,100 @@
+"""What a broker's settings must be together: Kafka's own rules, and those of a broker that lives on ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+Values = Mapping[str, Any]
+
+
+class Rule(NamedTuple):
+    """:param names: the settings that the rule is about.
+    :param message: what is wrong where it does not hold.
+    """
+
+    names: tuple[str, ...]
+    holds: Callable[[Values], bool]
+    message: str
+
+
+def _positive_or_unlimited(name: str) -> Rule:
+    return Rule(
+        (name,),
+        lambda values: values[name] is None or values[name] == -1 or values[name] >= 1,
+        "must be at least 1, or -1 for no bound",
+    )
+
+
+def _at_least(name: str, low: int) -> Rule:
+    return Rule((name,), lambda values: values[name] is None or values[name] >= low, f"must be at least {low}")
+
+
+def _cleaner_has_memory(values: Values) -> bool:
+    threads = max(values["log.cleaner.threads"], 1)
+    return not values["log.cleaner.enable"] or values["log.cleaner.dedupe.buffer.size"] // threads > 1024 * 1024
+
+
+def _requests_fit(values: Values) -> bool:
+    queued = values["queued.max.request.bytes"]
+    return bool(queued <= 0 or queued >= values["socket.request.max.bytes"])
+
+
+RULES = (
+    Rule(
+        ("process.roles",),
+        lambda values: not values["process.roles"],
+        "is for clusters without ZooKeeper (KRaft); kreplica keeps its cluster in ZooKeeper: remove it",
+    ),
+    Rule(("zookeeper.connect",), lambda values: bool(values["zookeeper.connect"]), "is needed, such as 127.0.0.1:2181"),
+    Rule(
+        ("broker.id", "node.id"),
+        lambda values: values["broker.id"] == values["node.id"],
+        "are two names of one number, and must be equal where both are given",
+    ),
+    Rule(
+        ("broker.id",),
+        lambda values: 0 <= values["broker.id"] <= values["reserved.broker.max.id"],
+        "is needed: a number that no other broker has, from 0 to that of reserved.broker.max.id",
+    ),
+    _positive_or_unlimited("log.retention.ms"),
+    _positive_or_unlimited("log.retention.minutes"),
+    _positive_or_unlimited("log.retention.hours"),
+    _at_least("log.roll.ms", 1),
+    _at_least("log.roll.jitter.ms", 0),
+    _at_least("log.flush.interval.ms", 0),
+    _at_least("default.replication.factor", 1),
+    _at_least("zookeeper.session.timeout.ms", 1),
+    _at_least("zookeeper.connection.timeout.ms", 1),
+    Rule(
+        ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads"),
+        _cleaner_has_memory,
+        "must leave more than 1 MiB for each compaction thread",
+    ),
+    Rule(
+        ("replica.socket.timeout.ms", "replica.fetch.wait.max.ms"),
+        lambda values: values["replica.fetch.wait.max.ms"] <= values["replica.socket.timeout.ms"],
+        "do not fit: the time-out must be at least the wait, or idle fetches would fail",
+    ),
+    Rule(
+        ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+        lambda values: values["replica.fetch.wait.max.ms"] <= values["replica.lag.time.max.ms"],
+        "do not fit: the wait must be at most the lag, or idle followers would fall out of sync",
+    ),
+    Rule(
+        ("offsets.commit.required.acks", "offsets.topic.replication.factor"),
+        lambda values: -1 <= values["offsets.commit.required.acks"] <= values["offsets.topic.replication.factor"],
+        "do not fit: the acks must be -1 or at most the number of replicas",
+    ),
+    Rule(
+        ("queued.max.request.bytes", "socket.request.max.bytes"),
+        _requests_fit,
+        "do not fit: one largest request must fit into what may be queued",
+    ),
+    Rule(
+        ("max.connections.per.ip", "max.connections.per.ip.overrides"),
+        lambda values: values["max.connections.per.ip"] != 0,
+        "must be above 0, or nobody could connect",
+    ),
+)
+"""All rules; the first that does not hold is reported."""

@@ -1,0 +1,110 @@
+"""The values that describe listeners: ``NAME://host:port`` lists, and which protocol each name stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from itertools import combinations
+
+from kreplica.model import Endpoint
+
+_ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._%-]*)):([0-9]{1,5})", re.ASCII)
+_UNROUTABLE = {"0.0.0.0", "::"}
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED = "PLAINTEXT"
+"""The security protocol that listeners can have."""
+
+
+def parse_protocols(text: str) -> dict[str, str]:
+    """``NAME:PROTOCOL,NAME:PROTOCOL`` as protocols by the listeners' names, which are in upper case.
+
+    :raise ValueError: malformed, a name twice, or a protocol that nobody knows.
+    """
+    protocols: dict[str, str] = {}
+    for item in _items(text):
+        name, colon, protocol = (part.strip().upper() for part in item.rpartition(":"))
+        if not (name and colon):
+            raise ValueError(f"{item!r} is not NAME:PROTOCOL")
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"{item!r} names an unknown protocol; there are {', '.join(PROTOCOLS)}")
+        if name in protocols:
+            raise ValueError(f"the name {name} is there twice")
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """``NAME://host:port,NAME://host:port`` as endpoints, of which no two have the same name.
+
+    The host is empty where none is given: all interfaces.  Port 0 lets the system choose.
+    :param protocols: security protocols by names of listeners.
+    :raise ValueError: malformed, a name twice, or a name without a protocol or with one that is not served.
+    """
+    endpoints: list[Endpoint] = []
+    for item in _items(text):
+        endpoint = _parse_endpoint(item, protocols)
+        if any(other.listener == endpoint.listener for other in endpoints):
+            raise ValueError(f"the listener {endpoint.listener} is there twice; each needs a name of its own")
+        endpoints.append(endpoint)
+    if not endpoints:
+        raise ValueError("there must be at least one listener, such as PLAINTEXT://127.0.0.1:9092")
+    return tuple(endpoints)
+
+
+def check_ports(endpoints: Sequence[Endpoint]) -> None:
+    """No two listeners may listen on one port, except that one is IPv4 and the other IPv6 (KIP-797).
+
+    :raise ValueError: two do.
+    """
+    for first, second in combinations(endpoints, 2):
+        if first.port == second.port != 0 and {_version(first.host), _version(second.host)} != {4, 6}:
+            raise ValueError(f"{first} and {second} have the same port; each listener needs one of its own")
+
+
+def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
+    """What others are told must be an address that they can use, of a listener that exists.
+
+    :raise ValueError: it is not.
+    """
+    names = [endpoint.listener for endpoint in listeners]
+    for endpoint in advertised:
+        if endpoint.host in _UNROUTABLE:
+            raise ValueError(
+                f"{endpoint} cannot be advertised: nobody can connect to {endpoint.host}; "
+                "name a host in advertised.listeners that clients can reach"
+            )
+        if endpoint.listener not in names:
+            known = ", ".join(names)
+            raise ValueError(f"{endpoint} is advertised, but listeners has no {endpoint.listener}, only {known}")
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in (part.strip() for part in text.split(",")) if item]
+
+
+def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
+    match = _ENDPOINT.fullmatch(item)
+    if match is None:
+        raise ValueError(f"{item!r} is not NAME://host:port (an IPv6 address stands in brackets)")
+    name, address, host, port = match.groups()
+    name = name.upper()
+    if int(port) > 65535:
+        raise ValueError(f"{item!r} has no port from 0 to 65535")
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ValueError(f"{item!r}: listener.security.protocol.map does not say which protocol {name} has")
+    if protocol != SERVED:
+        raise ValueError(f"{item!r} would need {protocol}, which is not served; only {SERVED} is")
+    return Endpoint(name, address or host, int(port), protocol)
+
+
+def _version(host: str) -> int | None:
+    """4 or 6 for an address, None for a name."""
+    for version, address in ((4, IPv4Address), (6, IPv6Address)):
+        try:
+            address(host)
+        except AddressValueError:
+            continue
+        return version
+    return None

@@ -1,0 +1,58 @@
+"""Names of settings: which are known, and what an unknown one was probably meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from kreplica.settings.setting import Setting
+
+LISTENER_PREFIX = "listener.name."
+
+
+def broker_setting(name: str) -> Setting | None:
+    """The broker's setting of that name; None where there is none.
+
+    ``listener.name.L.S`` is Kafka's setting S for the listener L alone (KIP-103): it is that of S, and not obeyed.
+    """
+    known = BROKER_SETTINGS.get(name)
+    if known is None and name.startswith(LISTENER_PREFIX):
+        parts = name.removeprefix(LISTENER_PREFIX).split(".")
+        # Between the listener and the setting there may be one more part, the SASL mechanism.
+        for start in (1, 2):
+            base = BROKER_SETTINGS.get(".".join(parts[start:]))
+            if base is not None:
+                instead = base.instead or f"no listener has settings of its own: {base.name} holds for all"
+                return Setting(name, base.type, None, base.valid, base.importance, base.update, instead=instead)
+    return known
+
+
+def hint(name: str) -> str:
+    """A sentence that names what was probably meant, with a space before it; empty where nothing is near."""
+    topic = TOPIC_SETTINGS.get(name)
+    if topic is not None and topic.synonyms:
+        return f" It is a setting of topics; the broker's is {topic.synonyms[0]}."
+    return _nearest(name, BROKER_SETTINGS)
+
+
+def topic_hint(name: str) -> str:
+    """As ``hint``, for settings of topics."""
+    for topic in TOPIC_SETTINGS.values():
+        if name in topic.synonyms:
+            return f" It is a setting of brokers; the topic's is {topic.name}."
+    return _nearest(name, TOPIC_SETTINGS)
+
+
+def not_obeyed(settings: Iterable[Setting]) -> tuple[str, ...]:
+    """A warning for each setting that is only known: somebody set it and should know that nothing comes of it."""
+    return tuple(
+        f"{setting.name} is a setting of Apache Kafka that kreplica does not obey: {setting.instead}"
+        for setting in settings
+        if not setting.implemented
+    )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name[:200], known, n=3, cutoff=0.7)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
