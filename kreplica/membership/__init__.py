@@ -2,5 +2,11 @@
 
 * ``registration`` persistent paths, cluster id, ``/brokers/ids/N``
 * ``dynamic_settings`` settings that change while the cluster runs
+* ``effective_topic`` from a topic's settings to what its logs are told
 * ``producer_ids`` blocks of producer ids
+* ``session`` registers anew when the session with ZooKeeper was lost; ``previous_session`` ends a killed broker's
 """
+
+from kreplica.membership.dynamic_settings import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
+
+__all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "DynamicSettings"]

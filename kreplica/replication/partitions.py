@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Protocol
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
@@ -14,7 +14,8 @@ from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
 from kreplica.replication.partition import Leadership, Partition, Role
 from kreplica.replication.waiting import Wakeups
 from kreplica.runtime import Reactor
-from kreplica.storage import LogConfig, LogDirectories
+from kreplica.storage.config import LogConfig
+from kreplica.storage.directories import LogDirectories
 
 log = Logger()
 
@@ -24,11 +25,14 @@ TURN_SECONDS_MAX = 0.01
 DELETE_WHATEVER_EPOCH = -2
 
 
-class PartitionSettings(NamedTuple):
+class PartitionSettings(Protocol):
     """What a topic's settings say to its partitions."""
 
-    log: LogConfig
-    min_insync_replicas: int
+    @property
+    def log(self) -> LogConfig: ...
+
+    @property
+    def min_insync_replicas(self) -> int: ...
 
 
 class Partitions:

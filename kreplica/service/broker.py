@@ -6,15 +6,14 @@ of a simulation.
 
 from __future__ import annotations
 
+import socket
 from typing import Any
-
 
 from twisted.logger import Logger
 
 from kreplica.admin.site import AdminSite
 from kreplica.controller.controller import Controller
 from kreplica.controller.office import ControllerConfig
-from kreplica.errors import SettingsError
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.producer_ids import ProducerIds
@@ -23,13 +22,15 @@ from kreplica.membership.session import Membership
 from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
 from kreplica.replication import ControlFence, Partitions
 from kreplica.runtime import Runtime, real_runtime
+from kreplica.server.dispatch import Dispatch
 from kreplica.server.fetch_sessions import FetchSessions
-from kreplica.server.listeners import Server
+from kreplica.server.listeners import Listeners
 from kreplica.server.metadata import MetadataCache
+from kreplica.server.metrics import ServerMetrics
 from kreplica.server.topic_admin import TopicAdmin, TopicDefaults
 from kreplica.service.handlers import handler_table
-from kreplica.service.settings_maps import bounds, storage_config
-from kreplica.settings import BrokerSettings, load
+from kreplica.service.settings_maps import admin_listener, advertised, bounds, storage_config
+from kreplica.settings.broker_settings import BrokerSettings, load
 from kreplica.storage.directories import LogDirectories
 from kreplica.zookeeper import ZooKeeperClient
 
@@ -55,8 +56,10 @@ class Broker:
         )
         self.fence = ControlFence()
         self.producer_ids = ProducerIds(self.client, self.broker_id)
-        self.dynamic_settings = DynamicSettings(self.client, settings, self._topic_settings_changed)
-        self.directories = LogDirectories(runtime, settings["log.dirs"], storage_config(settings))
+        self.dynamic_settings = DynamicSettings(
+            self.client, settings, runtime.wall_clock_ms, self._topic_settings_changed
+        )
+        self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(runtime.random, settings["max.incremental.fetch.session.cache.slots"])
         self.membership = Membership(runtime.reactor, runtime.random, self.client, self._joined)
         self.controller = Controller(
@@ -69,10 +72,11 @@ class Broker:
                 settings["controller.socket.timeout.ms"] / 1000,
             ),
         )
+        self.metrics = ServerMetrics()
         # These need the cluster's id, or what is on disk: ``start`` makes them.
         self.metadata: MetadataCache
         self.partitions: Partitions
-        self.server: Server | None = None
+        self.listeners: Listeners | None = None
         self.admin: AdminSite | None = None
         self._stopped = False
         self._joined_once = False
@@ -108,35 +112,39 @@ class Broker:
             self.dynamic_settings.partition_settings,
             self._is_known,
         )
-        self.server = self._build_server()
-        endpoints = self._listen(self.server)
+        self.directories.start(self.partitions.high_watermarks)
+        self.listeners = self._build_listeners()
+        endpoints = self._listen(self.listeners)
         self._start_admin()
         remember_session(self.runtime.disk, self._session_directory, self.client, connect)
         await self.membership.join(self._registration(endpoints))
         self.controller.start()
         await self.metadata.wait_until(self._is_served, self._connection_timeout_ms() / 1000)
 
-    def _build_server(self) -> Server:
+    def _build_listeners(self) -> Listeners:
         topics = TopicAdmin(
             self.client, self.metadata, self._topic_defaults, self.dynamic_settings.check_topic, self.runtime.random
         )
-        return Server(self.runtime, handler_table(self, topics), bounds(self.settings))
+        dispatch = Dispatch(handler_table(self, topics), self.metrics, self.runtime.reactor.seconds)
+        return Listeners(self.runtime, dispatch, bounds(self.settings))
 
     def _topic_defaults(self) -> TopicDefaults:
         return TopicDefaults(self.settings["num.partitions"], self.settings["default.replication.factor"])
 
-    def _listen(self, server: Server) -> tuple[Endpoint, ...]:
-        """Bind the listeners; the endpoints to announce have the ports that the system chose where 0 was asked for."""
-        endpoints = []
-        for endpoint, advertised in zip(self.settings.listeners, self.settings.advertised_listeners, strict=True):
-            port = server.listen(endpoint)
-            endpoints.append(advertised._replace(port=advertised.port or port))
-        return tuple(endpoints)
+    def _listen(self, listeners: Listeners) -> tuple[Endpoint, ...]:
+        """Bind the listeners, and say what to announce of them."""
+        asked = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
+        for endpoint in asked.values():
+            listeners.listen(endpoint.listener, endpoint.host, endpoint.port)
+        return tuple(
+            advertised(told, asked[told.listener], listeners.port(told.listener), socket.gethostname())
+            for told in self.settings.advertised_listeners
+        )
 
     def _start_admin(self) -> None:
-        listener: Endpoint | None = self.settings.admin_listener
+        listener = admin_listener(self.settings)
         if listener is not None:
-            self.admin = AdminSite(self.runtime.reactor, self, host=listener.host, port=listener.port)
+            self.admin = AdminSite(self.runtime.reactor, self, host=listener[0], port=listener[1])
             self.admin.start()
 
     def _registration(self, endpoints: tuple[Endpoint, ...]) -> BrokerRegistration:
@@ -149,9 +157,14 @@ class Broker:
         )
 
     @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        assert self.listeners is not None, "the broker was not started"
+        return self.listeners.port(self.settings.listeners[0].listener)
+
+    @property
     def _session_directory(self) -> str:
-        directory: str = self.settings["log.dirs"][0]
-        return directory
+        return self.settings.log_dirs[0]
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -189,9 +202,9 @@ class Broker:
             reasons.append("the broker is stopping")
         if not self._is_served():
             reasons.append("no controller has told this broker of itself yet")
-        offline = [directory.path for directory in self.directories if directory.offline]
-        if offline and len(offline) == len(list(self.directories)):
-            reasons.append(f"all log directories are offline: {', '.join(offline)}")
+        directories = self.directories.directories
+        if all(directory.offline is not None for directory in directories):
+            reasons.append(f"all log directories are offline: {', '.join(d.path for d in directories)}")
         return reasons
 
     # --- stop --------------------------------------------------------------------------------------------------------
@@ -204,25 +217,31 @@ class Broker:
         await self.controller.stop()
         await self.membership.leave()
         await self.dynamic_settings.stop()
-        if self.server is not None:
+        if self.listeners is not None:
             self.metadata.stop()
             self.partitions.stop()
-            await self.server.stop()
+            await self.listeners.stop()
         if self.admin is not None:
             await self.admin.stop()
         await self.directories.close(self.fence.broker_epoch)
         await self.client.close()
         forget_session(self.runtime.disk, self._session_directory)
+
+
+class BrokerProcess(Broker):
+    """A broker that has the process for itself."""
+
+    async def start(self) -> None:
+        await super().start()
+        log.info("broker {broker} is ready", broker=self.broker_id)
+
+    async def stop(self) -> None:
+        await super().stop()
         self.runtime.offload.stop()
 
 
-def broker_from_options(reactor: Any, options: dict[str, Any]) -> Broker:
+def broker_from_options(reactor: Any, options: dict[str, Any]) -> BrokerProcess:
     """:raise SettingsError: whatever is wrong with the file, with its line."""
-    path = options["config"]
-    try:
-        settings = load(path, options["overrides"])
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    return Broker(real_runtime(reactor), settings)
+    return BrokerProcess(real_runtime(reactor), load(options["config"], options["overrides"]))
 
 

@@ -10,6 +10,7 @@ from kreplica.membership import DynamicSettings
 from kreplica.server.answers import answer_from
 from kreplica.server.handlers.topic_results import gather_by_topic
 from kreplica.server.request import Request
+from kreplica.settings.alterations import AlterOperation
 
 Row = dict[str, Any]
 
@@ -59,7 +60,9 @@ class IncrementalAlterConfigs(_Alter):
     """Changes single settings: set, delete, append to a list, subtract from a list (KIP-339)."""
 
     async def _change(self, row: Row, *, validate_only: bool) -> None:
-        operations = [(config["name"], config["config_operation"], config["value"]) for config in row["configs"]]
+        operations = [
+            AlterOperation(config["name"], config["config_operation"], config["value"]) for config in row["configs"]
+        ]
         await self._settings.alter(
             row["resource_type"], row["resource_name"], operations, validate_only=validate_only
         )

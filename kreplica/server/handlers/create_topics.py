@@ -77,7 +77,7 @@ class CreateTopics:
                     "config_source": int(config.source),
                     "is_sensitive": config.is_sensitive,
                 }
-                for config in self._settings.describe_topic_overrides(topic.configs or {})
+                for config in self._settings.describe_new_topic(topic.configs or {})
             ],
         }
 

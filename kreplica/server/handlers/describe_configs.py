@@ -9,7 +9,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
-from kreplica.settings import ConfigRow
+from kreplica.settings.dynamic import ConfigRow
 
 Row = dict[str, Any]
 
@@ -70,6 +70,6 @@ def _config(row: ConfigRow, with_synonyms: bool, with_documentation: bool) -> Ro
             {"name": name, "value": value, "source": int(source)}
             for name, value, source in (row.synonyms if with_synonyms else ())
         ],
-        "config_type": int(row.type),
+        "config_type": row.config_type,
         "documentation": row.documentation if with_documentation else None,
     }

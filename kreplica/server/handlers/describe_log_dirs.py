@@ -9,6 +9,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Partitions
 from kreplica.server.request import Request
+from kreplica.storage.directory import LogDirectory
 
 Row = dict[str, Any]
 
@@ -22,11 +23,12 @@ class DescribeLogDirs:
         wanted = None
         if asked is not None:
             wanted = {TopicPartition(topic["topic"], index) for topic in asked for index in topic["partitions"]}
-        request.answer({"error_code": 0, "results": [self._row(d, wanted) for d in self._partitions.directories]})
+        directories = self._partitions.directories.directories
+        request.answer({"error_code": 0, "results": [self._row(directory, wanted) for directory in directories]})
 
-    def _row(self, directory: Any, wanted: set[TopicPartition] | None) -> Row:
+    def _row(self, directory: LogDirectory, wanted: set[TopicPartition] | None) -> Row:
         row: Row = {"error_code": 0, "log_dir": directory.path, "topics": []}
-        if directory.offline:
+        if directory.offline is not None:
             return row | {"error_code": int(ErrorCode.KAFKA_STORAGE_ERROR)}
         topics: dict[str, list[Row]] = defaultdict(list)
         for key, log in sorted(directory.logs.items()):
@@ -41,7 +43,6 @@ class DescribeLogDirs:
                         "is_future_key": False,
                     }
                 )
-        total, free = directory.usage()
-        row |= {"total_bytes": total, "usable_bytes": free}
+        row["total_bytes"], row["usable_bytes"] = directory.usage()
         row["topics"] = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
         return row

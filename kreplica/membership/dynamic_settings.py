@@ -1,0 +1,312 @@
+"""Settings that change while the cluster runs: of topics, of this broker, and of all brokers.
+
+They live in ``/config``; whoever changes one writes a notification beside it, which every broker watches for.  What is
+in effect is worked out once per change, not per request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from kreplica.cluster import znodes
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership.effective_topic import PartitionSettings, partition_settings
+from kreplica.settings.alterations import (
+    AlterOperation,
+    alter_incrementally,
+    validate_broker_config,
+    validate_topic_config,
+)
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from kreplica.settings.dynamic import ConfigRow, EffectiveSettings, TopicSettings
+from kreplica.storage.config import LogConfig
+from kreplica.zookeeper import (
+    BadVersion,
+    NodeExists,
+    NoNode,
+    ZooKeeperClient,
+    ZooKeeperError,
+    read_all,
+)
+
+log = Logger()
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+"""The resource types of the protocol that have settings here."""
+
+CHANGE_KEPT_MS = 15 * 60 * 1000
+"""Notifications are removed after so long, by whichever broker sees them."""
+
+T = TypeVar("T")
+
+
+class DynamicSettings:
+    """Owned by the broker.
+
+    :param static: the broker's own file.
+    :param topic_changed: called with a topic whose effective settings may be others now.
+    """
+
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        static: BrokerSettings,
+        wall_clock_ms: Callable[[], int],
+        topic_changed: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._broker_id = str(static["broker.id"])
+        self._wall_clock_ms = wall_clock_ms
+        self._topic_changed = topic_changed
+        self._static = static
+        self._layers: dict[str, dict[str, str]] = {}
+        self._effective = EffectiveSettings(static)
+        self._topics: dict[str, dict[str, str]] = {}
+        self._partition_settings: dict[str, PartitionSettings] = {}
+        self._known_topics: set[str] = set()
+        self._last_change = -1
+        self._reading: Deferred[None] | None = None
+        self._read_again = False
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Read everything, and watch for changes."""
+        await self._read_changes(apply=False)
+        await self._reload_brokers()
+        topics = await self._client.get_children("/config/topics")
+        await self.learn(topics)
+
+    def session_renewed(self) -> None:
+        """Watches are gone with the old session, and changes may have been missed: read everything again."""
+        self._known_topics.clear()
+        self._changes_seen(restart=True)
+
+    async def stop(self) -> None:
+        self._stopped = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    # --- what is in effect -------------------------------------------------------------------------------------------
+
+    def partition_settings(self, topic: str) -> PartitionSettings:
+        """What a topic's partitions obey now."""
+        known = self._partition_settings.get(topic)
+        if known is None:
+            known = self._partition_settings[topic] = partition_settings(self._effective_topic(topic))
+        return known
+
+    def _effective_topic(self, topic: str) -> TopicSettings:
+        return self._effective.topic(self._topics.get(topic, {}))
+
+    def log_config(self, topic: str) -> LogConfig:
+        return self.partition_settings(topic).log
+
+    def unclean_election_allowed(self, topic: str) -> bool:
+        """``unclean.leader.election.enable`` of a topic."""
+        return bool(self._effective_topic(topic)["unclean.leader.election.enable"])
+
+    def describe_topic(self, topic: str) -> Sequence[ConfigRow]:
+        return self._effective.describe_topic(self._topics.get(topic, {}))
+
+    def describe_new_topic(self, overrides: Mapping[str, str]) -> Sequence[ConfigRow]:
+        """The settings that a topic would have with these of its own."""
+        return self._effective.describe_topic(overrides)
+
+    def describe_broker(self, name: str) -> Sequence[ConfigRow]:
+        """:param name: this broker's id, or empty for the settings that all brokers share.
+
+        :raise KafkaError: INVALID_REQUEST, for another broker's id.
+        """
+        if name not in ("", self._broker_id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}; ask broker {name} for its settings"
+            )
+        return self._effective.describe_broker() if name else self._effective.describe_default_broker()
+
+    def check_topic(self, settings: Mapping[str, str]) -> None:
+        """:raise KafkaError: INVALID_CONFIG, naming the setting, its value, and what is allowed."""
+        validate_topic_config(settings, self._effective.topic({}).values)
+
+    # --- changes by this broker's clients ----------------------------------------------------------------------------
+
+    async def replace(
+        self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool
+    ) -> None:
+        """Make these the only dynamic settings of a topic or broker.
+
+        :raise KafkaError: whatever is wrong with the resource or its settings.
+        """
+        await self._change(resource_type, name, lambda _: dict(settings), list(settings), validate_only=validate_only)
+
+    async def alter(
+        self, resource_type: int, name: str, operations: Sequence[AlterOperation], *, validate_only: bool
+    ) -> None:
+        """Change single dynamic settings of a topic or broker.
+
+        :raise KafkaError: whatever is wrong with the resource, an operation, or the settings that follow.
+        """
+
+        known = TOPIC_SETTINGS if resource_type == TOPIC_RESOURCE else BROKER_SETTINGS
+
+        def change(current: Mapping[str, str]) -> dict[str, str]:
+            return alter_incrementally(current, operations, known)
+
+        names = [operation.name for operation in operations]
+        await self._change(resource_type, name, change, names, validate_only=validate_only)
+
+    async def _change(
+        self,
+        resource_type: int,
+        name: str,
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        names: Sequence[str],
+        *,
+        validate_only: bool,
+    ) -> None:
+        entity_type, entity = await self._entity(resource_type, name)
+        path = znodes.config_path(entity_type, entity)
+        while True:
+            version, current = await _reachable(self._read(path))
+            new = change(current)
+            if entity_type == "topics":
+                self.check_topic(new)
+            else:
+                validate_broker_config(new, changed=names, per_broker=entity != znodes.DEFAULT_ENTITY)
+            if validate_only:
+                return
+            try:
+                await _reachable(self._write(path, new, version))
+            except (BadVersion, NodeExists, NoNode):
+                continue  # somebody else changed it meanwhile: what follows has to be worked out anew
+            break
+        self._apply(entity_type, entity, new)
+        await _reachable(self._notify(entity_type, entity))
+
+    async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
+        if resource_type == TOPIC_RESOURCE:
+            if await _reachable(self._client.exists(znodes.topic_path(name))) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            return "topics", name
+        if resource_type != BROKER_RESOURCE:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+        if name not in ("", self._broker_id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}; ask broker {name} to change its settings"
+            )
+        return "brokers", name or znodes.DEFAULT_ENTITY
+
+    async def _read(self, path: str) -> tuple[int | None, dict[str, str]]:
+        try:
+            data, stat = await self._client.get_data(path)
+        except NoNode:
+            return None, {}
+        return stat.version, znodes.decode_config(path, data)
+
+    async def _write(self, path: str, settings: Mapping[str, str], version: int | None) -> None:
+        data = znodes.encode_config(settings)
+        if version is None:
+            await self._client.create(path, data)
+        else:
+            await self._client.set_data(path, data, version)
+
+    async def _notify(self, entity_type: str, entity: str) -> None:
+        path = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
+        await self._client.create(path, znodes.encode_config_change(entity_type, entity), sequence=True)
+
+    # --- changes by anybody ------------------------------------------------------------------------------------------
+
+    async def learn(self, topics: Iterable[str]) -> None:
+        """Read the settings of topics that are new to this broker."""
+        new = [topic for topic in dict.fromkeys(topics) if topic not in self._known_topics]
+        if not new:
+            return
+        paths = [znodes.config_path("topics", topic) for topic in new]
+        for topic, path, answer in zip(new, paths, await read_all(self._client, paths), strict=True):
+            self._known_topics.add(topic)
+            self._apply("topics", topic, znodes.decode_config(path, answer[0]) if isinstance(answer, tuple) else {})
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted: one of the same name is another."""
+        self._known_topics.discard(topic)
+        self._partition_settings.pop(topic, None)
+        self._topics.pop(topic, None)
+
+    def _apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
+        if entity_type == "topics":
+            self._topics[entity] = dict(settings)
+            self._partition_settings.pop(entity, None)
+            self._topic_changed(entity)
+        elif entity_type == "brokers" and entity in (znodes.DEFAULT_ENTITY, self._broker_id):
+            self._layers[entity] = dict(settings)
+            own, shared = self._layers.get(self._broker_id), self._layers.get(znodes.DEFAULT_ENTITY)
+            self._effective = EffectiveSettings(self._static, own, shared)
+            topics = list(self._partition_settings)
+            self._partition_settings.clear()
+            for topic in topics:
+                self._topic_changed(topic)
+
+    def _changes_seen(self, *, restart: bool = False) -> None:
+        if self._stopped:
+            return
+        if self._reading is not None:
+            self._read_again = True
+            return
+        self._reading = Deferred.fromCoroutine(self._follow(restart=restart))
+        self._reading.addErrback(lambda failure: log.failure("reading changed settings", failure))
+
+    async def _follow(self, *, restart: bool) -> None:
+        try:
+            if restart:
+                await self.start()
+                return
+            self._read_again = True
+            while self._read_again:
+                self._read_again = False
+                await self._read_changes(apply=True)
+        except ZooKeeperError as error:
+            # A lost session starts everything anew; a lost connection is followed by the watch's next event.
+            log.warn("changed settings could not be read: {error}", error=str(error))
+        finally:
+            self._reading = None
+
+    async def _read_changes(self, *, apply: bool) -> None:
+        names = await self._client.get_children(znodes.CONFIG_CHANGES, lambda _: self._changes_seen())
+        for name in sorted(names):
+            number = int(name.removeprefix(znodes.CONFIG_CHANGE_PREFIX))
+            path = f"{znodes.CONFIG_CHANGES}/{name}"
+            try:
+                data, stat = await self._client.get_data(path)
+                if apply and number > self._last_change:
+                    await self._reload(*znodes.decode_config_change(path, data))
+                if self._wall_clock_ms() - stat.mtime > CHANGE_KEPT_MS:
+                    await self._client.delete(path)
+            except NoNode:
+                pass
+            except znodes.ZnodeError as error:
+                log.warn("a notification of changed settings is ignored: {error}", error=str(error))
+            self._last_change = max(self._last_change, number)
+
+    async def _reload(self, entity_type: str, entity: str) -> None:
+        if entity_type in ("topics", "brokers"):
+            _, settings = await self._read(znodes.config_path(entity_type, entity))
+            self._apply(entity_type, entity, settings)
+
+    async def _reload_brokers(self) -> None:
+        for entity in (znodes.DEFAULT_ENTITY, self._broker_id):
+            await self._reload("brokers", entity)
+
+
+async def _reachable(answer: Awaitable[T]) -> T:
+    """What ZooKeeper answers; where it cannot be reached, the client is told to try again."""
+    try:
+        return await answer
+    except (BadVersion, NodeExists, NoNode):
+        raise
+    except ZooKeeperError as error:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error}") from error

@@ -1,0 +1,45 @@
+"""From a topic's effective settings to what its logs and partitions are told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kreplica.settings.dynamic import TopicSettings
+from kreplica.storage.config import LogConfig
+
+
+class PartitionSettings(NamedTuple):
+    """What a topic's settings say to its partitions."""
+
+    log: LogConfig
+    min_insync_replicas: int
+
+
+def partition_settings(settings: TopicSettings) -> PartitionSettings:
+    """:param settings: what is in effect for the topic."""
+    return PartitionSettings(
+        LogConfig(
+            segment_bytes=settings["segment.bytes"],
+            segment_ms=settings["segment.ms"],
+            segment_jitter_ms=settings["segment.jitter.ms"],
+            index_interval_bytes=settings["index.interval.bytes"],
+            segment_index_bytes=settings["segment.index.bytes"],
+            retention_ms=settings["retention.ms"],
+            retention_bytes=settings["retention.bytes"],
+            delete_retention_ms=settings["delete.retention.ms"],
+            min_compaction_lag_ms=settings["min.compaction.lag.ms"],
+            max_compaction_lag_ms=settings["max.compaction.lag.ms"],
+            min_cleanable_dirty_ratio=settings["min.cleanable.dirty.ratio"],
+            file_delete_delay_ms=settings["file.delete.delay.ms"],
+            flush_messages=settings["flush.messages"],
+            flush_ms=settings["flush.ms"],
+            max_message_bytes=settings["max.message.bytes"],
+            cleanup_policy=frozenset(settings["cleanup.policy"]),
+            message_timestamp_type=settings["message.timestamp.type"],
+            message_timestamp_before_max_ms=settings["message.timestamp.before.max.ms"],
+            message_timestamp_after_max_ms=settings["message.timestamp.after.max.ms"],
+            compression_type=settings["compression.type"],
+            preallocate=settings["preallocate"],
+        ),
+        settings["min.insync.replicas"],
+    )

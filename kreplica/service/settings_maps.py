@@ -1,0 +1,69 @@
+"""From settings by Kafka's names to what each room is told: the one place that knows both."""
+
+from __future__ import annotations
+
+from kreplica.errors import SettingsError
+from kreplica.model import Endpoint
+from kreplica.server.bounds import UNLIMITED, Bounds
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.storage.config import StorageConfig
+
+
+def bounds(settings: BrokerSettings) -> Bounds:
+    """What connections may use."""
+    default = Bounds()
+    given = settings.given
+    idle_ms = settings["connections.max.idle.ms"]
+    queued = settings["queued.max.request.bytes"]
+    return Bounds(
+        request_bytes_max=settings["socket.request.max.bytes"],
+        requests_outstanding_max=settings["kreplica.connection.outstanding.requests.max"],
+        request_bytes_outstanding_max=settings["kreplica.connection.outstanding.request.bytes"],
+        answer_bytes_outstanding_max=settings["kreplica.connection.outstanding.answer.bytes"],
+        partial_bytes_max=queued if queued > 0 else default.partial_bytes_max,
+        partial_stall_s=settings["kreplica.partial.request.stall.ms"] / 1000,
+        connections_max=settings["max.connections"],
+        connections_per_host_max=settings["max.connections.per.ip"],
+        idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),
+        # Kafka's default of 100 KiB is from slower days: unless somebody chose a size, the operating system adapts it.
+        send_buffer_bytes=settings["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in given else -1,
+        receive_buffer_bytes=settings["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in given else -1,
+    )
+
+
+def storage_config(settings: BrokerSettings) -> StorageConfig:
+    """What all log directories obey."""
+    return StorageConfig(
+        log_flush_offset_checkpoint_interval_ms=settings["log.flush.offset.checkpoint.interval.ms"],
+        log_flush_scheduler_interval_ms=settings["log.flush.scheduler.interval.ms"],
+        log_retention_check_interval_ms=settings["log.retention.check.interval.ms"],
+        replica_high_watermark_checkpoint_interval_ms=settings["replica.high.watermark.checkpoint.interval.ms"],
+        producer_id_expiration_ms=settings["producer.id.expiration.ms"],
+        log_cleaner_enable=settings["log.cleaner.enable"],
+        log_cleaner_backoff_ms=settings["log.cleaner.backoff.ms"],
+        log_cleaner_dedupe_buffer_size=settings["log.cleaner.dedupe.buffer.size"],
+        log_cleaner_io_max_bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+    )
+
+
+def admin_listener(settings: BrokerSettings) -> tuple[str, int] | None:
+    """Where the admin API listens; None where it is off.
+
+    :raise SettingsError: where the setting is not HOST:PORT.
+    """
+    text: str = settings["kreplica.admin.listener"]
+    if not text:
+        return None
+    host, colon, port = text.removeprefix("http://").rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"kreplica.admin.listener: {text!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def advertised(told: Endpoint, listening: Endpoint, bound_port: int, host_name: str) -> Endpoint:
+    """What to announce: the advertised listener, with what was left open filled in.
+
+    :param listening: the listener of that name, as it was asked for.
+    :param host_name: this machine's name, for a listener on all interfaces.
+    """
+    return told._replace(host=told.host or listening.host or host_name, port=told.port or bound_port)

@@ -1,0 +1,122 @@
+"""An embedded coordinator and brokers in one process: what ``make run`` starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from kreplica import __version__
+from kreplica.runtime import Runtime, real_runtime
+from kreplica.service.banner import banner
+from kreplica.service.broker import Broker
+from kreplica.service.coordinator import start_coordinator
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+HOST = "127.0.0.1"
+
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    # One machine: what is internal has as many replicas as there are brokers, at most three.
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""What differs from Kafka's defaults, apart from places and ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneConfig:
+    """What ``twistd kreplica standalone`` was asked for; port 0 lets the system choose."""
+
+    data_directory: str
+    brokers: int = 1
+    port: int = 9092
+    admin_port: int = 8080
+    coordinator_port: int = 2181
+    overrides: tuple[str, ...] = ()
+
+    def broker_settings(self, number: int, coordinator_port: int) -> BrokerSettings:
+        """The settings of one broker; the first is 1, and has the admin API.
+
+        :raise SettingsError: an override is unknown or malformed.
+        """
+        port = self.port + number - 1 if self.port else 0
+        settings = SETTINGS | {
+            "broker.id": str(number),
+            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "log.dirs": os.path.join(self.data_directory, f"broker-{number}"),
+            "zookeeper.connect": f"{HOST}:{coordinator_port}",
+            "offsets.topic.replication.factor": str(min(self.brokers, 3)),
+            "transaction.state.log.replication.factor": str(min(self.brokers, 3)),
+            "transaction.state.log.min.isr": str(min(self.brokers, 2)),
+        }
+        if number == 1:
+            settings["kreplica.admin.listener"] = f"{HOST}:{self.admin_port}"
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        return BrokerSettings.from_text(text.replace("\\", "\\\\"), self.overrides, origin="standalone")
+
+
+class Standalone:
+    """Started and stopped as one."""
+
+    def __init__(self, runtime: Runtime, config: StandaloneConfig) -> None:
+        self._runtime = runtime
+        self._config = config
+        self.coordinator = EmbeddedCoordinator(
+            runtime,
+            os.path.join(config.data_directory, "coordinator"),
+            port=config.coordinator_port,
+            interface=HOST,
+        )
+        self.brokers: list[Broker] = []
+
+    async def start(self) -> None:
+        """:raise KreplicaError: with what is wrong and what to do."""
+        config = self._config
+        # Settings first: a mistake in them is told before anything is opened.
+        config.broker_settings(1, config.coordinator_port)
+        self._runtime.disk.make_directories(config.data_directory)
+        await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
+        for number in range(1, config.brokers + 1):
+            broker = Broker(self._runtime, config.broker_settings(number, self.coordinator.port))
+            self.brokers.append(broker)
+            await broker.start()
+
+    def describe(self) -> str:
+        """The banner."""
+        admin = self.brokers[0].admin
+        return banner(
+            __version__,
+            [f"{HOST}:{broker.port}" for broker in self.brokers],
+            admin.url if admin is not None else None,
+            f"{HOST}:{self.coordinator.port}",
+            self._config.data_directory,
+        )
+
+    async def stop(self) -> None:
+        for broker in reversed(self.brokers):
+            await broker.stop()
+        await self.coordinator.stop()
+        self._runtime.offload.stop()
+
+
+class StandaloneProcess(Standalone):
+    """The same, which greets whoever started it."""
+
+    async def start(self) -> None:
+        await super().start()
+        # Not through the log: a banner is for people, and twistd would put a time before each line.
+        print(self.describe(), file=sys.__stdout__, flush=True)
+
+
+def standalone_from_options(reactor: Any, options: dict[str, Any]) -> StandaloneProcess:
+    config = StandaloneConfig(
+        data_directory=os.path.abspath(options["data-dir"]),
+        brokers=options["brokers"],
+        port=options["port"],
+        admin_port=options["admin-port"],
+        coordinator_port=options["coordinator-port"],
+        overrides=tuple(options["overrides"]),
+    )
+    return StandaloneProcess(real_runtime(reactor), config)

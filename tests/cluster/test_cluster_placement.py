@@ -1,0 +1,74 @@
+"""Placement: what every assignment must have, over many clusters."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kreplica.cluster.placement import BrokerPlace, place
+from kreplica.errors import ErrorCode, KafkaError
+
+
+@given(st.integers(1, 12), st.integers(1, 60), st.data())
+def test_every_partition_has_distinct_live_replicas_and_leaders_are_balanced(brokers, partitions, data):
+    """No broker twice in a partition; no broker leads more than one partition more than another."""
+    factor = data.draw(st.integers(1, brokers))
+    start, shift = data.draw(st.integers(0, 50)), data.draw(st.integers(0, 50))
+    places = [BrokerPlace(10 + i) for i in range(brokers)]
+    assignment = place(places, partitions, factor, start_index=start, shift=shift)
+    assert list(assignment) == list(range(partitions))
+    for replicas in assignment.values():
+        assert len(set(replicas)) == len(replicas) == factor
+        assert set(replicas) <= {p.broker_id for p in places}
+    leaders = Counter(replicas[0] for replicas in assignment.values())
+    counts = [leaders[p.broker_id] for p in places]
+    assert max(counts) - min(counts) <= 1
+
+
+@given(st.integers(2, 9))
+def test_followers_of_one_broker_spread_evenly_over_all_others(brokers):
+    """When a broker dies, its load goes to every other, not to one neighbour."""
+    places = [BrokerPlace(i) for i in range(brokers)]
+    assignment = place(places, brokers * (brokers - 1), 2)
+    for leader in range(brokers):
+        followers = Counter(replicas[1] for replicas in assignment.values() if replicas[0] == leader)
+        assert set(followers.values()) == {1}
+        assert len(followers) == brokers - 1
+
+
+@given(st.integers(2, 4), st.integers(1, 4), st.integers(1, 40), st.data())
+def test_replicas_are_in_as_many_racks_as_possible(racks, per_rack, partitions, data):
+    """Losing a rack loses as few replicas of a partition as can be."""
+    places = [BrokerPlace(r * 100 + i, f"rack{r}") for r in range(racks) for i in range(per_rack)]
+    factor = data.draw(st.integers(1, len(places)))
+    for replicas in place(places, partitions, factor, start_index=data.draw(st.integers(0, 20))).values():
+        assert len(set(replicas)) == factor
+        assert len({broker // 100 for broker in replicas}) == min(racks, factor)
+
+
+def test_grown_topic_goes_on_where_it_ended():
+    """New partitions are numbered after the old ones."""
+    places = [BrokerPlace(i) for i in range(3)]
+    whole = place(places, 6, 2, start_index=1, shift=1)
+    more = place(places, 3, 2, start_index=1, shift=2, first_partition=4)
+    assert list(more) == [4, 5, 6]
+    assert whole[0] == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("places", "partitions", "factor", "code"),
+    [
+        ([BrokerPlace(1)], 0, 1, ErrorCode.INVALID_PARTITIONS),
+        ([BrokerPlace(1)], 1, 2, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ([BrokerPlace(1)], 1, 0, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ([], 1, 1, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ([BrokerPlace(1, "a"), BrokerPlace(2)], 1, 1, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_impossible(places, partitions, factor, code):
+    """What cannot be placed is refused with Kafka's code and a sentence."""
+    with pytest.raises(KafkaError) as caught:
+        place(places, partitions, factor)
+    assert caught.value.code is code
+    assert caught.value.message
