@@ -1,0 +1,432 @@
+"""A connection to a broker, step by step: no network, no waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectionLost as TransportLost
+from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
+
+from kreplica.client.connection import CLOSE_TIMEOUT_S, Connection, connect
+from kreplica.client.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    MalformedAnswer,
+    RequestTimedOut,
+    TooManyRequests,
+    UnsupportedVersion,
+)
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.testing.real_reactor import run
+from kreplica.wire.framing import FrameReader, frame
+from kreplica.wire.headers import build_response_header, parse_request_header
+from kreplica.wire.messages import API_VERSIONS, APIS, HEARTBEAT, LIST_GROUPS, METADATA, PRODUCE
+
+HEARTBEAT_BODY = {"group_id": "g", "generation_id": 3, "member_id": "m"}
+
+
+class Peer:
+    """The broker's end: sees what was written, and answers what a test tells it to."""
+
+    def __init__(self, **options: Any) -> None:
+        self.reactor = MemoryReactorClock()
+        self.connecting = connect(self.reactor, "127.0.0.1", 9092, client_id="me", **options)  # type: ignore[arg-type]
+        *_, factory, self.connect_timeout, _ = self.reactor.tcpClients[0]
+        self.factory = factory
+        self.transport = StringTransport()
+
+    def accept(self) -> Connection:
+        """Let the connection come about."""
+        self.protocol = self.factory.buildProtocol(None)
+        self.protocol.makeConnection(self.transport)
+        return result_of(self.connecting)
+
+    def requests(self) -> list[tuple[int, int, int, dict[str, Any]]]:
+        """(API key, version, correlation id, body) of what was written since the last look."""
+        data, seen = self.transport.value(), []
+        self.transport.clear()
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            request, data = data[4 : 4 + size], data[4 + size :]
+            header = parse_request_header(request)
+            assert header.client_id == "me"
+            assert header.body_offset is not None
+            body = APIS[header.api_key].request.parse(header.api_version, request, header.body_offset)
+            seen.append((header.api_key, header.api_version, header.correlation_id, body))
+        return seen
+
+    def answer(self, api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> None:
+        """Send one answer."""
+        self.protocol.dataReceived(answer_bytes(api, version, correlation_id, body))
+
+    def lose(self, reason: Exception | None = None) -> None:
+        """Let the connection go."""
+        self.protocol.connectionLost(Failure(reason or TransportLost()))
+
+
+def answer_bytes(api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> bytes:
+    """A framed answer."""
+    header = build_response_header(api.response_header_version(version), correlation_id)
+    return frame(header + api.response.build(version, body))
+
+
+def result_of(deferred: Deferred[Any]) -> Any:
+    """What a Deferred has fired with; raises what it has failed with."""
+    results: list[Any] = []
+    deferred.addBoth(results.append)
+    assert results, "not fired"
+    if isinstance(results[0], Failure):
+        results[0].raiseException()
+    return results[0]
+
+
+@pytest.fixture
+def peer() -> Peer:
+    """A broker that nobody is connected to."""
+    return Peer()
+
+
+@pytest.fixture
+def connection(peer: Peer) -> Connection:
+    """A connection to the peer."""
+    return peer.accept()
+
+
+def heartbeat(connection: Connection, version: int = 4, **options: Any) -> Deferred[dict[str, Any]]:
+    """A small request."""
+    return connection.request(HEARTBEAT, version, HEARTBEAT_BODY, **options)
+
+
+def heartbeat_answer(correlation_id: int, error_code: int = 0, version: int = 4) -> bytes:
+    """Its answer."""
+    return answer_bytes(HEARTBEAT, version, correlation_id, {"throttle_time_ms": 0, "error_code": error_code})
+
+
+def test_requests_leave_at_once_and_answers_come_in_order(peer: Peer, connection: Connection) -> None:
+    """Several requests are under way at a time; each gets its own answer."""
+    answers = [heartbeat(connection) for _ in range(3)]
+    assert peer.requests() == [(12, 4, index, {**HEARTBEAT_BODY, "group_instance_id": None}) for index in range(3)]
+    peer.protocol.dataReceived(b"".join(heartbeat_answer(index, error_code=index) for index in range(2)))
+    assert [result_of(answer)["error_code"] for answer in answers[:2]] == [0, 1]
+    assert not answers[2].called
+    peer.protocol.dataReceived(heartbeat_answer(2, 27))
+    assert result_of(answers[2]) == {"throttle_time_ms": 0, "error_code": 27}
+    assert peer.reactor.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_answers_may_come_byte_by_byte(peer: Peer, connection: Connection, version: int) -> None:
+    """However the network cuts the stream, old headers and new, the answers are the same."""
+    answers = [heartbeat(connection, version) for _ in range(2)]
+    for byte in heartbeat_answer(0, 25, version) + heartbeat_answer(1, 27, version):
+        peer.protocol.dataReceived(bytes((byte,)))
+    assert [result_of(answer)["error_code"] for answer in answers] == [25, 27]
+
+
+def test_an_answer_may_lead_to_the_next_request(peer: Peer, connection: Connection) -> None:
+    """A caller asks the next question from within the answer to the last, with more answers behind it."""
+    first, second = heartbeat(connection), heartbeat(connection)
+    third = first.addCallback(lambda _: heartbeat(connection))
+    peer.protocol.dataReceived(heartbeat_answer(0) + heartbeat_answer(1, 25))
+    assert result_of(second)["error_code"] == 25
+    peer.protocol.dataReceived(heartbeat_answer(2, 27))
+    assert result_of(third)["error_code"] == 27
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        heartbeat_answer(1),  # out of order
+        heartbeat_answer(-1),
+        frame(b"\x00\x00"),  # no header
+        frame(build_response_header(1, 0) + b"\x00\x00\x00"),  # no body
+        b"\xff\xff\xff\xff",  # a negative length
+        b"\x7f\xff\xff\xff",  # too large
+    ],
+)
+def test_an_answer_that_is_none_ends_the_connection(peer: Peer, connection: Connection, bad: bytes) -> None:
+    """The request it came for fails for good, those behind it may try again; nothing later is believed."""
+    first, second = heartbeat(connection), heartbeat(connection)
+    peer.protocol.dataReceived(bad + heartbeat_answer(0) + heartbeat_answer(1))
+    for answer, error, retriable in ((first, MalformedAnswer, False), (second, ConnectionLost, True)):
+        with pytest.raises(error) as raised:
+            result_of(answer)
+        assert raised.value.retriable is retriable
+        assert str(raised.value).startswith("127.0.0.1:9092: ")
+    assert (connection.closed, peer.transport.disconnected) == (True, True)
+    peer.protocol.dataReceived(heartbeat_answer(0))
+    peer.lose()
+    assert peer.reactor.getDelayedCalls() == []
+
+
+def test_an_answer_without_a_question_ends_the_connection(peer: Peer, connection: Connection) -> None:
+    """A broker that talks unasked is not one that can be understood later."""
+    peer.protocol.dataReceived(heartbeat_answer(0))
+    assert (connection.closed, peer.transport.disconnected) == (True, True)
+
+
+def test_a_late_answer_closes_the_connection(peer: Peer, connection: Connection) -> None:
+    """The request that waited too long is told so, the others that the connection is gone; no timer is left."""
+    patient, hasty = heartbeat(connection, timeout_s=10.0), heartbeat(connection, timeout_s=2.5)
+    peer.reactor.advance(2.4)
+    assert not connection.closed
+    peer.reactor.advance(0.2)
+    with pytest.raises(RequestTimedOut, match=r"no answer to Heartbeat within 2.5 s") as raised:
+        result_of(hasty)
+    assert raised.value.retriable
+    with pytest.raises(ConnectionLost, match=r"no answer to Heartbeat within 2.5 s"):
+        result_of(patient)
+    assert (connection.closed, peer.transport.disconnected) == (True, True)
+    assert peer.reactor.getDelayedCalls() == []
+
+
+def test_a_lost_connection_fails_what_is_under_way(peer: Peer, connection: Connection) -> None:
+    """Each caller learns why, and later requests fail without being written."""
+    answers = [heartbeat(connection) for _ in range(2)]
+    peer.transport.clear()
+    peer.lose()
+    for answer in [*answers, heartbeat(connection)]:
+        with pytest.raises(ConnectionLost) as raised:
+            result_of(answer)
+        assert raised.value.retriable
+    assert connection.closed
+    assert peer.requests() == []
+    assert peer.reactor.getDelayedCalls() == []
+    assert result_of(connection.close()) is None
+
+
+def test_a_caller_may_react_to_the_loss_with_another_request(peer: Peer, connection: Connection) -> None:
+    """A retry from within the failure fails too, and the rest of the failures still arrive."""
+    retried = heartbeat(connection).addErrback(lambda _: heartbeat(connection))
+    other = heartbeat(connection)
+    peer.lose()
+    for answer in (retried, other):
+        with pytest.raises(ConnectionLost):
+            result_of(answer)
+
+
+def test_a_cancelled_request_leaves_the_others_as_they_are(peer: Peer, connection: Connection) -> None:
+    """The answer to a question that nobody asks any more is skipped, whatever it says."""
+    answers = [heartbeat(connection, timeout_s=5.0) for _ in range(3)]
+    answers[1].cancel()
+    with pytest.raises(CancelledError):
+        result_of(answers[1])
+    nonsense = frame(build_response_header(1, 1))
+    peer.protocol.dataReceived(heartbeat_answer(0, 25) + nonsense + heartbeat_answer(2, 27))
+    assert [result_of(answers[index])["error_code"] for index in (0, 2)] == [25, 27]
+    assert not connection.closed
+    assert peer.reactor.getDelayedCalls() == []
+
+
+def test_requests_without_answer_are_done_when_written(peer: Peer, connection: Connection) -> None:
+    """Produce with acks=0 waits for nothing, and the answers of others keep their order."""
+    body = {"acks": 0, "timeout_ms": 1, "topic_data": []}
+    assert result_of(connection.request(PRODUCE, 8, body, answered=False)) == {}
+    answer = heartbeat(connection)
+    assert [request[2] for request in peer.requests()] == [0, 1]
+    peer.protocol.dataReceived(heartbeat_answer(1, 27))
+    assert result_of(answer)["error_code"] == 27
+
+
+def test_requests_without_answer_wait_for_a_full_transport() -> None:
+    """A producer with acks=0 that is faster than the network is held back, then refused, not buffered without end."""
+    peer = Peer(outstanding_max=2)
+    connection = peer.accept()
+
+    def send() -> Deferred[dict[str, Any]]:
+        return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, answered=False)
+
+    peer.transport.producer.pauseProducing()
+    waiting = [send(), send()]
+    with pytest.raises(TooManyRequests):
+        result_of(send())
+    assert [written.called for written in waiting] == [False, False]
+    peer.transport.producer.resumeProducing()
+    assert [result_of(written) for written in waiting] == [{}, {}]
+    peer.transport.producer.pauseProducing()
+    lost = send()
+    peer.lose()
+    with pytest.raises(ConnectionLost):
+        result_of(lost)
+
+
+def test_large_records_go_out_as_they_are(peer: Peer, connection: Connection) -> None:
+    """Records of any size and kind of memory are written in one frame with their request."""
+    records = memoryview(bytearray(b"r" * 9_000))
+    topic = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
+    connection.request(PRODUCE, 8, {"acks": 1, "timeout_ms": 1, "topic_data": [topic]})
+    ((_, _, _, body),) = peer.requests()
+    assert bytes(body["topic_data"][0]["partition_data"][0]["records"]) == bytes(records)
+
+
+def test_too_many_requests_are_refused() -> None:
+    """Beyond the bound a request fails at once and is not written; an answer makes room."""
+    peer = Peer(outstanding_max=2)
+    connection = peer.accept()
+    first, _ = heartbeat(connection), heartbeat(connection)
+    with pytest.raises(TooManyRequests) as raised:
+        result_of(heartbeat(connection))
+    assert raised.value.retriable
+    assert len(peer.requests()) == 2
+    peer.protocol.dataReceived(heartbeat_answer(0))
+    result_of(first)
+    heartbeat(connection)
+    assert [request[2] for request in peer.requests()] == [2]
+
+
+def test_a_body_that_does_not_fit_is_not_sent(peer: Peer, connection: Connection) -> None:
+    """The caller's mistake is told to the caller, and the connection goes on."""
+    with pytest.raises(ProtocolError, match="generation_id"):
+        connection.request(HEARTBEAT, 4, {**HEARTBEAT_BODY, "generation_id": "three"})
+    with pytest.raises(ProtocolError):
+        connection.request(HEARTBEAT, 99, HEARTBEAT_BODY)
+    answer = heartbeat(connection)
+    assert [request[2] for request in peer.requests()] == [0]
+    peer.protocol.dataReceived(heartbeat_answer(0, 27))
+    assert result_of(answer)["error_code"] == 27
+
+
+def test_closing_waits_for_the_transport(peer: Peer, connection: Connection) -> None:
+    """What was written leaves first; whoever closes learns when the connection is gone, twice if asked twice."""
+    answer = heartbeat(connection)
+    closed = [connection.close(), connection.close()]
+    assert (peer.transport.disconnecting, peer.transport.disconnected, peer.transport.producer) == (True, False, None)
+    with pytest.raises(ConnectionLost, match="closed from this side"):
+        result_of(answer)
+    assert [deferred.called for deferred in closed] == [False, False]
+    peer.lose()
+    assert [result_of(deferred) for deferred in closed] == [None, None]
+    assert result_of(connection.close()) is None
+    assert peer.reactor.getDelayedCalls() == []
+
+
+def test_closing_does_not_wait_for_ever(peer: Peer, connection: Connection) -> None:
+    """A broker that reads nothing more cannot keep the connection open."""
+    closed = connection.close()
+    peer.reactor.advance(CLOSE_TIMEOUT_S + 0.1)
+    assert peer.transport.disconnected
+    peer.lose()
+    assert result_of(closed) is None
+    assert peer.reactor.getDelayedCalls() == []
+
+
+def test_a_connection_that_is_refused(peer: Peer) -> None:
+    """The error names the broker and says that trying again makes sense."""
+    peer.factory.clientConnectionFailed(None, Failure(ConnectionRefusedError()))
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9092") as raised:
+        result_of(peer.connecting)
+    assert raised.value.retriable
+
+
+def test_giving_up_a_connection_attempt() -> None:
+    """A caller that no longer wants the connection stops the attempt, whose time was bounded anyway."""
+    peer = Peer(connect_timeout_s=3.0)
+    assert peer.connect_timeout == 3.0
+    peer.connecting.cancel()
+    assert peer.reactor.connectors[0].stoppedConnecting
+    with pytest.raises(CancelledError):
+        result_of(peer.connecting)
+
+
+def versions_body(error_code: int = 0, **ranges: tuple[int, int]) -> dict[str, Any]:
+    """The body of an answer to ApiVersions, with ranges by API name."""
+    keys = {api.name: api.key for api in APIS.values()}
+    return {
+        "error_code": error_code,
+        "api_keys": [
+            {"api_key": keys[name], "min_version": low, "max_version": high} for name, (low, high) in ranges.items()
+        ],
+        "throttle_time_ms": 0,
+    }
+
+
+def test_both_sides_agree_on_versions(peer: Peer, connection: Connection) -> None:
+    """The highest version that both know is chosen, no higher than the caller wants."""
+    negotiated = connection.negotiate()
+    ((key, version, correlation_id, body),) = peer.requests()
+    assert (key, version, body["client_software_name"]) == (18, 4, "kreplica")
+    ranges = {"ApiVersions": (0, 4), "Metadata": (0, 9), "Heartbeat": (90, 99)}
+    peer.answer(API_VERSIONS, 4, correlation_id, versions_body(**ranges))
+    assert result_of(negotiated) == {18: (0, 4), 3: (0, 9), 12: (90, 99)}
+    assert (connection.version(METADATA), connection.version(METADATA, at_most=4)) == (9, 4)
+    for choose in (
+        lambda: connection.version(HEARTBEAT),
+        lambda: connection.version(LIST_GROUPS),
+        lambda: connection.version(METADATA, at_most=-1),
+    ):
+        with pytest.raises(UnsupportedVersion) as raised:
+            choose()
+        assert not raised.value.retriable
+
+
+@pytest.mark.parametrize(("ranges", "second"), [({"ApiVersions": (0, 2)}, 2), ({}, 0)])
+def test_an_older_broker_is_asked_again(
+    peer: Peer, connection: Connection, ranges: dict[str, tuple[int, int]], second: int
+) -> None:
+    """A broker that does not know the newest question says so in the oldest words, and is asked in its own."""
+    negotiated = connection.negotiate()
+    ((_, _, correlation_id, _),) = peer.requests()
+    peer.answer(API_VERSIONS, 0, correlation_id, versions_body(ErrorCode.UNSUPPORTED_VERSION, **ranges))
+    ((_, version, correlation_id, _),) = peer.requests()
+    assert version == second
+    peer.answer(API_VERSIONS, second, correlation_id, versions_body(Metadata=(1, 5)))
+    assert result_of(negotiated) == {3: (1, 5)}
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(35, ErrorCode.UNSUPPORTED_VERSION), (42, ErrorCode.INVALID_REQUEST), (9999, -1)]
+)
+def test_a_broker_that_refuses_the_question(peer: Peer, connection: Connection, code: int, told: int) -> None:
+    """There is no third try, and the code is the broker's, also one that nobody knows."""
+    negotiated = connection.negotiate()
+    for _ in range(2):
+        for _, version, correlation_id, _ in peer.requests():
+            peer.answer(API_VERSIONS, 0 if code == 35 else version, correlation_id, versions_body(code))
+    with pytest.raises(KafkaError) as raised:
+        result_of(negotiated)
+    assert raised.value.code == told
+    assert peer.requests() == []
+
+
+def test_a_real_connection() -> None:
+    """Over the loopback: a broker answers many requests, and the connection closes without leaving anything behind."""
+
+    async def talk() -> list[int]:
+        from twisted.internet import reactor
+
+        loopback: Any = reactor
+        port = loopback.listenTCP(0, Factory.forProtocol(AnsweringBroker), interface="127.0.0.1")
+        number = port.getHost().port
+        try:
+            connection = await connect(loopback, "127.0.0.1", number, client_id="me")
+            answers = [heartbeat(connection) for _ in range(500)]
+            codes = [(await answer)["error_code"] for answer in answers]
+            await connection.close()
+            with pytest.raises(ConnectionLost):
+                await heartbeat(connection)
+        finally:
+            await port.stopListening()
+        with pytest.raises(ConnectionFailed):
+            await connect(loopback, "127.0.0.1", number, client_id="me")
+        return codes
+
+    assert run(talk()) == [correlation_id % 100 for correlation_id in range(500)]
+
+
+class AnsweringBroker(Protocol):
+    """Answers every heartbeat with the last digits of its correlation id as the error code."""
+
+    def connectionMade(self) -> None:
+        """Start a stream of frames."""
+        self.frames = FrameReader()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Answer what is complete."""
+        for request in self.frames.feed(data):
+            correlation_id = parse_request_header(request).correlation_id
+            self.transport.write(heartbeat_answer(correlation_id, correlation_id % 100))
