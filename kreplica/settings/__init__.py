@@ -10,25 +10,28 @@
 * ``consistency`` what settings must be together
 * ``dynamic`` static and dynamic layers to effective values, and the rows of DescribeConfigs
 * ``alterations`` what AlterConfigs, IncrementalAlterConfigs and CreateTopics may do
-* ``layers`` all of this as it is now, for the one who watches ZooKeeper
 * ``reference`` the page ``docs/settings.md``: ``python -m kreplica.settings > docs/settings.md``
 """
 
-from kreplica.settings.alterations import Operation, OperationType, alter_incrementally, validate_topic_config
+from kreplica.settings.alterations import (
+    AlterOperation,
+    OperationType,
+    alter_incrementally,
+    validate_broker_config,
+    validate_topic_config,
+)
 from kreplica.settings.broker_settings import BrokerSettings, load
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from kreplica.settings.dynamic import ConfigRow, EffectiveSettings, Synonym, TopicSettings
-from kreplica.settings.layers import DynamicLayers
 from kreplica.settings.setting import Setting, Source, Type, Update
 
 __all__ = [
     "BROKER_SETTINGS",
     "TOPIC_SETTINGS",
+    "AlterOperation",
     "BrokerSettings",
     "ConfigRow",
-    "DynamicLayers",
     "EffectiveSettings",
-    "Operation",
     "OperationType",
     "Setting",
     "Source",
@@ -38,5 +41,6 @@ __all__ = [
     "Update",
     "alter_incrementally",
     "load",
+    "validate_broker_config",
     "validate_topic_config",
 ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.settings.definitions import TOPIC_SETTINGS
@@ -22,13 +23,17 @@ class OperationType(IntEnum):
     SUBTRACT = 3
 
 
-Operation = tuple[str, int, str | None]
-"""A name, an ``OperationType`` as the request has it, and a value."""
+class AlterOperation(NamedTuple):
+    """:param operation: an ``OperationType``, as the request has it."""
+
+    name: str
+    operation: int
+    value: str | None
 
 
 def alter_incrementally(
     current: Mapping[str, str],
-    operations: Sequence[Operation],
+    operations: Sequence[AlterOperation],
     known: Mapping[str, Setting] = TOPIC_SETTINGS,
 ) -> dict[str, str]:
     """The settings of an entity after some operations, not yet validated.
@@ -72,26 +77,30 @@ def validate_topic_config(
         raise _invalid("remote.storage.enable=true is not allowed: there is no tiered storage")
 
 
-def validate_broker_config(configs: Mapping[str, str | None], *, cluster_wide: bool) -> None:
+def validate_broker_config(configs: Mapping[str, str | None], *, changed: Iterable[str], per_broker: bool) -> None:
     """Refuse what brokers may not be told while they run.
 
     :param configs: all dynamic settings that the broker, or all brokers together, are to have.
-    :param cluster_wide: whether they are for all brokers; else for one.
+    :param changed: the names that a request names, which must be such as may change.
+    :param per_broker: whether they are for one broker; else for all.
     :raise KafkaError: INVALID_REQUEST for a setting that cannot change so; INVALID_CONFIG for a name or value that is
         not allowed.
     """
-    for name, text in configs.items():
+    for name in changed:
         setting = broker_setting(name)
         if setting is None:
             raise _invalid(f"there is no broker setting {name!r}.{hint(name)}")
         if setting.update is Update.READ_ONLY:
             raise _bad_request(f"{name} cannot change while a broker runs: set it in the broker's file and restart")
-        if setting.update is Update.PER_BROKER and cluster_wide:
+        if setting.update is Update.PER_BROKER and not per_broker:
             raise _bad_request(f"{name} can be set for one broker only, by the broker's id")
-        _parse(setting, text)
+    for name, text in configs.items():
+        setting = broker_setting(name)
+        if setting is not None:
+            _parse(setting, text)
 
 
-def _refuse_malformed(operations: Sequence[Operation]) -> None:
+def _refuse_malformed(operations: Sequence[AlterOperation]) -> None:
     counts = Counter(name for name, _, _ in operations)
     twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:

@@ -44,7 +44,7 @@ class ConfigRow:
     """One setting as DescribeConfigs answers it.
 
     :param value: None for a secret, and where nothing is set.
-    :param type: Kafka's code of the type; 0 is unknown.
+    :param config_type: Kafka's code of the type; 0 is unknown.
     :param synonyms: all places that give it a value, the one that counts first.
     """
 
@@ -53,7 +53,7 @@ class ConfigRow:
     source: Source
     read_only: bool
     is_sensitive: bool
-    type: int
+    config_type: int
     synonyms: tuple[Synonym, ...]
     documentation: str
 
@@ -250,7 +250,7 @@ def _row(setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], *, r
         source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
         read_only=read_only,
         is_sensitive=setting.sensitive,
-        type=int(setting.type),
+        config_type=int(setting.type),
         synonyms=synonyms,
         documentation=setting.describe(),
     )
