@@ -68,7 +68,7 @@ def test_tags_of_a_request_header_are_skipped() -> None:
 def test_truncated_request_headers_are_refused(data: bytes) -> None:
     """A frame that ends within its header is refused, wherever it ends."""
     for cut in range(len(data)):
-        with pytest.raises(ProtocolError, match="^RequestHeader"):
+        with pytest.raises(ProtocolError, match=r"^RequestHeader"):
             parse_request_header(data[:cut])
 
 
@@ -108,7 +108,7 @@ def test_response_headers_byte_for_byte() -> None:
 @pytest.mark.parametrize("data", ["", "000000", "00000007", "0000000701", "000000070103", "00000007010302ff"])
 def test_truncated_response_headers_are_refused(data: str) -> None:
     """A response that ends within its header is refused."""
-    with pytest.raises(ProtocolError, match="^ResponseHeader"):
+    with pytest.raises(ProtocolError, match=r"^ResponseHeader"):
         parse_response_header(1, bytes.fromhex(data))
 
 
