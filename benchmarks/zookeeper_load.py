@@ -1,0 +1,138 @@
+"""A load on a ZooKeeper server from one raw pipelined socket, without a client library that could be what is measured.
+
+``python -m benchmarks.zookeeper_load PORT KIND REQUESTS OUTSTANDING`` prints requests per second.  Requests are built
+before the clock starts; answers of one kind have one size, so that counting them costs nothing, and each one's error
+code is looked at after the clock has stopped.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import time
+from itertools import islice
+
+from kreplica.zookeeper.records import ConnectRequest, Opcode, frame, request_frame
+from kreplica.zookeeper.requests import Create, Delete, GetChildren, GetData, Multi, SetData
+from kreplica.zookeeper.responses import decode_children
+
+ROOT = "/benchmark"
+ZNODES_COUNT = 1_000
+DATA = b"x" * 100
+MULTI_SIZE = 1_000
+TIMEOUT_S = 60.0
+
+_LENGTH = struct.Struct(">i")
+_REPLY = struct.Struct(">iiqi")
+
+
+class Pipe:
+    """A connection with a session."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.sendall(frame(ConnectRequest(0, 30_000, 0, bytes(16)).encode()))
+        self._receive(_LENGTH.unpack(self._receive(4))[0])
+        self._socket.settimeout(TIMEOUT_S)
+
+    def ask(self, opcode: Opcode, body: bytes) -> tuple[int, bytes]:
+        """One request; its error code and the body of its answer."""
+        self._socket.sendall(request_frame(1, opcode, body))
+        answer = self._receive(_LENGTH.unpack(self._receive(4))[0])
+        return struct.unpack_from(">i", answer, 12)[0], answer[16:]
+
+    def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("the server closed the connection")
+            data += piece
+        return data
+
+    def pour(self, requests: list[bytes], outstanding: int) -> float:
+        """Send them all, never more than so many without an answer; the seconds it took.
+
+        :raise AssertionError: where any answer is an error.
+        """
+        waiting = iter(requests)
+        begin = time.perf_counter()
+        self._socket.sendall(b"".join(islice(waiting, outstanding)))
+        answers = bytearray(self._socket.recv(1 << 20))
+        size = 4 + _LENGTH.unpack_from(answers)[0]
+        answered = 0
+        while len(answers) < size * len(requests):
+            count = len(answers) // size
+            if count > answered:
+                self._socket.sendall(b"".join(islice(waiting, count - answered)))
+                answered = count
+            answers += self._receive_some()
+        took_s = time.perf_counter() - begin
+        _check(answers, size)
+        return took_s
+
+    def _receive_some(self) -> bytes:
+        data = self._socket.recv(1 << 20)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        return data
+
+
+def _check(answers: bytearray, size: int) -> None:
+    for position in range(0, len(answers), size):
+        length, _xid, _zxid, error = _REPLY.unpack_from(answers, position)
+        assert (length, error) == (size - 4, 0), f"an answer of {length} bytes with error {error}"
+
+
+def clear(pipe: Pipe, path: str) -> None:
+    """Delete a znode and all below it, where it exists."""
+    error, body = pipe.ask(Opcode.GET_CHILDREN, GetChildren(path).encode())
+    if error:
+        return
+    names = decode_children(body, 0, len(body))
+    for start in range(0, len(names), MULTI_SIZE):
+        part = names[start : start + MULTI_SIZE]
+        error, _ = pipe.ask(Opcode.MULTI, Multi([Delete(f"{path}/{name}") for name in part]).encode())
+        assert not error
+    pipe.ask(Opcode.DELETE, Delete(path).encode())
+
+
+def prepare(pipe: Pipe) -> None:
+    """The znodes that are read and written."""
+    clear(pipe, ROOT)
+    operations = [Create(ROOT), *(Create(f"{ROOT}/{number:06d}", DATA) for number in range(ZNODES_COUNT))]
+    error, _ = pipe.ask(Opcode.MULTI, Multi(operations).encode())
+    assert not error
+
+
+def requests_of(kind: str, count: int) -> list[bytes]:
+    """So many requests of a kind: ``read``, ``write``, or ``create`` (each a multi of 1,000)."""
+    paths = [f"{ROOT}/{number % ZNODES_COUNT:06d}" for number in range(count)]
+    if kind == "read":
+        return [request_frame(1, Opcode.GET_DATA, GetData(path).encode()) for path in paths]
+    if kind == "write":
+        return [request_frame(1, Opcode.SET_DATA, SetData(path, DATA).encode()) for path in paths]
+    starts = range(0, count * MULTI_SIZE, MULTI_SIZE)
+    return [request_frame(1, Opcode.MULTI, Multi(_creates(start)).encode()) for start in starts]
+
+
+def _creates(start: int) -> list[Create]:
+    return [
+        Create(f"{ROOT}/created-{number:09d}", DATA, with_stat=False) for number in range(start, start + MULTI_SIZE)
+    ]
+
+
+def main(port: int, kind: str, count: int, outstanding: int) -> float:
+    """Operations per second (those within a multi each count)."""
+    pipe = Pipe(port)
+    prepare(pipe)
+    requests = requests_of(kind, count)
+    took_s = pipe.pour(requests, outstanding)
+    clear(pipe, ROOT)
+    return count * (MULTI_SIZE if kind == "create" else 1) / took_s
+
+
+if __name__ == "__main__":
+    print(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
