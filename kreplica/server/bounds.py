@@ -23,8 +23,8 @@ class Bounds:
     :param partial_stall_s: a frame that gets no byte for so long, while others wait for its memory, is given up.
     :param connections_max: ``max.connections``; further ones are closed when they are accepted.
     :param connections_per_host_max: ``max.connections.per.ip``.
-    :param accept_backlog: connections that the operating system completes ahead, ``socket.listen.backlog.size``; clients
-        come back all at once after a restart, so it is more than Kafka's 50.
+    :param accept_backlog: connections that the operating system completes ahead, ``socket.listen.backlog.size``:
+        clients come back all at once after a restart, so it is more than Kafka's 50.
     :param idle_s: ``connections.max.idle.ms`` in seconds: a connection on which no byte moves for so long is closed.
     :param send_buffer_bytes: ``socket.send.buffer.bytes``; -1 leaves it to the operating system, which adapts it.
     :param receive_buffer_bytes: ``socket.receive.buffer.bytes``; -1 likewise.

@@ -13,7 +13,6 @@ from kreplica.server.metrics import ServerMetrics
 from kreplica.server.request import HandlerEntry, HandlerTable, Request, Route
 from kreplica.wire.headers import RequestHeader, parse_request_header
 from kreplica.wire.messages import API_VERSIONS, APIS
-from kreplica.wire.primitives import Buffer
 
 log = Logger()
 
@@ -68,7 +67,7 @@ class Dispatch:
 
     # --- what is rare ------------------------------------------------------------------------------------------------
 
-    def _route(self, connection: Connection, header: RequestHeader, frame: Buffer) -> Route | None:
+    def _route(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Route | None:
         entry = self.table.get(header.api_key)
         version = header.api_version
         if entry is not None and entry.versions_min <= version <= entry.versions_max:
@@ -78,7 +77,7 @@ class Dispatch:
         if header.api_key == API_VERSIONS.key:
             self._refuse_version(connection, header, len(frame))
         else:
-            self._refuse(connection, header)
+            self._refuse(connection, header, frame)
         return None
 
     def _refuse_version(self, connection: Connection, header: RequestHeader, size: int) -> None:
@@ -99,14 +98,20 @@ class Dispatch:
         }
         request.answer({"error_code": int(ErrorCode.UNSUPPORTED_VERSION), "api_keys": [versions]})
 
-    def _refuse(self, connection: Connection, header: RequestHeader) -> None:
+    def _refuse(self, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
         api = APIS.get(header.api_key)
         name = f"API {header.api_key}" if api is None else api.name
         if header.api_key in self.table:
             self.metrics.api(header.api_key).errors += 1
-        client = "" if header.client_id is None else f" of client {header.client_id!r}"
-        connection.abort(f"{name} version {header.api_version}{client} is not served here")
+        client_id = _probable_client_id(frame) if header.client_id is None else header.client_id
+        connection.abort(f"{name} version {header.api_version} of client {client_id!r} is not served")
 
     def _malformed(self, connection: Connection, what: str, client_id: str | None, error: ProtocolError) -> None:
         client = "" if client_id is None else f" of client {client_id!r}"
         connection.abort(f"{what}{client} is malformed: {error}")
+
+
+def _probable_client_id(frame: memoryview) -> str | None:
+    """The client's id where every request header since the first Kafka has had it; what is unknown may differ."""
+    length = int.from_bytes(frame[8:10], "big", signed=True)
+    return str(frame[10 : 10 + length], "utf-8", "replace") if 0 <= length <= len(frame) - 10 else None

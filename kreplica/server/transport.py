@@ -176,8 +176,7 @@ class FastTransport(tcp.Server):
 
     def go_on(self) -> None:
         self._waits_for_memory = False
-        if self.is_reading:
-            self.reactor.addReader(self)
+        self.resume_reading()
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -227,6 +226,7 @@ class FastTransport(tcp.Server):
 
     def close(self) -> None:
         self.loseConnection()  # type: ignore[no-untyped-call]
+        self._is_writing = True
 
     def abort(self) -> None:
         self.abortConnection()  # type: ignore[no-untyped-call]

@@ -1,0 +1,251 @@
+"""A server with handlers that a test steers, and clients of it, over each transport and on each reactor."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFDSet
+from twisted.internet.protocol import ClientFactory, Protocol
+from twisted.internet.task import deferLater
+
+from kreplica.model import Endpoint
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.offload import ThreadOffload
+from kreplica.server.bounds import Bounds
+from kreplica.server.listeners import Server
+from kreplica.server.request import HandlerEntry, Request
+from kreplica.testing.real_reactor import run
+from kreplica.testing.simulation import Simulation
+from kreplica.wire.framing import FrameReader
+from kreplica.wire.headers import build_request_header, parse_response_header
+from kreplica.wire.messages import APIS, FETCH, PRODUCE, Api
+
+PRODUCE_VERSION = 7
+FETCH_VERSION = 11
+
+
+class Handlers:
+    """Produce tells how many bytes it got; with acks=all it waits for ``release``.  Fetch gives ``records``."""
+
+    def __init__(self) -> None:
+        self.parked: deque[Request] = deque()
+        self.received: list[int] = []
+        self.contents: list[bytes] = []
+        self.keep_contents = False
+        self.abandoned: list[int] = []
+        self.records: Any = b""
+        self.connections: list[Any] = []
+
+    def table(self) -> dict[int, HandlerEntry]:
+        return {
+            PRODUCE.key: HandlerEntry(PRODUCE, 3, 9, self.produce),
+            FETCH.key: HandlerEntry.of(FETCH, self.fetch),
+        }
+
+    def produce(self, request: Request) -> None:
+        if request.connection not in self.connections:
+            self.connections.append(request.connection)
+        records = request.body["topic_data"][0]["partition_data"][0]["records"]
+        if records[:4] == b"boom":
+            raise LookupError("a handler that fails")
+        if records[:7] == b"control":
+            request.connection.mark_control()
+        self.received.append(request.correlation_id)
+        if self.keep_contents:
+            self.contents.append(bytes(records))
+        request.on_abandoned(lambda: self.abandoned.append(request.correlation_id))
+        acks = request.body["acks"]
+        if acks == 0:
+            request.answer_nothing()
+        elif acks == 1:
+            request.answer(produced(len(records)))
+        else:
+            self.parked.append(request)
+
+    def fetch(self, request: Request) -> None:
+        self.received.append(request.correlation_id)
+        row = {"partition_index": 0, "high_watermark": 9, "records": self.records}
+        request.answer({"responses": [{"topic": "t", "partitions": [row]}]})
+
+    def release(self) -> None:
+        """Answer the produce that has waited longest."""
+        self.parked.popleft().answer(produced(0))
+
+
+def produced(size: int) -> dict[str, Any]:
+    return {"responses": [{"name": "t", "partition_responses": [{"index": 0, "base_offset": size}]}]}
+
+
+def request_frame(
+    api: Api, version: int, correlation_id: int, body: dict[str, Any], client_id: str | None = "test"
+) -> bytes:
+    """A whole request as it goes over the wire."""
+    header = build_request_header(api.request_header_version(version), api.key, version, correlation_id, client_id)
+    frame = header + api.request.build(version, body)
+    return struct.pack(">i", len(frame)) + frame
+
+
+def produce_frame(correlation_id: int, records: bytes, acks: int = 1) -> bytes:
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
+    body = {"acks": acks, "timeout_ms": 1000, "topic_data": data}
+    return request_frame(PRODUCE, PRODUCE_VERSION, correlation_id, body)
+
+
+def fetch_frame(correlation_id: int) -> bytes:
+    return request_frame(FETCH, FETCH_VERSION, correlation_id, {"max_wait_ms": 0, "min_bytes": 0, "topics": []})
+
+
+def parse_answer(frame: memoryview, key: int, version: int) -> tuple[int, dict[str, Any]]:
+    """The correlation id and the body of an answer."""
+    api = APIS[key]
+    correlation_id, offset = parse_response_header(api.response_header_version(version), frame)
+    return correlation_id, api.response.parse(version, frame, offset)
+
+
+class Client(Protocol):
+    """One connection, whose answers a test awaits one by one."""
+
+    transport: Any
+
+    def __init__(self) -> None:
+        self.connected_ = Deferred[None]()
+        self.frames: deque[bytes] = deque()
+        self.is_closed = False
+        self._reader = FrameReader()
+        self._waiting: list[tuple[Callable[[], bool], Deferred[None]]] = []
+
+    def connectionMade(self) -> None:
+        self.connected_.callback(None)
+
+    def dataReceived(self, data: bytes) -> None:
+        self.frames.extend(bytes(frame) for frame in self._reader.feed(data))
+        self._look()
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self.is_closed = True
+        self._look()
+
+    def _look(self) -> None:
+        due = [entry for entry in self._waiting if entry[0]()]
+        self._waiting = [entry for entry in self._waiting if entry not in due]
+        for _, deferred in due:
+            deferred.callback(None)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        if not condition():
+            deferred = Deferred[None]()
+            self._waiting.append((condition, deferred))
+            await deferred
+
+    def send(self, *frames: bytes) -> None:
+        self.transport.write(b"".join(frames))
+
+    async def answer(self, key: int = PRODUCE.key, version: int = PRODUCE_VERSION) -> tuple[int, dict[str, Any]]:
+        """The next answer.
+
+        :raise ConnectionError: where the server has closed instead.
+        """
+        await self._until(lambda: bool(self.frames) or self.is_closed)
+        if not self.frames:
+            raise ConnectionError("closed by the server")
+        return parse_answer(memoryview(self.frames.popleft()), key, version)
+
+    async def fetched(self) -> tuple[int, bytes]:
+        """The next answer, which is a Fetch's, and its records."""
+        correlation_id, body = await self.answer(FETCH.key, FETCH_VERSION)
+        return correlation_id, bytes(body["responses"][0]["partitions"][0]["records"])
+
+    async def answered_ids(self, count: int) -> list[int]:
+        """The correlation ids of the next answers to Produce."""
+        return [(await self.answer())[0] for _ in range(count)]
+
+    async def closed(self) -> None:
+        """Wait for the server to close."""
+        await self._until(lambda: self.is_closed)
+
+    def close(self) -> None:
+        self.transport.loseConnection()
+
+
+class Scene:
+    """One server, its handlers, and the way to it."""
+
+    def __init__(self, runtime: Runtime, client_reactor: Any, host: str, *, stock: bool) -> None:
+        self.runtime = runtime
+        self.handlers = Handlers()
+        self.host = host
+        self.stock = stock
+        self.server: Server
+        self.port = 0
+        self._client_reactor = client_reactor
+        self._clients: list[Client] = []
+
+    @property
+    def is_fast(self) -> bool:
+        return IReactorFDSet.providedBy(self.runtime.reactor) and not self.stock
+
+    def start(self, bounds: Bounds | None = None) -> None:
+        self.server = Server(self.runtime, self.handlers.table(), bounds, stock=self.stock)
+        self.port = self.server.listen(Endpoint("PLAINTEXT", self.host, 0))
+
+    async def connect(self) -> Client:
+        client = Client()
+        factory = ClientFactory.forProtocol(lambda: client)  # type: ignore[arg-type]
+        factory.noisy = False
+        self._client_reactor.connectTCP(self.host, self.port, factory)
+        await client.connected_
+        self._clients.append(client)
+        return client
+
+    async def pause(self, seconds: float = 0.0) -> None:
+        """Let others go on."""
+        await deferLater(self.runtime.reactor, seconds)  # type: ignore[arg-type]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let others go on until that holds; the runner's time-out ends it otherwise."""
+        while not condition():
+            await self.pause(0.001)
+
+    async def stop(self) -> None:
+        for client in self._clients:
+            client.close()
+        await self.server.stop(timeout_s=1.0)
+        assert len(self.server.resources.connections) == 0
+        assert self.server.resources.partial.held_bytes == 0
+
+
+Story = Callable[[Scene], Coroutine[Any, Any, None]]
+
+ENVIRONMENTS = ("fast", "stock", "fast simulated", "stock simulated")
+
+
+def play(environment: str, story: Story, timeout_s: float = 20.0) -> None:
+    """Run a story in one of the environments."""
+    stock = environment.startswith("stock")
+    if environment.endswith("simulated"):
+        simulation = Simulation(seed=7)
+        broker, client = simulation.host("broker"), simulation.host("client")
+        simulation.run_until(_whole(Scene(broker.runtime, client.reactor, "broker", stock=stock), story), timeout_s)
+        assert simulation.failures == []
+        return
+    from twisted.internet import reactor
+
+    offload = ThreadOffload(reactor, threads_max=1)
+    runtime = Runtime(reactor, OsDisk(), offload, random.Random(1), lambda: 0)  # type: ignore[arg-type]
+    try:
+        run(_whole(Scene(runtime, reactor, "127.0.0.1", stock=stock), story), timeout_s)
+    finally:
+        offload.stop()
+
+
+async def _whole(scene: Scene, story: Story) -> None:
+    try:
+        await story(scene)
+    finally:
+        await scene.stop()

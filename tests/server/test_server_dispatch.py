@@ -1,0 +1,272 @@
+"""Requests without sockets: ApiVersions, the order of answers, what is said of bad requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from server_scene import Handlers, parse_answer, produce_frame, produced, request_frame
+from twisted.logger import globalLogPublisher
+
+from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.server.bounds import Bounds
+from kreplica.server.connection import Connection
+from kreplica.server.dispatch import Dispatch
+from kreplica.server.metrics import ServerMetrics
+from kreplica.server.pieces import Piece
+from kreplica.server.request import Request
+from kreplica.server.turn import Turn
+from kreplica.wire.framing import FrameReader
+from kreplica.wire.messages import API_VERSIONS, FETCH, PRODUCE
+
+
+class MemoryTransport:
+    """Takes whatever is sent, or nothing while it is ``full``."""
+
+    def __init__(self) -> None:
+        self.sends: list[bytes] = []
+        self.state = "open"
+        self.is_reading = True
+        self.full = False
+
+    def send(self, pieces: list[Piece]) -> int:
+        data = b"".join(pieces)  # type: ignore[arg-type]  # no files here
+        self.sends.append(data)
+        return 0 if self.full else len(data)
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.state = "closed"
+
+    def abort(self) -> None:
+        self.state = "aborted"
+
+    def mark_control(self) -> None:
+        self.state = "control"
+
+    def frames(self) -> list[memoryview]:
+        return list(FrameReader().feed(b"".join(self.sends)))
+
+
+class Bench:
+    """One connection before a dispatch, with a transport and a clock of the test."""
+
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self.now_s = 100.0
+        self.handlers = Handlers()
+        self.metrics = ServerMetrics()
+        self.turn = Turn()
+        self.dispatch = Dispatch(self.handlers.table(), self.metrics, self.seconds)
+        self.transport = MemoryTransport()
+        bounds = bounds or Bounds()
+        self.connection = Connection("PLAINTEXT", "1.2.3.4:5", bounds, self.turn, self.metrics, self.seconds)
+        self.connection.attach(self.transport)
+
+    def seconds(self) -> float:
+        return self.now_s
+
+    def receive(self, *frames: bytes) -> None:
+        with self.turn:
+            for frame in frames:
+                self.dispatch.frame_received(self.connection, memoryview(frame)[4:])
+
+    def ids(self) -> list[int]:
+        return [int.from_bytes(frame[:4], "big") for frame in self.transport.frames()]
+
+
+@pytest.fixture
+def lines() -> Iterator[list[dict[str, Any]]]:
+    events: list[dict[str, Any]] = []
+    globalLogPublisher.addObserver(events.append)  # type: ignore[arg-type]
+    yield events
+    globalLogPublisher.removeObserver(events.append)  # type: ignore[arg-type]
+
+
+SOFTWARE = {"client_software_name": "librdkafka", "client_software_version": "2.16.0-a"}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_tells_what_the_table_has(version: int) -> None:
+    """ApiVersions advertises the dispatched versions of each API, in every one of its own versions."""
+    bench = Bench()
+    bench.receive(request_frame(API_VERSIONS, version, 5, SOFTWARE))
+    correlation_id, body = parse_answer(bench.transport.frames()[0], API_VERSIONS.key, version)
+    assert correlation_id == 5
+    assert body["error_code"] == 0
+    assert [(row["api_key"], row["min_version"], row["max_version"]) for row in body["api_keys"]] == [
+        (0, 3, 9),
+        (1, *FETCH.versions),
+        (18, 0, 4),
+    ]
+
+
+def test_api_versions_of_the_future_is_answered_in_the_oldest_layout() -> None:
+    """A client that is newer than the broker learns in version 0's layout which version to ask with (KIP-511)."""
+    bench = Bench()
+    bench.receive(b"\0\0\0\x0e" + b"\0\x12\0\x09" + b"\0\0\0\x07" + b"\xff\xfe\xfd\xfc\xfb\xfa")
+    correlation_id, body = parse_answer(bench.transport.frames()[0], API_VERSIONS.key, 0)
+    assert correlation_id == 7
+    assert body == {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 4}]}
+    assert bench.transport.state == "open"
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("", "1"), ("a b", "1"), ("-a", "1"), ("a", ""), ("a", "1-"), ("a\n", "1"), ("ä", "1")]
+)
+def test_api_versions_refuses_names_that_would_spoil_metrics(name: str, version: str) -> None:
+    """A client's software name and version are letters, digits, dashes and dots (KIP-511)."""
+    bench = Bench()
+    bench.receive(request_frame(API_VERSIONS, 3, 1, {"client_software_name": name, "client_software_version": version}))
+    _, body = parse_answer(bench.transport.frames()[0], API_VERSIONS.key, 3)
+    assert body["error_code"] == ErrorCode.INVALID_REQUEST
+    assert body["api_keys"] == []
+
+
+def test_answers_of_one_turn_leave_in_one_send() -> None:
+    """Answers that are ready when a turn ends cost one send, and those that come outside of a turn leave at once."""
+    bench = Bench()
+    bench.receive(*(produce_frame(number, b"x") for number in range(5)), produce_frame(9, b"x", acks=-1))
+    assert len(bench.transport.sends) == 1
+    assert bench.ids() == [0, 1, 2, 3, 4]
+    bench.handlers.release()
+    assert len(bench.transport.sends) == 2
+    assert bench.ids() == [0, 1, 2, 3, 4, 9]
+
+
+def test_answers_for_many_connections_leave_at_the_end_of_the_outermost_turn() -> None:
+    """Whoever completes many requests in one turn costs each connection one send, nested turns included."""
+    bench = Bench()
+    bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
+    with bench.turn:
+        with bench.turn:
+            bench.handlers.release()
+        bench.handlers.release()
+        assert bench.transport.sends == []
+        bench.handlers.release()
+    assert len(bench.transport.sends) == 1
+    assert bench.ids() == [0, 1, 2]
+
+
+def test_a_request_is_answered_once() -> None:
+    """A handler that answers twice is told so, and the client gets one answer."""
+    bench = Bench()
+    bench.receive(produce_frame(1, b"x", acks=-1))
+    request = bench.handlers.parked[0]
+    request.answer(produced(1))
+    for again in (lambda: request.answer(produced(1)), request.answer_nothing):
+        with pytest.raises(RuntimeError, match="Produce 7 #1 ANSWERED> was answered before"):
+            again()
+    assert bench.ids() == [1]
+
+
+def test_an_answer_that_does_not_fit_its_schema_is_refused() -> None:
+    """An answer with a wrong value names the field, and the request can still be answered."""
+    bench = Bench()
+    bench.receive(produce_frame(1, b"x", acks=-1))
+    request = bench.handlers.parked[0]
+    with pytest.raises(ProtocolError, match="base_offset"):
+        request.answer(produced(2**64))
+    request.answer(produced(1))
+    assert bench.ids() == [1]
+
+
+def test_a_failing_handler_closes_its_connection_after_earlier_answers(lines: list[dict[str, Any]]) -> None:
+    """What was answered before a handler failed is sent; requests behind it are not even looked at."""
+    bench = Bench()
+    bench.receive(produce_frame(1, b"x"), produce_frame(2, b"waits", acks=-1), produce_frame(3, b"boom"))
+    assert bench.ids() == [1]
+    assert bench.transport.state == "closed"
+    assert bench.handlers.abandoned == [2]
+    assert bench.metrics.api(0).errors == 1
+    assert [line["log_failure"].type for line in lines if "log_failure" in line] == [LookupError]
+
+
+def test_what_is_registered_after_the_end_is_called_at_once() -> None:
+    """A handler that parks a request whose connection has just closed is told immediately."""
+    bench = Bench()
+    bench.receive(produce_frame(1, b"waits", acks=-1))
+    request = bench.handlers.parked[0]
+    bench.connection.lost()
+    calls: list[str] = []
+    request.on_abandoned(lambda: calls.append("abandoned"))
+    assert calls == ["abandoned"]
+    assert not request.is_waiting
+
+
+def test_a_callback_that_fails_does_not_keep_others_from_being_told(lines: list[dict[str, Any]]) -> None:
+    """When a connection ends, every request that waits is told, whatever the others do."""
+    bench = Bench()
+    bench.receive(produce_frame(1, b"waits", acks=-1), produce_frame(2, b"waits", acks=-1))
+    calls: list[int] = []
+    bench.handlers.parked[0].on_abandoned(lambda: 1 // 0)
+    bench.handlers.parked[1].on_abandoned(lambda: calls.append(2))
+    bench.connection.lost()
+    assert calls == [2]
+    assert [line["log_failure"].type for line in lines if "log_failure" in line] == [ZeroDivisionError]
+
+
+def test_answers_that_wait_for_an_earlier_one_count_as_unsent() -> None:
+    """A client cannot pile up answers behind a request that waits: its connection is read no further."""
+    bench = Bench(Bounds(answer_bytes_outstanding_max=1000))
+    bench.receive(produce_frame(1, b"waits", acks=-1))
+    for number in range(2, 40):
+        if bench.transport.is_reading:
+            bench.receive(produce_frame(number, b"x"))
+    received = bench.handlers.received
+    assert not bench.transport.is_reading
+    assert 5 < len(received) < 39
+    bench.handlers.release()
+    assert bench.ids() == received
+    assert bench.transport.is_reading
+
+
+def test_reading_goes_on_when_half_of_the_bound_has_left() -> None:
+    """A slow reader's connection is read again when it has taken enough, not with every byte it takes."""
+    bench = Bench(Bounds(answer_bytes_outstanding_max=400))
+    bench.transport.full = True
+    while bench.transport.is_reading:
+        bench.receive(produce_frame(1, b"x"))
+    unsent = sum(map(len, bench.transport.sends))
+    bench.connection.sent(unsent - 201)
+    assert not bench.transport.is_reading
+    bench.connection.sent(1)
+    assert bench.transport.is_reading
+
+
+def test_counters_and_times() -> None:
+    """Requests, bytes and the time until the answer are counted by API."""
+    bench = Bench()
+    frame = produce_frame(1, b"x", acks=-1)
+    bench.receive(frame)
+    bench.now_s += 2.5
+    bench.handlers.release()
+    counted = bench.metrics.api(PRODUCE.key)
+    assert (counted.requests, counted.errors, counted.bytes_in) == (1, 0, len(frame) - 4)
+    assert counted.bytes_out == len(bench.transport.sends[0])
+    assert counted.answered_time_s == pytest.approx(2.5)
+
+
+def test_an_abort_by_a_handler_says_why(lines: list[dict[str, Any]]) -> None:
+    """A produce without answer that fails closes the connection, which is how its client learns of it."""
+    bench = Bench()
+    bench.receive(produce_frame(1, b"waits", acks=-1))
+    request: Request = bench.handlers.parked[0]
+    request.abort("produce with acks=0 failed")
+    assert bench.transport.state == "closed"
+    assert [line["reason"] for line in lines if "reason" in line] == ["produce with acks=0 failed"]
+    request.answer(produced(1))
+    assert bench.transport.sends == []
+
+
+def test_what_is_refused_is_named_with_its_client(lines: list[dict[str, Any]]) -> None:
+    """An operator reads in one line which client asked for what, whether or not the API is known at all."""
+    bench = Bench()
+    bench.receive(b"\0\0\0\x0e\x03\xe7\0\x02\0\0\0\x07\0\4kcat")
+    reasons = [line["reason"] for line in lines if "reason" in line]
+    assert reasons == ["API 999 version 2 of client 'kcat' is not served"]

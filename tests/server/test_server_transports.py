@@ -1,0 +1,345 @@
+"""One behaviour over every transport: ours and Twisted's own, on real sockets and in the simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from server_scene import ENVIRONMENTS, Scene, Story, fetch_frame, play, produce_frame
+from twisted.logger import globalLogPublisher
+
+from kreplica.runtime.disk import FileRange, OsDisk
+from kreplica.server.bounds import Bounds
+
+Play = Callable[[Story], None]
+
+
+@pytest.fixture(params=ENVIRONMENTS)
+def play_story(request: pytest.FixtureRequest) -> Play:
+    return lambda story: play(request.param, story)
+
+
+@pytest.fixture
+def logged() -> object:
+    events: list[dict[str, object]] = []
+    globalLogPublisher.addObserver(events.append)  # type: ignore[arg-type]
+    yield events
+    globalLogPublisher.removeObserver(events.append)  # type: ignore[arg-type]
+
+
+def test_requests_are_answered_in_order_however_they_are_cut(play_story: Play) -> None:
+    """Twenty pipelined requests of all sizes, one of them sent byte by byte, are answered in order."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        scene.handlers.keep_contents = True
+        client = await scene.connect()
+        client.transport.setTcpNoDelay(True)
+        contents = [bytes([number]) * (number * number * 1500) for number in range(20)]
+        frames = [produce_frame(number, content) for number, content in enumerate(contents)]
+        client.send(*frames[:10])
+        for byte in frames[0]:
+            client.send(bytes([byte]))
+            await scene.pause()
+        client.send(*frames[10:])
+        assert await client.answered_ids(21) == [*range(10), 0, *range(10, 20)]
+        assert scene.handlers.contents == [*contents[:10], contents[0], *contents[10:]]
+
+    play_story(story)
+
+
+def test_a_request_that_waits_holds_back_answers_but_not_requests(play_story: Play) -> None:
+    """While a produce waits for its replicas, later requests are handled; their answers come after its own."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        client = await scene.connect()
+        client.send(produce_frame(1, b"waits", acks=-1), produce_frame(2, b"x"), produce_frame(3, b"waits", acks=-1))
+        client.send(produce_frame(4, b"x"), produce_frame(5, b"nobody hears of it", acks=0), produce_frame(6, b"x"))
+        await scene.until(lambda: len(scene.handlers.received) == 6)
+        assert not client.frames
+        scene.handlers.release()
+        assert await client.answered_ids(2) == [1, 2]
+        await scene.pause(0.01)
+        assert not client.frames
+        scene.handlers.release()
+        assert await client.answered_ids(3) == [3, 4, 6]
+
+    play_story(story)
+
+
+def test_too_many_waiting_requests_stop_only_their_own_connection(play_story: Play) -> None:
+    """A connection with as many unanswered requests as it may have is read no further, and others are not disturbed."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(dataclasses.replace(Bounds(), requests_outstanding_max=4))
+        client, other = await scene.connect(), await scene.connect()
+        client.send(*(produce_frame(number, b"waits", acks=-1) for number in range(10)))
+        await scene.until(lambda: len(scene.handlers.received) == 4)
+        other.send(produce_frame(77, b"x"))
+        assert await other.answered_ids(1) == [77]
+        assert scene.handlers.received == [0, 1, 2, 3, 77]
+        while scene.handlers.parked:
+            scene.handlers.release()
+            await scene.pause(0.005)
+        assert await client.answered_ids(10) == list(range(10))
+        assert scene.server.metrics.pauses >= 2
+
+    play_story(story)
+
+
+def test_bytes_of_waiting_requests_are_bounded(play_story: Play) -> None:
+    """Large requests that wait stop their connection before small ones would; none of them is lost."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(dataclasses.replace(Bounds(), request_bytes_outstanding_max=1_000_000))
+        scene.handlers.keep_contents = True
+        client = await scene.connect()
+        contents = [bytes([number]) * 400_000 for number in range(9)]
+        client.send(*(produce_frame(number, content, acks=-1) for number, content in enumerate(contents)))
+        await scene.until(lambda: len(scene.handlers.received) == 3)
+        await scene.pause(0.02)
+        assert len(scene.handlers.received) == 3
+        while len(scene.handlers.received) < 9 or scene.handlers.parked:
+            if scene.handlers.parked:
+                scene.handlers.release()
+            await scene.pause(0.001)
+        assert await client.answered_ids(9) == list(range(9))
+        assert scene.handlers.contents == contents
+
+    play_story(story)
+
+
+def test_a_slow_reader_is_read_no_further(play_story: Play) -> None:
+    """A client that asks and does not read what it gets costs a bounded amount, and gets all of it when it reads."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(dataclasses.replace(Bounds(), answer_bytes_outstanding_max=3_000_000))
+        scene.handlers.records = bytes(1_000_000)
+        client, other = await scene.connect(), await scene.connect()
+        client.transport.pauseProducing()
+        client.send(*(fetch_frame(number) for number in range(50)))
+        await scene.until(lambda: bool(scene.server.metrics.pauses))
+        await scene.pause(0.1)
+        # What the two sockets hold comes on top of the bound.
+        handled = len(scene.handlers.received)
+        assert handled < 30
+        other.send(produce_frame(77, b"x"))
+        assert await other.answered_ids(1) == [77]
+        client.transport.resumeProducing()
+        for number in range(50):
+            assert await client.fetched() == (number, scene.handlers.records)
+
+    play_story(story)
+
+
+def test_answers_come_from_files(play_story: Play, tmp_path: Path) -> None:
+    """Ranges of files, among them ones of many megabytes and of no bytes, arrive between the right headers."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        data = bytes(range(256)) * 20_000
+        path = str(tmp_path / "segment") if isinstance(scene.runtime.disk, OsDisk) else "/data/segment"
+        file = scene.runtime.disk.open(path, create=True)
+        file.write_at(0, [data])
+        client = await scene.connect()
+        for number, (position, size) in enumerate([(0, 100), (7, 5_000_000), (300, 4096), (5, 1)]):
+            scene.handlers.records = FileRange(file, position, size)
+            client.send(fetch_frame(number), fetch_frame(number + 100))
+            expected = data[position : position + size]
+            assert await client.fetched() == (number, expected)
+            assert await client.fetched() == (number + 100, expected)
+
+    play_story(story)
+
+
+def test_a_file_that_was_cut_short_closes_the_connection(play_story: Play, tmp_path: Path) -> None:
+    """When a file ends before the length that the client was told, its connection ends, and no other."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        path = str(tmp_path / "segment") if isinstance(scene.runtime.disk, OsDisk) else "/data/segment"
+        file = scene.runtime.disk.open(path, create=True)
+        file.write_at(0, [bytes(1000)])
+        scene.handlers.records = FileRange(file, 0, 9_000)
+        client, other = await scene.connect(), await scene.connect()
+        client.send(fetch_frame(1))
+        with pytest.raises(ConnectionError):
+            await client.fetched()
+        other.send(produce_frame(2, b"x"))
+        assert await other.answered_ids(1) == [2]
+
+    play_story(story)
+
+
+def test_requests_of_a_client_that_left_are_abandoned(play_story: Play) -> None:
+    """When a client goes away, what waits for it is told, once; answering it afterwards does nothing."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        client = await scene.connect()
+        closed: list[str] = []
+        client.send(produce_frame(1, b"waits", acks=-1), produce_frame(2, b"x"), produce_frame(3, b"waits", acks=-1))
+        await scene.until(lambda: len(scene.handlers.received) == 3)
+        scene.handlers.connections[0].on_close(lambda: closed.append("closed"))
+        client.close()
+        await scene.until(lambda: bool(closed))
+        assert scene.handlers.abandoned == [1, 3]
+        scene.handlers.release()
+        scene.handlers.release()
+        late: list[str] = []
+        scene.handlers.connections[0].on_close(lambda: late.append("at once"))
+        assert (closed, late) == (["closed"], ["at once"])
+
+    play_story(story)
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (b"\xff\xff\xff\xff", "frame"),
+        (b"\x7f\xff\xff\xff", "frame"),
+        (b"\0\0\0\3\0\0\0", "RequestHeader"),
+        (b"\0\0\0\x0a\0\x63\0\0\0\0\0\1\xff\xff", "API 99 version 0"),
+        (b"\0\0\0\x0a\0\0\0\x63\0\0\0\1\xff\xff", "Produce version 99"),
+        (b"\0\0\0\x0a\0\0\0\7\0\0\0\1\0\x50", "RequestHeader.client_id"),
+        (produce_frame(1, b"x")[:4] + produce_frame(1, b"x")[4:-5] + b"\x70\0\0\0x", "records"),
+        (produce_frame(1, b"boom"), "Produce failed"),
+    ],
+    ids=["negative", "oversized", "short", "unknown key", "unknown version", "client id", "body", "handler"],
+)
+def test_bad_input_costs_only_its_own_connection(
+    play_story: Play, logged: list[dict[str, object]], frame: bytes, reason: str
+) -> None:
+    """Whatever is wrong with a request, what came before it is answered, one line says what is wrong, and its
+    connection closes; nobody else notices."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        client, other = await scene.connect(), await scene.connect()
+        client.send(produce_frame(1, b"x"), frame, produce_frame(3, b"is not looked at"))
+        assert await client.answered_ids(1) == [1]
+        await client.closed()
+        other.send(produce_frame(2, b"x"))
+        assert await other.answered_ids(1) == [2]
+        lines = [str(event["reason"]) for event in logged if "peer" in event and "reason" in event]
+        assert [reason in line for line in lines] == [True], lines
+
+    play_story(story)
+
+
+def test_a_large_frame_in_many_pieces(play_story: Play) -> None:
+    """A request of several megabytes, with others before and behind it, arrives whole."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        scene.handlers.keep_contents = True
+        client = await scene.connect()
+        large = bytes(range(251)) * 30_000
+        client.send(produce_frame(1, b"x"), produce_frame(2, large), produce_frame(3, b"y"), produce_frame(4, large))
+        assert await client.answered_ids(4) == [1, 2, 3, 4]
+        assert scene.handlers.contents == [b"x", large, b"y", large]
+        assert scene.server.resources.partial.held_bytes == 0
+
+    play_story(story)
+
+
+def test_scarce_memory_lets_one_frame_after_the_other_through(play_story: Play) -> None:
+    """When incomplete frames hold more than they may together, they are completed one by one, and none is lost."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(dataclasses.replace(Bounds(), partial_bytes_max=500_000))
+        scene.handlers.keep_contents = True
+        clients = [await scene.connect() for _ in range(5)]
+        contents = [bytes([number]) * 3_000_000 for number in range(5)]
+        for client, content in zip(clients, contents, strict=True):
+            client.send(produce_frame(1, content))
+        for client in clients:
+            assert await client.answered_ids(1) == [1]
+        assert sorted(scene.handlers.contents) == contents
+
+    play_story(story)
+
+
+def test_who_stalls_while_others_wait_for_memory_is_given_up(play_story: Play) -> None:
+    """A client that stops within a large request does not keep the memory that others wait for."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(dataclasses.replace(Bounds(), partial_bytes_max=100_000, partial_stall_s=0.1))
+        stalling, other = await scene.connect(), await scene.connect()
+        stalling.send(produce_frame(1, bytes(2_000_000))[:300_000])
+        await scene.until(lambda: scene.server.resources.partial.held_bytes > 100_000)
+        other.send(produce_frame(2, bytes(2_000_000)))
+        assert await other.answered_ids(1) == [2]
+        await stalling.closed()
+
+    play_story(story)
+
+
+def test_idle_connections_are_closed(play_story: Play) -> None:
+    """A connection on which nothing happens for too long is closed; one that is used stays."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(dataclasses.replace(Bounds(), idle_s=0.2))
+        idle, used = await scene.connect(), await scene.connect()
+        while not idle.is_closed:
+            used.send(produce_frame(1, b"x"))
+            assert await used.answered_ids(1) == [1]
+            await scene.pause(0.01)
+        assert not used.is_closed
+        assert scene.server.metrics.connections_idle_closed == 1
+
+    play_story(story)
+
+
+def test_connections_are_bounded(play_story: Play) -> None:
+    """One connection more than allowed is closed at once; when another has gone there is room again."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(dataclasses.replace(Bounds(), connections_per_host_max=2))
+        first = await scene.connect()
+        await scene.connect()
+        refused = await scene.connect()
+        await refused.closed()
+        first.close()
+        await scene.until(lambda: scene.server.metrics.connections == 1)
+        again = await scene.connect()
+        again.send(produce_frame(1, b"x"))
+        assert await again.answered_ids(1) == [1]
+        assert scene.server.metrics.connections_refused == 1
+
+    play_story(story)
+
+
+def test_stopping_answers_what_was_asked(play_story: Play) -> None:
+    """A server that stops takes no more requests, answers those it has, and then closes."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        client, idle = await scene.connect(), await scene.connect()
+        client.send(produce_frame(1, b"waits", acks=-1))
+        await scene.until(lambda: bool(scene.handlers.parked))
+        scene.runtime.reactor.callLater(0.05, scene.handlers.release)
+        await scene.server.stop(timeout_s=5.0)
+        assert await client.answered_ids(1) == [1]
+        await client.closed()
+        await idle.closed()
+
+    play_story(story)
+
+
+def test_stopping_does_not_wait_for_ever(play_story: Play) -> None:
+    """A request that is not answered in time does not keep a server from stopping; its handler is told."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        client = await scene.connect()
+        client.send(produce_frame(1, b"waits", acks=-1))
+        await scene.until(lambda: bool(scene.handlers.parked))
+        await scene.server.stop(timeout_s=0.05)
+        await client.closed()
+        assert scene.handlers.abandoned == [1]
+
+    play_story(story)
