@@ -7,7 +7,10 @@
 * ``messages``: every message of the protocol, one module per subject; ``messages.APIS`` by key
 * ``headers``: of requests and responses
 * ``framing``: cuts a byte stream into frames
-* ``records``: record batches, by header and checksum
+* ``batches``: record batches by header and checksum: read, checked, stamped
+* ``records``: what is inside a batch
+* ``batch_building``: batches from records, and from a part of another batch's records
+* ``control_records``: the markers that end transactions
 * ``compression``: the codecs of record batches
 
 A request is read with ``FrameReader``, ``parse_request_header``, ``APIS[key].request.parse(version, frame, offset)``,

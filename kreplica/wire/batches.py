@@ -185,15 +185,16 @@ def is_transactional(buffer: Bytes) -> bool:
     return len(buffer) >= HEADER_SIZE and buffer[CRC_START + 1] & TRANSACTIONAL_BIT != 0
 
 
-def check_batch(buffer: Bytes, *, control_allowed: bool = False) -> BatchHeader:
-    """Check what a producer sent for one partition: one batch, by header and CRC, its records unopened.
+def check_batch(buffer: Bytes) -> BatchHeader:
+    """Check what a client sent for one partition: one batch, by header and CRC, its records unopened.
+
+    A coordinator's own batches are not for here: markers are control batches, and none has a sequence.
 
     What depends on settings is the caller's: size, age of the timestamps, zstd below Produce v7, keys.
     ``max_timestamp`` may be ``NO_TIMESTAMP`` (clients exist that leave it so): ``records.max_timestamp_record`` finds
     it and ``stamp_max_timestamp`` sets it.
 
     :param buffer: the partition's whole ``records`` field.
-    :param control_allowed: the producer is a coordinator, whose markers are control batches without a sequence.
     :raise KafkaError: INVALID_RECORD (not exactly one batch, or fields that contradict each other), CORRUPT_MESSAGE
         (cut short, or CRC), UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), UNSUPPORTED_COMPRESSION_TYPE,
         INVALID_TIMESTAMP.
@@ -208,10 +209,7 @@ def check_batch(buffer: Bytes, *, control_allowed: bool = False) -> BatchHeader:
         raise _wrong_length(header[1], size)
     if crc32c(memoryview(buffer)[CRC_START:]) != header[4]:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC does not match its bytes")
-    if control_allowed and header.is_control:
-        _check_control(header)
-    else:
-        _check_fields(header, size)
+    _check_fields(header, size)
     return header
 
 
@@ -255,15 +253,6 @@ def _check_fields(header: BatchHeader, size: int) -> None:
             raise _invalid(f"producer {producer_id} has epoch {epoch} and sequence {sequence}")
     elif producer_id != NO_PRODUCER_ID or attributes & TRANSACTIONAL_BIT:
         raise _invalid(f"producer id {producer_id}" + (" in a transaction" if producer_id == NO_PRODUCER_ID else ""))
-
-
-def _check_control(header: BatchHeader) -> None:
-    if header.record_count != 1 or header.last_offset_delta != 0:
-        raise _invalid(
-            f"a control batch of {header.record_count} records, last offset delta {header.last_offset_delta}"
-        )
-    if header.producer_id < 0 or header.producer_epoch < 0:
-        raise _invalid(f"a control batch of producer {header.producer_id}, epoch {header.producer_epoch}")
 
 
 def _wrong_attributes(header: BatchHeader) -> KafkaError:
