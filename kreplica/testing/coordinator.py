@@ -19,7 +19,6 @@ from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 
 START_TIME_S_MAX = 20.0
 STOP_TIME_S_MAX = 20.0
-CONNECTIONS_MAX = 1_000
 
 
 class CoordinatorUnavailable(KreplicaError):
@@ -135,9 +134,7 @@ def main(directory: str, port: int, tick_time_ms: int) -> int:
 
     globalLogPublisher.addObserver(textFileLogObserver(sys.stderr))
     runtime = real_runtime(reactor)
-    coordinator = EmbeddedCoordinator(
-        runtime, directory, port=port, tick_time_ms=tick_time_ms, connections_max=CONNECTIONS_MAX
-    )
+    coordinator = EmbeddedCoordinator(runtime, directory, port=port, tick_time_ms=tick_time_ms)
     failures: list[Failure] = []
 
     def failed(failure: Failure) -> None:
@@ -146,7 +143,7 @@ def main(directory: str, port: int, tick_time_ms: int) -> int:
         reactor.stop()
 
     def start() -> None:
-        stdio.StandardIO(Parent())  # type: ignore[no-untyped-call]
+        stdio.StandardIO(Parent())
         coordinator.start().addCallbacks(lambda _: print(coordinator.port, flush=True), failed)
 
     reactor.callWhenRunning(start)

@@ -2,7 +2,8 @@
 
 What is decided without I/O:
 
-* ``tree`` the znodes, and what each operation checks and changes
+* ``znode`` one znode, its stat, the rules of its path
+* ``tree`` all of them: what each operation checks and changes
 * ``access`` ACLs and identities
 * ``watches`` who watches what, and whom a change concerns
 * ``sessions`` who is connected or may come back
@@ -21,5 +22,6 @@ What speaks the protocol:
 * ``operations`` decodes changes in place
 * ``reads``, ``writes``, ``session_requests`` serve them
 * ``words`` the four-letter words
-* ``server`` ``EmbeddedCoordinator``: put together, started, stopped
+* ``serving`` the parts put together, and what happens by the clock
+* ``server`` ``EmbeddedCoordinator``: start and stop
 """

@@ -134,7 +134,7 @@ class GroupCommit:
             self._schedule()
 
     def when_idle(self) -> Deferred[None]:
-        """When all that was applied is durable."""
+        """When all that was applied is durable, or the store has failed."""
         idle: Deferred[None] = Deferred()
         if self._failed or (self.in_flight is None and self.zxid == self.durable.zxid):
             idle.callback(None)
@@ -177,15 +177,19 @@ class GroupCommit:
             self._start()
         for connection, answers in group.answers.items():
             connection.release(answers, durable if connection.barrier is group else None)
-        if self.in_flight is None and self._idle:
-            idle, self._idle = self._idle, []
-            for each in idle:
-                each.callback(None)
+        if self.in_flight is None:
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for each in idle:
+            each.callback(None)
 
     def _fail(self, failure: Failure) -> None:
         if not self._failed:
             self._failed = True
             self._on_failure(failure)
+            self._tell_idle()
 
 
 def _wait(connection: AnswerQueue, group: Group) -> None:

@@ -41,12 +41,14 @@ class Connection(Protocol):
     :ivar session: the session it serves; None before the handshake and after the session has ended or moved away.
     :ivar identities: what its client has proved to be; starts with its address.
     :ivar received: requests, for ``cons``.
+    :ivar opened: when, in seconds of the reactor's clock.
     """
 
     _log = Logger()
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    def __init__(self, dispatch: Dispatch, opened: float) -> None:
         self._dispatch = dispatch
+        self.opened = opened
         self._rest = b""
         self._ready: list[bytes] = []
         self._unsent_size = 0
@@ -75,13 +77,15 @@ class Connection(Protocol):
         self.address = getattr(peer, "host", "")
         self.name = f"{self.address}:{getattr(peer, 'port', 0)}"
         self.identities = (("ip", self.address),)
-        if not self._dispatch.admit(self):
+        if not self._dispatch.door.admit(self):
             self._log.warn("refused {name}: there are as many connections as allowed", name=self.name)
             self.abort()
             return
         self._transport.registerProducer(self, True)
 
     def dataReceived(self, data: bytes) -> None:
+        if self._ending:
+            return
         self._rest = self._rest + data if self._rest else data
         self._serve()
 
@@ -89,7 +93,7 @@ class Connection(Protocol):
         self.closed = True
         self._rest = b""
         self._ready.clear()
-        self._dispatch.forget(self)
+        self._dispatch.door.forget(self)
 
     # --- requests ---
 
@@ -116,7 +120,7 @@ class Connection(Protocol):
     def _serve_frames(self) -> None:
         data = self._rest
         position, size = 0, len(data)
-        size_max = self._dispatch.frame_size_max
+        size_max = self._dispatch.door.frame_size_max
         while size - position >= FOUR_LETTERS_SIZE and not self._ending:
             length: int = unpack_int32(data, position)[0]
             if not 0 <= length <= size_max:

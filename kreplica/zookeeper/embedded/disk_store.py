@@ -21,7 +21,7 @@ from kreplica.runtime.disk import Disk, File
 from kreplica.runtime.offload import Offload
 from kreplica.zookeeper.embedded.sessions import SessionRow
 from kreplica.zookeeper.embedded.store import Changes, Image
-from kreplica.zookeeper.embedded.tree import ZnodeRow
+from kreplica.zookeeper.embedded.znode import ZnodeRow
 from kreplica.zookeeper.jute import Reader, pack_buffer, pack_int32, pack_int64, pack_text, pack_texts
 from kreplica.zookeeper.records import pack_acl, read_acl
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
@@ -25,14 +26,24 @@ InPlace: TypeAlias = Callable[[Connection, int, int, bytes, int, int], None]
 OfValue: TypeAlias = Callable[[Connection, int, Any], None]
 
 
-class Dispatch:
-    """Serves requests; one per coordinator, used by all of its connections.
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a connection asks for before and after its requests.
 
     :param admit: counts a new connection in; false where there are too many.
     :param forget: counts it out.
     :param word: answers a four-letter word; None for an unknown one.
     :param frame_size_max: the longest request in bytes.
     """
+
+    admit: Callable[[Connection], bool]
+    forget: Callable[[Connection], None]
+    word: Callable[[bytes], bytes | None]
+    frame_size_max: int
+
+
+class Dispatch:
+    """Serves requests; one per coordinator, used by all of its connections."""
 
     def __init__(
         self,
@@ -41,15 +52,9 @@ class Dispatch:
         sessions: SessionRequests,
         commits: GroupCommit,
         now: Callable[[], float],
-        admit: Callable[[Connection], bool],
-        forget: Callable[[Connection], None],
-        word: Callable[[bytes], bytes | None],
-        frame_size_max: int,
+        door: Door,
     ) -> None:
-        self.frame_size_max = frame_size_max
-        self.admit = admit
-        self.forget = forget
-        self._word = word
+        self.door = door
         self._commits = commits
         self._connect = sessions.connect
         self._now = now
@@ -64,7 +69,7 @@ class Dispatch:
 
     def answer_word(self, connection: Connection, letters: bytes) -> bool:
         """Answer a four-letter word; false where it is none."""
-        text = self._word(letters)
+        text = self.door.word(letters)
         if text is None:
             return False
         connection.sink.append(text)

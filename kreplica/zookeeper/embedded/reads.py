@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.access import check_access, hidden_digests, sees_digests
 from kreplica.zookeeper.embedded.commits import GroupCommit
-from kreplica.zookeeper.embedded.tree import Tree, Znode
+from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches
+from kreplica.zookeeper.embedded.znode import Znode
 from kreplica.zookeeper.errors import MarshallingError, NoNode, ZooKeeperError
 from kreplica.zookeeper.jute import unpack_int32
 from kreplica.zookeeper.records import OPEN_ACL, STAT, Permission, reply_frame

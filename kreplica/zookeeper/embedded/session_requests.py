@@ -13,7 +13,7 @@ from kreplica.zookeeper.embedded.sessions import NO_PASSWORD, Session, Sessions
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches, WatchMode
 from kreplica.zookeeper.embedded.writes import Writes, event_frame
-from kreplica.zookeeper.errors import NoWatcher
+from kreplica.zookeeper.errors import AuthFailed, NoWatcher
 from kreplica.zookeeper.jute import Reader
 from kreplica.zookeeper.records import AddWatchMode, ConnectRequest, ConnectResponse, EventType, frame, reply_frame
 from kreplica.zookeeper.requests import AddWatch, Auth, CheckWatches, CloseSession, Ping, RemoveWatches, SetWatches
@@ -21,6 +21,9 @@ from kreplica.zookeeper.responses import encode_count
 
 if TYPE_CHECKING:
     from kreplica.zookeeper.embedded.connection import Connection
+
+# Of one connection, its address included.
+IDENTITIES_MAX = 64
 
 _EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
 
@@ -79,10 +82,12 @@ class SessionRequests:
     def _session_for(self, request: ConnectRequest) -> Session | None:
         now = self._now()
         if request.session_id:
-            return self._sessions.reattach(request.session_id, request.password, request.timeout_ms, now)
-        self._commits.zxid += 1
-        session = self._sessions.open(request.timeout_ms, self._wall_clock_ms(), now)
-        self._commits.transaction_applied()
+            session = self._sessions.reattach(request.session_id, request.password, request.timeout_ms, now)
+        else:
+            session = self._sessions.open(request.timeout_ms, self._wall_clock_ms(), now)
+        if session is not None and session.session_id in self._sessions.changed:
+            self._commits.zxid += 1
+            self._commits.transaction_applied()
         return session
 
     def _attach(self, connection: Connection, session: Session) -> None:
@@ -90,8 +95,6 @@ class SessionRequests:
         if before is not None:
             self._log.info("{session} moved to {name}", session=session, name=connection.name)
             before.abort()
-        if self._sessions.changed:
-            self._commits.transaction_applied()
         self.connections[session.session_id] = connection
         connection.session = session
         response = ConnectResponse(session.timeout_ms, session.session_id, session.password)
@@ -139,6 +142,8 @@ class SessionRequests:
     def auth(self, connection: Connection, xid: int, request: Auth) -> None:
         """One identity more for this connection."""
         identity = authenticate(request.scheme, request.credentials, connection.address)
+        if len(connection.identities) >= IDENTITIES_MAX:
+            raise AuthFailed(None, f"a connection has at most {IDENTITIES_MAX} identities")
         if identity not in connection.identities:
             connection.identities = (*connection.identities, identity)
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))

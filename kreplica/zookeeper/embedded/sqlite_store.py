@@ -21,7 +21,7 @@ from kreplica.errors import ProtocolError, StorageError
 from kreplica.runtime.offload import Offload
 from kreplica.zookeeper.embedded.sessions import SessionRow
 from kreplica.zookeeper.embedded.store import Changes, Image
-from kreplica.zookeeper.embedded.tree import ZnodeRow
+from kreplica.zookeeper.embedded.znode import ZnodeRow
 from kreplica.zookeeper.jute import Reader
 from kreplica.zookeeper.records import Acl, pack_acl, read_acl
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred, succeed
 
 from kreplica.zookeeper.embedded.sessions import SessionRow
-from kreplica.zookeeper.embedded.tree import ZnodeRow
+from kreplica.zookeeper.embedded.znode import ZnodeRow
 
 
 @dataclass(frozen=True, slots=True)

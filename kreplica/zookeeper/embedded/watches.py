@@ -13,10 +13,15 @@ from collections.abc import Hashable, Iterator
 from enum import IntFlag
 from typing import Generic, NamedTuple, TypeVar
 
-from kreplica.zookeeper.embedded.tree import ROOT, parent_of
+from kreplica.zookeeper.embedded.znode import ROOT, parent_of
+from kreplica.zookeeper.errors import Throttled
 from kreplica.zookeeper.records import AddWatchMode, EventType, WatcherType
 
 W = TypeVar("W", bound=Hashable)
+
+# What one watcher's watches of one kind may take: their paths, and about so much more for each.
+WATCHER_BYTES_MAX = 64 << 20
+WATCH_BYTES = 256
 
 
 class WatchMode(IntFlag):
@@ -41,15 +46,25 @@ class WatchTable(Generic[W]):
     def __init__(self) -> None:
         self.by_path: dict[str, dict[W, int]] = {}
         self.by_watcher: dict[W, dict[str, None]] = {}
+        self._sizes: dict[W, int] = {}
         self._recursive_count = 0
 
     def add(self, path: str, watcher: W, mode: int = WatchMode.ONCE) -> None:
-        """Leave a watch; another one of the same watcher on the same path is kept beside it."""
+        """Leave a watch; another one of the same watcher on the same path is kept beside it.
+
+        :raise Throttled: where the watcher has too many.
+        """
+        paths = self.by_watcher.setdefault(watcher, {})
+        if path not in paths:
+            size = self._sizes.get(watcher, 0) + len(path) + WATCH_BYTES
+            if size > WATCHER_BYTES_MAX:
+                raise Throttled(path, "this connection watches too much")
+            self._sizes[watcher] = size
+            paths[path] = None
         watchers = self.by_path.setdefault(path, {})
         before = watchers.get(watcher, 0)
         watchers[watcher] = before | mode
         self._recursive_count += bool(mode & ~before & WatchMode.RECURSIVE)
-        self.by_watcher.setdefault(watcher, {})[path] = None
 
     def has(self, path: str, watcher: W) -> bool:
         """Whether this watcher watches exactly this path."""
@@ -65,8 +80,10 @@ class WatchTable(Generic[W]):
             del self.by_path[path]
         paths = self.by_watcher[watcher]
         del paths[path]
+        self._sizes[watcher] -= len(path) + WATCH_BYTES
         if not paths:
             del self.by_watcher[watcher]
+            del self._sizes[watcher]
         return True
 
     def forget(self, watcher: W) -> None:

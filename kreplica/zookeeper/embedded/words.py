@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from platform import machine, python_version, release, system
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from kreplica.zookeeper.embedded.watches import Watches
 
 if TYPE_CHECKING:
     from kreplica.zookeeper.embedded.connection import Connection
+    from kreplica.zookeeper.embedded.serving import CoordinatorSettings
 
 # What of ZooKeeper's protocol is spoken; clients read the number from ``envi`` and ``srvr``.
 ZOOKEEPER_VERSION = "3.9.0"
@@ -32,8 +33,8 @@ class Words:
         sessions: Sessions,
         watches: Watches[Connection],
         commits: GroupCommit,
-        settings: dict[str, object],
-        connections: Callable[[], Iterable[Connection]],
+        settings: CoordinatorSettings,
+        connections: Collection[Connection],
     ) -> None:
         self._tree = tree
         self._sessions = sessions
@@ -60,7 +61,14 @@ class Words:
         return None if say is None else say().encode()
 
     def _conf(self) -> str:
-        return _lines(f"{name}={value}" for name, value in self._settings.items())
+        settings = {
+            "tickTime": self._settings.tick_time_ms,
+            "maxClientCnxns": self._settings.connections_max,
+            "minSessionTimeout": self._sessions.timeout_ms_min,
+            "maxSessionTimeout": self._sessions.timeout_ms_max,
+            "jute.maxbuffer": self._settings.frame_size_max,
+        }
+        return _lines(f"{name}={value}" for name, value in settings.items())
 
     def _cons(self) -> str:
         return _lines(self._connection_lines())
@@ -69,7 +77,7 @@ class Words:
         return [
             f" /{each.name}[1](queued={len(each.sink)},recved={each.received},sid=0x{each.session_id:x},"
             f"to={each.session.timeout_ms if each.session else 0})"
-            for each in self._connections()
+            for each in self._connections
         ]
 
     def _dump(self) -> str:
@@ -98,12 +106,11 @@ class Words:
         figures = {
             "version": _version(),
             "server_state": "standalone",
-            "num_alive_connections": sum(1 for _ in self._connections()),
+            "num_alive_connections": len(self._connections),
             "global_sessions": len(self._sessions.by_id),
             "znode_count": len(tree.nodes),
             "watch_count": len(watches.data) + len(watches.children),
             "ephemerals_count": sum(map(len, tree.ephemerals.values())),
-            "approximate_data_size": sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items()),
             "last_zxid": self._commits.zxid,
             "durable_zxid": self._commits.durable.zxid,
             "outstanding_requests": self._waiting(),
@@ -122,7 +129,7 @@ class Words:
         return _lines([f"Zookeeper version: {_version()}", *clients, *self._state_lines()])
 
     def _state_lines(self) -> list[str]:
-        connections = list(self._connections())
+        connections = self._connections
         return [
             f"Received: {sum(each.received for each in connections)}",
             f"Connections: {len(connections)}",

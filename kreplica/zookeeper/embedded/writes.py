@@ -9,8 +9,9 @@ from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.access import effective_acl, is_allowed
 from kreplica.zookeeper.embedded.commits import GroupCommit
 from kreplica.zookeeper.embedded.operations import CREATE_TTL, PlainChange, decode_change, decode_changes
-from kreplica.zookeeper.embedded.tree import CONTAINER_OWNER, TTL_MS_MAX, TTL_OWNER_BASE, Tree, Znode
+from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Notice, Watches
+from kreplica.zookeeper.embedded.znode import CONTAINER_OWNER, TTL_MS_MAX, TTL_OWNER_BASE, Znode
 from kreplica.zookeeper.errors import BadArguments, NoNode, RuntimeInconsistency, ZooKeeperError
 from kreplica.zookeeper.jute import pack_text
 from kreplica.zookeeper.records import (
@@ -110,7 +111,9 @@ class Writes:
             for changed_by, node in touched:
                 self._tell(self._notices(changed_by, node), zxid, node)
         pieces.append(_MULTI_END)
-        commits.sink_of_change(connection).append(reply_frame(xid, zxid, 0, b"".join(pieces)))
+        answer = reply_frame(xid, zxid, 0, b"".join(pieces))
+        connection.count_unsent(len(answer))
+        commits.sink_of_change(connection).append(answer)
 
     def _answer_failed_multi(
         self, connection: Connection, xid: int, count: int, failed: int, error: ZooKeeperError

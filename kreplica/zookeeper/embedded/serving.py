@@ -1,0 +1,149 @@
+"""What exists while a coordinator serves: its parts put together, open connections, and what happens by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twisted.internet.interfaces import IAddress, IDelayedCall
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.runtime import Runtime
+from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.connection import Connection
+from kreplica.zookeeper.embedded.dispatch import Dispatch, Door
+from kreplica.zookeeper.embedded.reads import Reads
+from kreplica.zookeeper.embedded.session_requests import SessionRequests
+from kreplica.zookeeper.embedded.sessions import Sessions
+from kreplica.zookeeper.embedded.store import Image, Store
+from kreplica.zookeeper.embedded.tree import Tree
+from kreplica.zookeeper.embedded.watches import Watches
+from kreplica.zookeeper.embedded.words import Words
+from kreplica.zookeeper.embedded.writes import Writes
+from kreplica.zookeeper.embedded.znode import is_expired
+from kreplica.zookeeper.records import FRAME_SIZE_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """What may differ between coordinators.
+
+    :param tick_time_ms: sessions time out after 2 to 20 of these, whatever their clients ask for.
+    :param connections_max: further ones are closed at once.
+    :param frame_size_max: the longest request in bytes (ZooKeeper's ``jute.maxbuffer``).
+    :param expendable_check_ms: how often empty containers and znodes past their time to live are looked for.
+    """
+
+    tick_time_ms: int = 2_000
+    connections_max: int = 2_000
+    frame_size_max: int = FRAME_SIZE_MAX
+    expendable_check_ms: int = 60_000
+
+
+class Serving(Factory):
+    """Makes and keeps the connections of one coordinator, from its start to its stop.
+
+    :param on_failure: called once, when the store fails.
+    """
+
+    noisy = False
+    _log = Logger()
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: CoordinatorSettings,
+        store: Store,
+        image: Image,
+        on_failure: Callable[[Failure], None],
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._connections: dict[Connection, None] = {}
+        self._timers: dict[str, IDelayedCall] = {}
+        self._stopped = False
+        reactor, wall_clock_ms = runtime.reactor, runtime.wall_clock_ms
+        self.tree = Tree()
+        self.tree.restore(image.znodes)
+        self.sessions = Sessions(settings.tick_time_ms, runtime.random)
+        self.sessions.restore(image.sessions, reactor.seconds())
+        self.watches: Watches[Connection] = Watches()
+        self.commits = GroupCommit(reactor, self.tree, self.sessions, store, image.zxid, on_failure)
+        self._writes = Writes(self.tree, self.watches, self.commits, wall_clock_ms)
+        self._requests = SessionRequests(
+            self.tree, self.sessions, self.watches, self.commits, self._writes, reactor.seconds, wall_clock_ms
+        )
+        self._words = Words(self.tree, self.sessions, self.watches, self.commits, settings, self._connections)
+        self._dispatch = Dispatch(
+            Reads(self.tree, self.watches, self.commits),
+            self._writes,
+            self._requests,
+            self.commits,
+            reactor.seconds,
+            Door(self.admit, self.forget, self._words.answer, settings.frame_size_max),
+        )
+
+    # --- time ---
+
+    def start_clock(self) -> None:
+        """Begin to expire what is over."""
+        self._tick_due = self._runtime.reactor.seconds()
+        self._tick()
+        self._remove_expendable()
+
+    def _tick(self) -> None:
+        reactor = self._runtime.reactor
+        tick_s = self._settings.tick_time_ms / 2000
+        late_s = reactor.seconds() - self._tick_due
+        if late_s > tick_s:
+            # Nobody could be heard meanwhile: that says nothing against the clients.
+            self._log.warn("this process stood still for {late_s:.1f} s; sessions get that time back", late_s=late_s)
+            self.sessions.forgive(late_s)
+        self._requests.expire()
+        self._drop_speechless(reactor.seconds() - self.sessions.timeout_ms_max / 1000)
+        self._tick_due = reactor.seconds() + tick_s
+        self._timers["tick"] = reactor.callLater(tick_s, self._tick)
+
+    def _drop_speechless(self, opened_before: float) -> None:
+        """Close connections that have not begun a session in all that time."""
+        for connection in list(self._connections):
+            if connection.session is None and connection.opened < opened_before:
+                connection.abort()
+
+    def _remove_expendable(self) -> None:
+        now_ms, nodes = self._runtime.wall_clock_ms(), self.tree.nodes
+        expired = [path for path in self.tree.expendable if is_expired(nodes[path], now_ms)]
+        if expired:
+            self._writes.remove(expired)
+        check_s = self._settings.expendable_check_ms / 1000
+        self._timers["expendable"] = self._runtime.reactor.callLater(check_s, self._remove_expendable)
+
+    def hang_up(self) -> None:
+        """Stop the clock and close all connections; sessions go on."""
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for connection in list(self._connections):
+            connection.abort()
+
+    # --- connections ---
+
+    def buildProtocol(self, addr: IAddress | None) -> Connection:
+        connection = Connection(self._dispatch, self._runtime.reactor.seconds())
+        connection.factory = self
+        return connection
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection in; false where there are too many."""
+        if self._stopped or len(self._connections) >= self._settings.connections_max:
+            return False
+        self._connections[connection] = None
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """Count it out."""
+        self._connections.pop(connection, None)
+        self._requests.connection_lost(connection)

@@ -1,0 +1,150 @@
+"""One znode, its stat, and the rules of its path.  Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kreplica.zookeeper.errors import BadArguments, NoNode
+from kreplica.zookeeper.records import OPEN_ACL, STAT, Acl, Stat
+
+# The owners of znodes that are not a session's: a container; the highest byte 0xff before a time to live.
+CONTAINER_OWNER = -(1 << 63)
+TTL_OWNER_BASE = -(1 << 56)
+TTL_MS_MAX = (1 << 40) - 1
+
+ROOT = "/"
+RESERVED_PATHS = ("/zookeeper", "/zookeeper/config", "/zookeeper/quota")
+
+# One component of a path: not "." or "..", without a slash and without the characters that ZooKeeper refuses.
+is_valid_name = re.compile(
+    r"(?!\.{1,2}$)[^/\x00-\x1e\x80-\x9e\ud801-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]+"
+).fullmatch
+
+
+class ZnodeRow(NamedTuple):
+    """A znode as a store keeps it.
+
+    :param acl: None for the open ACL, which nearly all have.
+    :param owner: a session; ``CONTAINER_OWNER``; ``TTL_OWNER_BASE`` plus milliseconds; 0 for a plain znode.
+    """
+
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...] | None
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    creates: int
+    acl_version: int
+    owner: int
+
+
+class Znode:
+    """One znode.
+
+    :ivar creates: how many children were ever created in it; the next sequential name.
+    :ivar children: the names, in order of creation; None while there have never been any.
+    """
+
+    __slots__ = (
+        "acl",
+        "acl_version",
+        "children",
+        "creates",
+        "ctime_ms",
+        "czxid",
+        "data",
+        "mtime_ms",
+        "mzxid",
+        "owner",
+        "path",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(
+        self, path: str, data: bytes | None, acl: tuple[Acl, ...], owner: int, zxid: int, time_ms: int
+    ) -> None:
+        self.path = path
+        self.data = data
+        self.acl = acl
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime_ms = self.mtime_ms = time_ms
+        self.version = self.creates = self.acl_version = 0
+        self.children: dict[str, None] | None = None
+
+    def _stat_fields(self) -> tuple[int, ...]:
+        data, children = self.data, self.children
+        count = len(children) if children else 0
+        return (
+            self.czxid,
+            self.mzxid,
+            self.ctime_ms,
+            self.mtime_ms,
+            self.version,
+            int32(self.creates * 2 - count),
+            self.acl_version,
+            self.owner,
+            len(data) if data else 0,
+            count,
+            self.pzxid,
+        )
+
+    def stat(self) -> Stat:
+        """What the protocol tells about it."""
+        return Stat._make(self._stat_fields())
+
+    def pack_stat(self) -> bytes:
+        """The same, encoded."""
+        return STAT.pack(*self._stat_fields())
+
+    def row(self) -> ZnodeRow:
+        """Its state for a store."""
+        return ZnodeRow(
+            self.path,
+            self.data,
+            None if self.acl is OPEN_ACL else self.acl,
+            self.czxid,
+            self.mzxid,
+            self.pzxid,
+            self.ctime_ms,
+            self.mtime_ms,
+            self.version,
+            self.creates,
+            self.acl_version,
+            self.owner,
+        )
+
+
+def parent_of(path: str) -> str:
+    """The path above; the root's is the root."""
+    return path[: path.rfind("/")] or ROOT
+
+
+def is_valid_path(path: str) -> bool:
+    """Whether a znode could have it."""
+    return path == ROOT or (path.startswith("/") and all(map(is_valid_name, path[1:].split("/"))))
+
+
+def missing(path: str) -> NoNode | BadArguments:
+    """Why a change finds no znode there: none exists, or none could."""
+    return NoNode(path) if is_valid_path(path) else BadArguments(path)
+
+
+def is_expired(node: Znode, now_ms: int) -> bool:
+    """Whether an expendable znode may go: a container that had children, or one whose time to live is over."""
+    if node.children:
+        return False
+    if node.owner == CONTAINER_OWNER:
+        return node.creates > 0
+    return now_ms - node.mtime_ms > node.owner - TTL_OWNER_BASE
+
+
+def int32(number: int) -> int:
+    """As Java's int counts: past the highest comes the lowest."""
+    return number if -0x80000000 <= number <= 0x7FFFFFFF else (number + 0x80000000) % 0x100000000 - 0x80000000
