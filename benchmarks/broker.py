@@ -24,6 +24,8 @@ from benchmarks.raw_client import RawClient
 KB, MB = 1000, 1_000_000
 # Removed logs give their pages back at once instead of after a minute: the next case is to find them.
 OVERRIDES = {"log.segment.delete.delay.ms": "0"}
+# The largest stays below what a broker takes by default (message.max.bytes).
+BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 FETCH_BYTES = 1 << 20
 IDLE_S = 3.0
 
@@ -76,22 +78,16 @@ class Stream:
     partitions: int
 
     def __str__(self) -> str:
-        text = f"{_size(self.record_bytes)} records, {_size(self.batch_bytes)} batches"
+        record = f"{self.record_bytes} B" if self.record_bytes < KB else f"{self.record_bytes // KB} KB"
+        text = f"{record} in {BATCHES[self.batch_bytes]} batches"
         return text if self.partitions == 1 else f"{text}, {self.partitions} partitions"
-
-
-def _size(count: int) -> str:
-    for unit, size in (("MB", MB), ("KB", KB)):
-        if count >= size:
-            return f"{round(count / size)} {unit}"
-    return f"{count} B"
 
 
 def streams(scale: Scale) -> Iterator[Stream]:
     """The cases of produce and consume."""
     for partitions in scale.partitions:
         for record_bytes in (100, 1000, 10_000):
-            for batch_bytes in (16_384, 131_072, 1_000_000):
+            for batch_bytes in BATCHES:
                 yield Stream(record_bytes, batch_bytes, partitions)
 
 

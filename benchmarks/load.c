@@ -179,7 +179,9 @@ static int consume(char **argument) {
     long first_bytes = 0;
     rd_kafka_queue_t *queue = consume_all(rk, topic, partitions, RD_KAFKA_OFFSET_BEGINNING);
     while (count < total) {
-        ssize_t got = rd_kafka_consume_batch_queue(queue, 1000, messages, 10000);
+        /* Asked for more than will come, librdkafka waits for the rest of its time before it gives what there is. */
+        long wanted = total - count < 10000 ? total - count : 10000;
+        ssize_t got = rd_kafka_consume_batch_queue(queue, 1000, messages, wanted);
         for (ssize_t i = 0; i < got; i++) {
             if (!messages[i]->err) {
                 count++;
