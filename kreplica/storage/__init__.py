@@ -1,5 +1,13 @@
 """Kafka's on-disk format and everything that happens in it.  No network here.
 
+A broker's data, from the outside in:
+
+* ``directories`` all log directories of a broker, and the periodic work
+* ``directory`` one log directory: lock, identity, logs, checkpoints, failure
+* ``names`` the names of directories in it
+* ``coalescing`` work that many ask for and one run serves
+* ``flushing`` group commit: syncing many logs away from the reactor
+
 A log, from the outside in:
 
 * ``log`` one partition's log: append, read, truncate, retention, what is durable
@@ -27,3 +35,22 @@ Coming back after a stop, a kill or a power loss:
 * ``leftovers`` files that an interrupted deletion or compaction left
 * ``checkpoints`` the small files of a log directory
 """
+
+from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.config import LogConfig, StorageConfig
+from kreplica.storage.directories import LogDirectories
+from kreplica.storage.log import AppendResult, Log, LogSlice
+from kreplica.storage.producers import Origin
+from kreplica.storage.search import FoundOffset
+
+__all__ = [
+    "AbortedTransaction",
+    "AppendResult",
+    "FoundOffset",
+    "Log",
+    "LogConfig",
+    "LogDirectories",
+    "LogSlice",
+    "Origin",
+    "StorageConfig",
+]

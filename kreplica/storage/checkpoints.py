@@ -135,9 +135,9 @@ def read_topic_id(disk: Disk, path: str) -> UUID | None:
         raise StorageError(f"{path}: version or topic_id is missing or malformed") from error
 
 
-def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
-    """Write ``partition.metadata``, durably."""
-    disk.write_file(path, f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode())
+def write_topic_id(disk: Disk, path: str, topic_id: UUID, *, sync: bool = True) -> None:
+    """Write ``partition.metadata``."""
+    disk.write_file(path, f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode(), sync=sync)
 
 
 def encode_uuid(value: UUID) -> str:

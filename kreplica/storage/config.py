@@ -53,3 +53,22 @@ class LogConfig:
     def log_append_time(self) -> bool:
         """Whether the broker's clock replaces the producer's timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConfig:
+    """The settings of all logs of a broker; names are Kafka's broker settings with underscores for dots.
+
+    :param open_segments_max: segments that may have a file open and indexes in memory (ours).
+    """
+
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_scheduler_interval_ms: int = 3_000
+    log_retention_check_interval_ms: int = 300_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_id_expiration_ms: int = DAY_MS
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 128 * 2**20
+    log_cleaner_io_max_bytes_per_second: float = float(NO_LIMIT)
+    open_segments_max: int = 4096

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 
 from kreplica.runtime.disk import Disk, File
@@ -39,4 +40,12 @@ class Unsynced:
             finally:
                 small.close()
         if self.paths:
+            self._sync_names()
+
+    def _sync_names(self) -> None:
+        """The names of the files, and that of the log's directory."""
+        try:
             self.disk.sync_directory(self.directory)
+        except FileNotFoundError:
+            return  # deleted meanwhile
+        self.disk.sync_directory(posixpath.dirname(self.directory))

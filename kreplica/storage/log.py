@@ -14,11 +14,12 @@ from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Buffer, Disk, FileRange
 from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.checkpoints import PARTITION_METADATA
 from kreplica.storage.config import DAY_MS, LogConfig
 from kreplica.storage.durability import Unsynced
 from kreplica.storage.loading import Loading, Opened, restore_producers
 from kreplica.storage.open_segments import OpenSegments
-from kreplica.storage.producers import EndMarker, Origin, RecentBatch
+from kreplica.storage.producers import Origin, RecentBatch
 from kreplica.storage.retention import expired_segments
 from kreplica.storage.search import (
     EARLIEST,
@@ -33,6 +34,7 @@ from kreplica.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, 
 from kreplica.storage.segments import Segments, remove_files
 from kreplica.storage.validation import check_as_follower, check_as_leader, read_markers, split_runs
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, parse_header, stamp
+from kreplica.wire.control_records import EndMarker
 
 _RECENT_MAX = 16
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
@@ -76,8 +78,11 @@ class LogOwner(Protocol):
     def failed(self, log: Log, error: OSError) -> None:
         """The device failed: nothing may be trusted to be written any more."""
 
-    def remove(self, paths: list[str]) -> None:
+    def remove(self, log: Log, paths: list[str]) -> None:
         """Files that nobody needs any more."""
+
+    def flush_due(self, log: Log) -> None:
+        """``flush.messages`` are not synced yet."""
 
 
 class Log:
@@ -260,7 +265,9 @@ class Log:
             position += header.size
             if header.producer_id >= 0:
                 self._note_producer(header, marker, segment)
-        self.log_end_offset = header.next_offset
+        self.log_end_offset = end_offset = header.next_offset
+        if end_offset - self.recovery_point >= self.config.flush_messages and self.owner is not None:
+            self.owner.flush_due(self)
 
     def _note_producer(self, header: BatchHeader, marker: EndMarker | None, segment: Segment) -> None:
         if not header.is_control:
@@ -421,7 +428,7 @@ class Log:
 
     def _remove(self, paths: list[str]) -> None:
         if self.owner is not None:
-            self.owner.remove(paths)
+            self.owner.remove(self, paths)
         else:
             remove_files(self._disk, paths)
 
@@ -523,7 +530,7 @@ class Log:
             segment.write_indexes()
         paths = [segment.path(suffix) for segment in complete for suffix in SUFFIXES if suffix != LOG_SUFFIX]
         if complete or self.recovery_point <= segments[0].base_offset:
-            paths.append(self.leader_epochs.path)
+            paths += [self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}"]
         files = tuple(segment.file for segment in segments)
         return Unsynced(files, (*paths, *more_paths), self.path, self.log_end_offset, self._generation, self._disk)
 
@@ -557,12 +564,19 @@ class Log:
         self._snapshots.write(self.log_end_offset, self.producers.entries)
         segments = self._segments.starting_from(self.recovery_point)
         self._sync(self._unsynced(segments, segments, self._snapshots.path(self.log_end_offset)))
+        self.release()
+
+    def release(self) -> None:
+        """Let go of all files; what is still being sent keeps its own."""
         for segment in self._segments:
             segment.forget()
 
-    def rename(self, path: str) -> None:
-        """Move its directory (before it is deleted)."""
+    def rename_for_deletion(self, path: str) -> None:
+        """Move its directory to where it is to be deleted; the log is of no use any more.
+
+        :raise OSError: the device fails.
+        """
+        self.release()
+        self._failure = StorageError(f"{self.path} is deleted")
+        self.owner = None
         self._disk.rename(self.path, path)
-        self.path = path
-        for segment in self._segments:
-            segment.moved(path)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.wire.batches import BatchHeader
+from kreplica.wire.control_records import EndMarker
 
 RECENT_BATCHES_MAX = 5
 NO_SEQUENCE = -1
@@ -66,13 +67,6 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         """The sequence of its last record in this epoch, or ``NO_SEQUENCE``."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-
-class EndMarker(NamedTuple):
-    """What the record of a transaction marker says."""
-
-    committed: bool
-    coordinator_epoch: int
 
 
 class CompletedTransaction(NamedTuple):

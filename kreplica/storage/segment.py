@@ -101,14 +101,6 @@ class Segment:
         if self._file is not None:
             open_segments.touch(self)
 
-    def moved(self, directory: str) -> None:
-        """Its directory has another name now."""
-        self.write_indexes()
-        self._directory = directory
-        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), self.base_offset, self._disk)
-        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), self.base_offset, self._disk)
-        self.aborted = AbortedTransactions(self.path(TRANSACTION_INDEX_SUFFIX), self._disk)
-
     # --- writing ---
 
     def append(self, data: Buffer, headers: Sequence[BatchHeader], index_interval_bytes: int) -> int:

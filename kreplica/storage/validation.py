@@ -5,13 +5,12 @@ Nothing here changes a log: a refused batch leaves no trace.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.storage.config import NO_LIMIT, LogConfig
-from kreplica.storage.producers import EndMarker, Origin
+from kreplica.storage.producers import Origin
 from kreplica.wire.batches import (
     NO_TIMESTAMP,
     BatchHeader,
@@ -23,11 +22,8 @@ from kreplica.wire.batches import (
     stamp_max_timestamp,
     verify_crc,
 )
+from kreplica.wire.control_records import EndMarker, parse_end_marker
 from kreplica.wire.records import iter_keys, iter_records, max_timestamp_record
-
-_ABORT, _COMMIT = 0, 1
-_MARKER_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
 
 
 class Checked(NamedTuple):
@@ -164,15 +160,10 @@ def read_marker(records: Bytes) -> EndMarker | None:
     """
     try:
         record = next(iter_records(records), None)
-        if record is None:
-            return None  # compaction keeps an emptied batch for its producer's sequence
-        _version, kind = _MARKER_KEY.unpack_from(record.key or b"")
-        if kind not in (_ABORT, _COMMIT):
-            return None
-        _version, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
-    except (struct.error, ProtocolError) as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a transaction marker that is malformed") from error
-    return EndMarker(committed=kind == _COMMIT, coordinator_epoch=coordinator_epoch)
+        # Compaction keeps an emptied batch for the sake of its producer's epoch.
+        return parse_end_marker(record) if record is not None else None
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
 def read_markers(data: memoryview, headers: list[BatchHeader]) -> list[EndMarker | None]:

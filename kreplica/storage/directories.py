@@ -1,0 +1,258 @@
+"""All log directories of a broker, and what goes on by itself: checkpoints, retention, flushing, compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, cast
+from uuid import UUID
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.errors import StorageError
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.storage.config import NO_LIMIT, LogConfig, StorageConfig
+from kreplica.storage.directory import LogDirectory
+from kreplica.storage.log import Log
+from kreplica.storage.open_segments import OpenSegments
+
+_TURN_SECONDS_MAX = 0.01
+"""After so long a loop over many logs lets others have a turn of the reactor."""
+
+_log = Logger()
+
+
+class LogDirectories:
+    """Opened at the broker's start, before it takes part in anything; closed as the last thing of an orderly stop.
+
+    A directory whose device fails goes offline with its logs; the others carry on.
+
+    :param paths: ``log.dirs``.
+    """
+
+    def __init__(self, runtime: Runtime, paths: Sequence[str], config: StorageConfig | None = None) -> None:
+        self.config = config or StorageConfig()
+        self._runtime = runtime
+        self._offline_listeners: list[Callable[[list[TopicPartition]], None]] = []
+        self._synced_listeners: list[Callable[[list[TopicPartition]], None]] = []
+        open_segments = OpenSegments(self.config.open_segments_max)
+        self.directories = [
+            LogDirectory(
+                path, runtime, self.config, open_segments, went_offline=self._went_offline, synced=self._synced
+            )
+            for path in paths
+        ]
+        self._logs: dict[TopicPartition, Log] = {}
+        self._loops: list[LoopingCall] = []
+        self._high_watermarks: Callable[[], Mapping[TopicPartition, int]] = dict
+        self._last_flush_ms: dict[TopicPartition, int] = {}
+
+    async def open(self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig]) -> None:
+        """Open all directories and their logs.
+
+        :param config_of: the settings of a topic's logs.
+        :raise StorageError: a directory is in use, belongs to another cluster or broker, or a log is in two of them.
+        :raise OSError: a device fails at the start.
+        """
+        opened: list[LogDirectory] = []
+        try:
+            for directory in self.directories:
+                await directory.open(cluster_id, broker_id, config_of)
+                opened.append(directory)
+                self._take_over(directory)
+        except BaseException:
+            for directory in opened:
+                directory.abandon()
+            raise
+
+    def _take_over(self, directory: LogDirectory) -> None:
+        for key, log in directory.logs.items():
+            if key in self._logs:
+                raise StorageError(f"{key} is in two log directories: {self._logs[key].path} and {log.path}")
+            self._logs[key] = log
+
+    # --- logs ---
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """The logs that can be used, by partition."""
+        return self._logs
+
+    def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
+        """Make a new, empty log in the directory that has the fewest.
+
+        :param topic_id: zero where the cluster has none.
+        :raise StorageError: it is on disk but could not be opened, or every directory is offline.
+        :raise OSError: the device fails.
+        """
+        for directory in self.directories:
+            if key in directory.failed_logs:
+                raise directory.failed_logs[key]
+            if key in directory.logs:
+                state = "is there already" if directory.offline is None else "is offline with its directory"
+                raise StorageError(f"{key} in {directory.path} {state}")
+        online = [directory for directory in self.directories if directory.offline is None]
+        if not online:
+            raise StorageError("all log directories are offline")
+        directory = min(online, key=lambda directory: len(directory.logs))
+        log = self._logs[key] = directory.create(key, topic_id, config)
+        return log
+
+    async def delete(self, key: TopicPartition) -> None:
+        """Take a log away; a partition that has none is fine.
+
+        :raise OSError: the device fails.
+        """
+        directory = self._directory_of(key)
+        if directory is not None:
+            del self._logs[key]
+            self._last_flush_ms.pop(key, None)
+            directory.delete(key)
+
+    def topic_id(self, key: TopicPartition) -> UUID | None:
+        """The id of the topic that a log was made for; None where that is not known."""
+        directory = self._directory_of(key)
+        topic_id = directory.topic_ids.get(key, ZERO_UUID) if directory is not None else ZERO_UUID
+        return topic_id if topic_id != ZERO_UUID else None
+
+    def high_watermark(self, key: TopicPartition) -> int:
+        """The last high watermark that was remembered; 0 where none was."""
+        directory = self._directory_of(key)
+        return directory.high_watermarks.get(key, 0) if directory is not None else 0
+
+    def flush(self, key: TopicPartition) -> None:
+        """Have a log made durable soon (group commit); ``on_synced`` tells."""
+        directory = self._directory_of(key)
+        if directory is not None:
+            directory.flush(self._logs[key])
+
+    def _directory_of(self, key: TopicPartition) -> LogDirectory | None:
+        for directory in self.directories:
+            if key in directory.logs:
+                return directory
+        return None
+
+    @property
+    def clean_broker_epoch(self) -> int | None:
+        """The broker epoch that the last orderly stop noted; None where any directory was not closed in order."""
+        epochs = [directory.clean_broker_epoch for directory in self.directories]
+        known = [epoch for epoch in epochs if epoch is not None]
+        return min(known) if known and len(known) == len(epochs) else None
+
+    # --- who is told what ---
+
+    def on_offline(self, listener: Callable[[list[TopicPartition]], None]) -> None:
+        """Call it with the partitions of a directory whose device failed."""
+        self._offline_listeners.append(listener)
+
+    def on_synced(self, listener: Callable[[list[TopicPartition]], None]) -> None:
+        """Call it with the partitions whose recovery point has moved up."""
+        self._synced_listeners.append(listener)
+
+    def _went_offline(self, directory: LogDirectory) -> None:
+        keys = list(directory.logs)
+        for key in keys:
+            self._logs.pop(key, None)
+        for listener in self._offline_listeners:
+            listener(keys)
+
+    def _synced(self, logs: list[Log]) -> None:
+        keys = [log.topic_partition for log in logs]
+        for listener in self._synced_listeners:
+            listener(keys)
+
+    # --- what goes on by itself ---
+
+    def start(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Begin the periodic work.
+
+        :param high_watermarks: of all partitions now.
+        """
+        self._high_watermarks = high_watermarks
+        config = self.config
+        self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
+        self._every(config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
+        self._every(config.log_retention_check_interval_ms, self.delete_expired)
+        self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
+
+    def _every(self, interval_ms: int, work: Callable[[], Coroutine[Deferred[Any], Any, None]]) -> None:
+        loop = LoopingCall(lambda: Deferred.fromCoroutine(work()).addErrback(_report))
+        loop.clock = cast(IReactorTime, self._runtime.reactor)
+        loop.start(interval_ms / 1000, now=False)
+        self._loops.append(loop)
+
+    async def _checkpoint(self) -> None:
+        for directory in self.directories:
+            directory.checkpoint()
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        high_watermarks = self._high_watermarks()
+        for directory in self.directories:
+            await directory.write_high_watermarks(high_watermarks)
+
+    async def delete_expired(self) -> None:
+        """Remove what retention allows, in every log."""
+        high_watermarks = self._high_watermarks()
+        now_ms = self._runtime.wall_clock_ms()
+
+        def expire(log: Log) -> None:
+            try:
+                log.delete_expired(now_ms, high_watermarks.get(log.topic_partition, 0))
+            except OSError as error:
+                log.fail(error)
+
+        await self._for_each_log(expire)
+
+    async def _flush_due(self) -> None:
+        """Sync the logs whose ``flush.ms`` has passed."""
+        now_ms = self._runtime.wall_clock_ms()
+
+        def flush(log: Log) -> None:
+            key = log.topic_partition
+            if log.config.flush_ms == NO_LIMIT or log.recovery_point >= log.log_end_offset:
+                return
+            if now_ms - self._last_flush_ms.setdefault(key, now_ms) >= log.config.flush_ms:
+                self._last_flush_ms[key] = now_ms
+                self.flush(key)
+
+        await self._for_each_log(flush)
+
+    async def _for_each_log(self, work: Callable[[Log], None]) -> None:
+        """Do something with every log that is there; others have their turn of the reactor in between."""
+        reactor = self._runtime.reactor
+        turn_ends = reactor.seconds() + _TURN_SECONDS_MAX
+        for key in list(self._logs):
+            log = self._logs.get(key)
+            if log is None:
+                continue
+            work(log)
+            if reactor.seconds() > turn_ends:
+                turn: Deferred[None] = Deferred()
+                reactor.callLater(0, turn.callback, None)
+                await turn
+                turn_ends = reactor.seconds() + _TURN_SECONDS_MAX
+
+    # --- the end ---
+
+    async def close(self, broker_epoch: int) -> None:
+        """End the periodic work, close every log, and leave the markers of an orderly stop.
+
+        :param broker_epoch: noted in the marker (KIP-966); -1 where there is none.
+        """
+        for loop in self._loops:
+            if loop.running:
+                loop.stop()
+        self._loops.clear()
+        high_watermarks = self._high_watermarks()
+        for directory in self.directories:
+            await directory.write_high_watermarks(high_watermarks)
+            await directory.close(broker_epoch)
+        self._logs.clear()
+
+
+def _report(failure: Failure) -> None:
+    _log.failure("periodic work on the logs failed; it is tried again at its next turn", failure)

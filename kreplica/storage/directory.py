@@ -1,0 +1,417 @@
+"""One log directory (an entry of ``log.dirs``): its lock, its identity, its logs, its checkpoints, its failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.errors import StorageError
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import DirectoryLock, Disk
+from kreplica.storage.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    MetaProperties,
+    read_clean_shutdown,
+    read_meta_properties,
+    read_offsets,
+    read_topic_id,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offsets,
+    write_topic_id,
+)
+from kreplica.storage.coalescing import Coalescing
+from kreplica.storage.config import LogConfig, StorageConfig
+from kreplica.storage.flushing import Flusher
+from kreplica.storage.log import Log
+from kreplica.storage.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
+from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.segments import remove_files
+
+_AT_ONCE_MAX = 50
+"""Logs opened by one call on another thread: the way there and back costs more than opening a small one."""
+
+_log = Logger()
+
+
+class LogDirectory:
+    """Opened once, closed once; its logs report to it.
+
+    :param went_offline: told once, when the device fails: none of its logs can be used any more.
+    :param synced: told which logs have a higher recovery point now.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        runtime: Runtime,
+        config: StorageConfig,
+        open_segments: OpenSegments,
+        *,
+        went_offline: Callable[[LogDirectory], None],
+        synced: Callable[[list[Log]], None],
+    ) -> None:
+        self.path = path
+        self.logs: dict[TopicPartition, Log] = {}
+        self.topic_ids: dict[TopicPartition, UUID] = {}
+        self.failed_logs: dict[TopicPartition, StorageError] = {}
+        """Logs that could not be opened, and why."""
+        self.strays: list[str] = []
+        """Names in it that are not ours; left alone."""
+        self.offline: OSError | None = None
+        self.clean_broker_epoch: int | None = None
+        """The broker epoch of the last orderly stop; None after an unclean one."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As they were checkpointed before this start."""
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        """Up to where logs have been compacted."""
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self._config = config
+        self._open_segments = open_segments
+        self._went_offline = went_offline
+        self._lock: DirectoryLock | None = None
+        self._removals: dict[IDelayedCall, None] = {}
+        self._flusher = Flusher(runtime.offload, synced, self._failed)
+        self._checkpoints = Coalescing(self._write_checkpoints)
+
+    # --- opening ---
+
+    async def open(self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig]) -> None:
+        """Take the lock, see whose directory it is, and open all logs in it.
+
+        :param config_of: the settings of a topic's logs.
+        :raise StorageError: it is in use, or belongs to another cluster or broker.
+        :raise OSError: the device fails.
+        """
+        self._disk.make_directories(self.path)
+        self._lock = self._disk.lock_directory(self.path)
+        try:
+            self._check_identity(cluster_id, broker_id)
+            await self._load(config_of)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _check_identity(self, cluster_id: str, broker_id: int) -> None:
+        path = self._at(META_PROPERTIES)
+        meta = read_meta_properties(self._disk, path)
+        if meta is None:
+            write_meta_properties(self._disk, path, MetaProperties(cluster_id, broker_id))
+            return
+        if meta.cluster_id != cluster_id:
+            raise StorageError(
+                f"{self.path} holds data of cluster {meta.cluster_id}, but this is cluster {cluster_id}: "
+                f"point log.dirs or zookeeper.connect to the right one"
+            )
+        if meta.broker_id != broker_id:
+            raise StorageError(
+                f"{self.path} holds data of broker {meta.broker_id}, but this is broker {broker_id}: "
+                f"set broker.id={meta.broker_id}, or choose another log.dirs"
+            )
+
+    async def _load(self, config_of: Callable[[str], LogConfig]) -> None:
+        self.clean_broker_epoch = read_clean_shutdown(self._disk, self._at(CLEAN_SHUTDOWN))
+        clean = self.clean_broker_epoch is not None
+        if clean:
+            # From here on the directory is in use: the marker may not outlive the next power loss.
+            self._disk.remove(self._at(CLEAN_SHUTDOWN))
+            self._disk.sync_directory(self.path)
+        recovery_points = self._read_offsets(RECOVERY_POINTS)
+        start_offsets = self._read_offsets(LOG_START_OFFSETS)
+        self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        self.cleaner_offsets = self._read_offsets(CLEANER_OFFSETS)
+        found = self._find_logs()
+        for first in range(0, len(found), _AT_ONCE_MAX):
+            work = [
+                replace(
+                    self._to_open(key, config_of(key.topic)),
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=start_offsets.get(key),
+                    clean_shutdown=clean,
+                )
+                for key in found[first : first + _AT_ONCE_MAX]
+            ]
+            for one, opened in zip(work, await self._runtime.offload.run(_open_all, work), strict=True):
+                self._adopt(one.key, opened)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint; a damaged one costs a longer recovery, never data."""
+        try:
+            return read_offsets(self._disk, self._at(name))
+        except StorageError as error:
+            _log.warn("{error}: it is ignored", error=str(error))
+            return {}
+
+    def _find_logs(self) -> list[TopicPartition]:
+        found = []
+        for name in self._disk.list_directory(self.path):
+            path = self._at(name)
+            if not self._disk.is_directory(path):
+                continue
+            key = parse_directory_name(name)
+            if key is not None:
+                found.append(key)
+            elif name.endswith(DELETE_SUFFIX):
+                self._remove_later(self._disk.remove_tree, path, 0)
+            elif not name.startswith("."):
+                self.strays.append(name)
+        if self.strays:
+            _log.warn("{path} holds directories that are no logs: {names}", path=self.path, names=self.strays)
+        return found
+
+    def _adopt(self, key: TopicPartition, opened: tuple[Log, UUID] | StorageError) -> None:
+        if isinstance(opened, StorageError):
+            self.failed_logs[key] = opened
+            _log.error("{log} is offline: {error}", log=str(key), error=str(opened))
+            return
+        log, self.topic_ids[key] = opened
+        self.logs[key] = log
+        log.owned_by(self, self._open_segments)
+
+    # --- logs ---
+
+    def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
+        """Make a new, empty log.
+
+        :param topic_id: zero where the cluster has none.
+        :raise StorageError: it is there already but could not be opened, or the directory is offline.
+        :raise OSError: the device fails.
+        """
+        if self.offline is not None:
+            raise StorageError(f"{self.path} is offline: {self.offline}")
+        if key in self.failed_logs:
+            raise self.failed_logs[key]
+        path = self._at(directory_name(key))
+        self._disk.make_directories(path)
+        if topic_id != ZERO_UUID:
+            write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic_id, sync=False)
+        log, _ = self._to_open(key, config).open()
+        self._adopt(key, (log, topic_id))
+        self._flusher.request(log)
+        return log
+
+    def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
+        return LogToOpen(
+            self._at(directory_name(key)),
+            key,
+            config,
+            self._disk,
+            self._runtime.wall_clock_ms,
+            self._config.producer_id_expiration_ms,
+        )
+
+    def delete(self, key: TopicPartition) -> None:
+        """Take a log away: it is renamed at once, and its files are removed after ``file.delete.delay.ms``.
+
+        :raise OSError: the device fails.
+        """
+        log = self.logs.pop(key)
+        self.topic_ids.pop(key, None)
+        self.high_watermarks.pop(key, None)
+        self.cleaner_offsets.pop(key, None)
+        self._flusher.forget(log)
+        path = self._at(deleted_name(key, f"{self._runtime.random.getrandbits(128):032x}"))
+        log.rename_for_deletion(path)
+        self._remove_later(self._disk.remove_tree, path, log.config.file_delete_delay_ms)
+        self.checkpoint()
+
+    def flush(self, log: Log) -> None:
+        """Have a log synced soon (group commit); ``synced`` is told."""
+        self._flusher.request(log)
+
+    # --- what logs report ---
+
+    def rolled(self, log: Log) -> None:
+        self._flusher.request(log)
+
+    def flush_due(self, log: Log) -> None:
+        self._flusher.request(log)
+
+    def start_offset_advanced(self, log: Log) -> None:
+        self.checkpoint()
+
+    def recovery_point_lowered(self, log: Log) -> None:
+        self.checkpoint()
+
+    def failed(self, log: Log, error: OSError) -> None:
+        self._failed(error)
+
+    def remove(self, log: Log, paths: list[str]) -> None:
+        self._remove_later(lambda _: remove_files(self._disk, paths), "", log.config.file_delete_delay_ms)
+
+    def _remove_later(self, remove: Callable[[str], None], path: str, delay_ms: int) -> None:
+        def due() -> None:
+            del self._removals[call]
+            self._runtime.offload.run(remove, path).addErrback(self._removal_failed)
+
+        call = self._runtime.reactor.callLater(delay_ms / 1000, due)
+        self._removals[call] = None
+
+    def _removal_failed(self, failure: Failure) -> None:
+        error = failure.value
+        if isinstance(error, OSError):
+            self._failed(error)
+        else:
+            _log.failure("files in {path} could not be removed", failure, path=self.path)
+
+    def _failed(self, error: OSError) -> None:
+        """The device failed: all its logs are lost to this broker until it starts again."""
+        if self.offline is not None:
+            return
+        self.offline = error
+        _log.critical("{path} is offline: {error}", path=self.path, error=str(error))
+        self._cancel_removals()
+        for log in self.logs.values():
+            log.fail(error)
+        self._went_offline(self)
+
+    # --- checkpoints ---
+
+    def checkpoint(self) -> None:
+        """Have recovery points and log start offsets written soon; many calls make one writing."""
+        self._checkpoints.request()
+
+    async def _write_checkpoints(self) -> None:
+        await self._write(RECOVERY_POINTS, {key: log.recovery_point for key, log in self.logs.items()})
+        await self._write(LOG_START_OFFSETS, self._start_offsets())
+
+    def _start_offsets(self) -> dict[TopicPartition, int]:
+        """Only where the first segment does not say it, as in Kafka."""
+        return {
+            key: log.log_start_offset
+            for key, log in self.logs.items()
+            if log.log_start_offset > log.segments.first.base_offset
+        }
+
+    async def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Checkpoint the high watermarks of the partitions that are in this directory."""
+        self.high_watermarks.update((key, high_watermarks[key]) for key in self.logs if key in high_watermarks)
+        await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
+
+    async def write_cleaner_offsets(self) -> None:
+        """Checkpoint up to where logs have been compacted."""
+        await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
+
+    async def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self.offline is not None:
+            return
+        try:
+            await self._runtime.offload.run(write_offsets, self._disk, self._at(name), offsets)
+        except OSError as error:
+            self._failed(error)
+
+    # --- closing ---
+
+    async def close(self, broker_epoch: int) -> None:
+        """Close all logs in order, and leave the marker that says so; an offline directory is only let go of.
+
+        :param broker_epoch: noted in the marker (KIP-966); -1 where there is none.
+        """
+        self._cancel_removals()
+        await self._flusher.drained()
+        await self._checkpoints.idle()
+        try:
+            if self.offline is None:
+                await self._close_logs(broker_epoch)
+        except OSError as error:
+            self._failed(error)
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def abandon(self) -> None:
+        """Let go without closing anything, when another directory could not be opened; the next start recovers."""
+        self._cancel_removals()
+        for log in self.logs.values():
+            log.release()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def _close_logs(self, broker_epoch: int) -> None:
+        logs = list(self.logs.values())
+        for first in range(0, len(logs), _AT_ONCE_MAX):
+            await self._runtime.offload.run(_close_all, logs[first : first + _AT_ONCE_MAX])
+        await self._write_checkpoints()
+        await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
+        await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
+        marker = self._at(CLEAN_SHUTDOWN)
+        if self.offline is None and not self.failed_logs:
+            await self._runtime.offload.run(write_clean_shutdown, self._disk, marker, broker_epoch)
+
+    def _cancel_removals(self) -> None:
+        """What was to be removed is removed at the next start."""
+        for call in self._removals:
+            call.cancel()
+        self._removals.clear()
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+
+def _close_all(logs: Iterable[Log]) -> None:
+    for log in logs:
+        log.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LogToOpen:
+    """One log as the checkpoints left it; ``open`` may run on any thread."""
+
+    path: str
+    key: TopicPartition
+    config: LogConfig
+    disk: Disk
+    wall_clock_ms: Callable[[], int]
+    producer_expiration_ms: int
+    recovery_point: int = 0
+    log_start_offset: int | None = None
+    clean_shutdown: bool = False
+
+    def open(self) -> tuple[Log, UUID]:
+        """The log and its topic's id (zero where it is not known).
+
+        :raise StorageError: what was durable is damaged.
+        :raise OSError: the device fails.
+        """
+        log = Log.open(
+            self.path,
+            self.key,
+            self.config,
+            self.disk,
+            self.wall_clock_ms,
+            recovery_point=self.recovery_point,
+            log_start_offset=self.log_start_offset,
+            clean_shutdown=self.clean_shutdown,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )
+        return log, self._topic_id()
+
+    def _topic_id(self) -> UUID:
+        try:
+            return read_topic_id(self.disk, f"{self.path}/{PARTITION_METADATA}") or ZERO_UUID
+        except StorageError as error:
+            _log.warn("{error}: the controller will say it again", error=str(error))
+            return ZERO_UUID
+
+
+def _open_all(work: list[LogToOpen]) -> list[tuple[Log, UUID] | StorageError]:
+    opened: list[tuple[Log, UUID] | StorageError] = []
+    for one in work:
+        try:
+            opened.append(one.open())
+        except StorageError as error:
+            opened.append(error)
+    return opened
