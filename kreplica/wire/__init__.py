@@ -1,7 +1,8 @@
 """Kafka's wire protocol without I/O: bytes in, plain dicts out, and back.  It touches no socket, clock or thread.
 
-* ``schema``: messages as text, one line per field; ``Schema`` parses and builds them, version by version
-* ``types``: the types of the protocol as constructs, which parse and build slowly and say exactly what is wrong
+* ``schema``: ``Schema`` is one message in all its versions, compiled when first used
+* ``grammar``: the text that describes a message, one line per field
+* ``types``, ``structures``: what a message is made of, as constructs that parse and build slowly and say what is wrong
 * ``parsing``, ``building``: turn a tree of types into the source of one fast function
 * ``primitives``: what that source calls: varints, tag sections; and the bounds on input
 * ``messages``: every message of the protocol, one module per subject; ``messages.APIS`` by key

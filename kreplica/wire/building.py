@@ -15,7 +15,8 @@ from uuid import UUID
 from kreplica.model import ZERO_UUID
 from kreplica.wire.parsing import SHORT_ARRAY_MAX, literal
 from kreplica.wire.primitives import INLINE_SIZE_MAX, records_size, struct_of, uvarint, write_tags
-from kreplica.wire.types import Array, Blob, Field, Fixed, Record, Records, Sized, Text, Uuid, WireType
+from kreplica.wire.structures import Array, Field, Record
+from kreplica.wire.types import Blob, Fixed, Records, Sized, Text, Uuid, WireType
 
 VALUE_ERRORS = (StructError, TypeError, AttributeError, UnicodeEncodeError)
 """What generated builders raise at values that do not fit their field."""

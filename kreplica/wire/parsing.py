@@ -23,7 +23,8 @@ from kreplica.wire.primitives import (
     uuid_of,
     uvarint_rest,
 )
-from kreplica.wire.types import Array, Field, Fixed, Record, Records, Sized, Text, Uuid, WireType
+from kreplica.wire.structures import Array, Field, Record
+from kreplica.wire.types import Fixed, Records, Sized, Text, Uuid, WireType
 
 INPUT_ERRORS = (MalformedError, StructError, IndexError, UnicodeDecodeError)
 """What generated parsers raise at bytes that are not what their schema says."""

@@ -12,7 +12,8 @@ from kreplica.errors import ProtocolError
 from kreplica.wire.building import compile_builder
 from kreplica.wire.parsing import compile_parser
 from kreplica.wire.schema import Schema
-from kreplica.wire.types import Array, Field, Record, Text
+from kreplica.wire.structures import Array, Field, Record
+from kreplica.wire.types import Text
 
 SCHEMAS = all_schemas()
 

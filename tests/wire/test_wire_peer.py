@@ -12,7 +12,8 @@ from wire_values import all_schemas, random_message
 
 from kreplica.model import ZERO_UUID
 from kreplica.wire.schema import Schema
-from kreplica.wire.types import Record, Uuid
+from kreplica.wire.structures import Record
+from kreplica.wire.types import Uuid
 
 with warnings.catch_warnings():  # the peer reads its own files in a deprecated way
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -11,9 +11,10 @@ import pytest
 
 from kreplica.errors import ProtocolError
 from kreplica.model import ZERO_UUID
+from kreplica.wire.grammar import version_range
 from kreplica.wire.messages import APIS, FETCH, METADATA, PRODUCE
 from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, build_versioned, parse_versioned
-from kreplica.wire.schema import Schema, version_range
+from kreplica.wire.schema import Schema
 
 EVERYTHING = Schema(
     "Everything",
@@ -237,6 +238,14 @@ def test_ranges_of_files_are_for_pieces_only() -> None:
     """Building plain bytes of what is in a file is refused: the codec does no I/O."""
     with pytest.raises(ProtocolError, match=r"records: Range is not bytes"):
         FETCH.response.build(11, fetch(Range(10)))
+
+
+def test_what_is_wrong_beside_a_range_of_a_file_is_named() -> None:
+    """A mistake elsewhere in the message is not blamed on the range."""
+    value = fetch(Range(10), b"")
+    value["responses"][0]["partitions"][1]["error_code"] = None
+    with pytest.raises(ProtocolError, match=r"^FetchResponse\.responses\[0\]\.partitions\[1\]\.error_code"):
+        FETCH.response.build_pieces(11, value)
 
 
 def test_a_message_without_records_is_one_piece() -> None:

@@ -9,7 +9,8 @@ from uuid import UUID
 from kreplica.wire.messages import APIS
 from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kreplica.wire.schema import Schema
-from kreplica.wire.types import Array, Blob, Fixed, Record, Text, Uuid, WireType
+from kreplica.wire.structures import Array, Record
+from kreplica.wire.types import Blob, Fixed, Text, Uuid, WireType
 
 NUMBER_BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 TEXTS = ("", "a", "topic-1", "größe", "日本", "x" * 126, "y" * 127, "z" * 300)

@@ -1,0 +1,163 @@
+"""The types that hold others: arrays and records, with the tag sections of flexible versions (KIP-482).
+
+They also count what a frame becomes in memory.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from io import BytesIO
+from struct import Struct
+from typing import Any
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.primitives import COST_MAX, TAG_COST, uvarint
+from kreplica.wire.types import Fixed, Sized, Uuid, WireType, take, take_uvarint
+
+
+def spend(context: Any, cost: int, path: str) -> None:
+    """Count what the frame has cost so far.
+
+    :raise ProtocolError: when that is too much.
+    """
+    context._cost = context.get("_cost", 0) + cost
+    if context._cost > COST_MAX:
+        raise ProtocolError(path, "the frame has more elements than are accepted")
+
+
+def remaining(stream: BytesIO) -> int:
+    """Bytes that the stream still holds."""
+    return stream.getbuffer().nbytes - stream.tell()
+
+
+class Array(Sized):
+    """A list of one type; how long it may be depends on what the frame has cost before (``COST_MAX``).
+
+    The context value ``patience`` says after how many elements to give up the search for what is wrong with a frame.
+    """
+
+    def __init__(self, item: WireType, compact: bool, nullable: bool) -> None:
+        super().__init__(compact, nullable)
+        self.item = item
+
+    @property
+    def zero(self) -> list[Any]:
+        """A list of its own each time, since the caller may fill it."""
+        return []
+
+    def _parse_content(self, stream: BytesIO, length: int, context: Any, path: str) -> list[Any]:
+        if length * self.item.size_min > remaining(stream):
+            raise ProtocolError(path, f"{length} elements do not fit in the {remaining(stream)} bytes that remain")
+        spend(context, length * self.item.cost, path)
+        if isinstance(self.item, Fixed) and not isinstance(self.item, Uuid):
+            data = take(stream, length * self.item.size_min, path)
+            return [number for (number,) in Struct(f">{self.item.code}").iter_unpack(data)]
+        values = []
+        for index in range(length):
+            context.patience = context.get("patience", COST_MAX) - 1
+            if context.patience < 0:
+                raise ProtocolError(f"{path}[{index}]", "the frame is malformed here or further on")
+            values.append(self.item._parse(stream, context, f"{path}[{index}]"))
+        return values
+
+    def _build(self, value: Any, stream: BytesIO, context: Any, path: str) -> Any:
+        if value is not None and not isinstance(value, (list, tuple)):
+            raise ProtocolError(path, f"{type(value).__name__} is not a list")
+        self._put_length(None if value is None else len(value), stream, path)
+        for index, item in enumerate(value or ()):
+            self.item._build(item, stream, context, f"{path}[{index}]")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record at one version.
+
+    :param default: what it is when not given; never handed out itself, only copies of it.
+    :param tag: its number in the tag section, or None where it stands among the plain fields.
+    """
+
+    name: str
+    type: WireType
+    default: Any
+    tag: int | None = None
+
+
+class Record(WireType):
+    """Named fields in order, with a tag section at the end in flexible versions; a plain dict in Python.
+
+    :param title: the message's name for the root of a tree, else empty: error paths start with it.
+    :param nullable: a byte before it says whether it is there (KIP-893).
+    """
+
+    def __init__(self, fields: list[Field], *, flexible: bool, nullable: bool = False, title: str = "") -> None:
+        super().__init__()
+        self.fields = [field for field in fields if field.tag is None]
+        self.tagged = sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)
+        self.flexible = flexible
+        self.nullable = nullable
+        self.title = title
+        self._names = {field.name for field in fields}
+        self._by_tag = {field.tag: field for field in self.tagged}
+        self.cost = 5 + sum(field.type.cost for field in fields)
+        self.size_min = 1 if nullable else sum(field.type.size_min for field in self.fields) + flexible
+
+    @property
+    def zero(self) -> dict[str, Any]:
+        """Every field with its default."""
+        return {field.name: copy.deepcopy(field.default) for field in (*self.fields, *self.tagged)}
+
+    def _parse(self, stream: BytesIO, context: Any, path: str) -> dict[str, Any] | None:
+        if self.title:
+            path = self.title
+        if self.nullable and Fixed("b")._parse(stream, context, path) < 0:
+            return None
+        value = {field.name: field.type._parse(stream, context, f"{path}.{field.name}") for field in self.fields}
+        value.update({field.name: copy.deepcopy(field.default) for field in self.tagged})
+        if self.flexible:
+            self._parse_tags(value, stream, context, path)
+        return value
+
+    def _parse_tags(self, value: dict[str, Any], stream: BytesIO, context: Any, path: str) -> None:
+        last = -1
+        count = take_uvarint(stream, f"{path}.tags")
+        spend(context, count * TAG_COST, f"{path}.tags")
+        for _ in range(count):
+            tag = take_uvarint(stream, f"{path}.tags")
+            if tag <= last:
+                raise ProtocolError(f"{path}.tags", f"tag {tag} follows tag {last}")
+            last = tag
+            size = take_uvarint(stream, f"{path}.tags")
+            if size > remaining(stream):
+                raise ProtocolError(f"{path}.tags", f"tag {tag} has {size} bytes, {remaining(stream)} remain")
+            field = self._by_tag.get(tag)
+            if field is None:
+                stream.seek(size, 1)
+                continue
+            end = stream.tell() + size
+            value[field.name] = field.type._parse(stream, context, f"{path}.{field.name}")
+            if stream.tell() != end:
+                raise ProtocolError(f"{path}.{field.name}", f"is not the {size} bytes long that its tag says")
+
+    def _build(self, value: Any, stream: BytesIO, context: Any, path: str) -> Any:
+        path = self.title or path
+        if self.nullable:
+            stream.write(b"\xff" if value is None else b"\x01")
+            if value is None:
+                return value
+        if not isinstance(value, dict):
+            raise ProtocolError(path, f"{type(value).__name__} is not a dict")
+        for field in self.fields:
+            field.type._build(value.get(field.name, field.default), stream, context, f"{path}.{field.name}")
+        if self.flexible:
+            self._build_tags(value, stream, context, path)
+        return value
+
+    def _build_tags(self, value: dict[str, Any], stream: BytesIO, context: Any, path: str) -> None:
+        written = [field for field in self.tagged if value.get(field.name, field.default) != field.default]
+        stream.write(uvarint(len(written)))
+        for field in written:
+            payload = BytesIO()
+            field.type._build(value[field.name], payload, context, f"{path}.{field.name}")
+            stream.write(uvarint(field.tag or 0) + uvarint(payload.tell()) + payload.getbuffer())
