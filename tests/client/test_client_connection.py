@@ -279,6 +279,15 @@ def test_too_many_requests_are_refused() -> None:
     assert [request[2] for request in peer.requests()] == [2]
 
 
+def test_correlation_ids_start_again(peer: Peer, connection: Connection) -> None:
+    """A connection that lives for years goes on after its 2**31st request."""
+    connection._next_correlation_id = 2**31 - 1
+    answers = [heartbeat(connection) for _ in range(2)]
+    assert [request[2] for request in peer.requests()] == [2**31 - 1, 0]
+    peer.protocol.dataReceived(heartbeat_answer(2**31 - 1, 25) + heartbeat_answer(0, 27))
+    assert [result_of(answer)["error_code"] for answer in answers] == [25, 27]
+
+
 def test_a_body_that_does_not_fit_is_not_sent(peer: Peer, connection: Connection) -> None:
     """The caller's mistake is told to the caller, and the connection goes on."""
     with pytest.raises(ProtocolError, match="generation_id"):
@@ -303,6 +312,18 @@ def test_closing_waits_for_the_transport(peer: Peer, connection: Connection) -> 
     assert [result_of(deferred) for deferred in closed] == [None, None]
     assert result_of(connection.close()) is None
     assert peer.reactor.getDelayedCalls() == []
+
+
+def test_closing_from_within_an_answer(peer: Peer, connection: Connection) -> None:
+    """Answers that came together with the one that made the caller close are dropped, and what was written leaves."""
+    first, second = heartbeat(connection), heartbeat(connection)
+    first.addCallback(lambda _: connection.close())
+    peer.protocol.dataReceived(heartbeat_answer(0) + heartbeat_answer(1))
+    assert (peer.transport.disconnecting, peer.transport.disconnected) == (True, False)
+    with pytest.raises(ConnectionLost, match="closed from this side"):
+        result_of(second)
+    peer.lose()
+    assert result_of(first) is None
 
 
 def test_closing_does_not_wait_for_ever(peer: Peer, connection: Connection) -> None:

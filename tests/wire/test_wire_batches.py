@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.wire.batch_building import build_batch, seal
@@ -166,6 +168,23 @@ def test_a_leader_refuses_contradictions(fields: dict[str, int], code: ErrorCode
         check_batch(changed(**fields))
     assert error.value.code is code
     assert error.value.message
+
+
+@given(data=st.binary(max_size=130), at=st.integers(0, 20), byte=st.integers(0, 255))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_as_a_batch(data: bytes, at: int, byte: int) -> None:
+    """Random bytes, and good batches with a random byte in what no CRC covers, never raise anything untyped."""
+    changed_byte = GOLDEN[:at] + bytes((byte,)) + GOLDEN[at + 1 :]
+    for buffer in (data, GOLDEN[:16] + data, changed_byte, changed_byte + data):
+        try:
+            assert check_batch(buffer).size == len(buffer)
+        except KafkaError:
+            pass
+        try:
+            for position, header in iter_headers(buffer, incomplete_last=True):
+                assert position + header.size <= len(buffer)
+        except ProtocolError:
+            pass
 
 
 def old_message(magic: int) -> bytes:
