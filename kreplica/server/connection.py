@@ -183,9 +183,8 @@ class Connection:
             while requests and not requests[0].is_waiting:
                 done = requests.popleft()
                 self._request_bytes -= done.size
-                pieces = done.take_answer()
-                if pieces is not None:
-                    out += pieces
+                if done.pieces is not None:
+                    out += done.pieces
             if not self._flushing:
                 self._flushing = True
                 self._turn.add(self)

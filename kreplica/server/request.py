@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from kreplica.server.metrics import ApiMetrics
@@ -14,14 +13,6 @@ from kreplica.wire.messages import Api
 
 if TYPE_CHECKING:
     from kreplica.server.connection import Connection
-
-
-class RequestState(IntEnum):
-    """How far a request has come.  The last two are final."""
-
-    WAITING = 0
-    ANSWERED = 1
-    ABANDONED = 2
 
 
 class Route:
@@ -45,19 +36,23 @@ class Request:
 
     ``body`` is what ``Schema.parse`` gives.  **Memoryviews in it are good only until the handler returns**: they are
     views of buffers that are used again, so a handler copies what it has to keep.
+
+    :ivar size: of its frame, in bytes.
+    :ivar is_waiting: it is neither answered nor abandoned.
     """
 
     __slots__ = (
         "_abandoned",
-        "_pieces",
+        "_is_answered",
         "_received_s",
         "_route",
-        "_state",
         "answer_bytes",
         "body",
         "client_id",
         "connection",
         "correlation_id",
+        "is_waiting",
+        "pieces",
         "size",
     )
 
@@ -76,15 +71,18 @@ class Request:
         self.client_id = client_id
         self.body = body
         self.size = size
-        self.answer_bytes = 0
+        self.is_waiting = True
         self._route = route
         self._received_s = received_s
-        self._state = RequestState.WAITING
-        self._pieces: list[Piece] | None = None
+        self._is_answered = False
         self._abandoned: list[Callable[[], object]] | None = None
+        # Of the answer, from when there is one until it is sent or dropped; None for no answer.
+        self.pieces: list[Piece] | None
+        self.answer_bytes: int
 
     def __repr__(self) -> str:
-        return f"<{self.api.name} {self.version} #{self.correlation_id} {self._state.name}>"
+        state = "waiting" if self.is_waiting else "answered" if self._is_answered else "abandoned"
+        return f"<{self.api.name} {self.version} #{self.correlation_id}, {state}>"
 
     @property
     def api(self) -> Api:
@@ -94,11 +92,6 @@ class Request:
     def version(self) -> int:
         return self._route.version
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it is neither answered nor abandoned."""
-        return self._state is RequestState.WAITING
-
     def answer(self, body: dict[str, Any]) -> None:
         """Answer.  Answers leave in the order of their requests; after the connection has closed nothing happens.
 
@@ -106,7 +99,7 @@ class Request:
         :raise ProtocolError: where the body does not fit the schema.
         :raise RuntimeError: where it was answered before.
         """
-        if self._state is not RequestState.WAITING:
+        if not self.is_waiting:
             self._refuse_second()
             return
         route = self._route
@@ -115,7 +108,7 @@ class Request:
 
     def answer_nothing(self) -> None:
         """Be done without an answer, as Produce with acks=0 is."""
-        if self._state is not RequestState.WAITING:
+        if not self.is_waiting:
             self._refuse_second()
             return
         self._finish(None, 0)
@@ -125,39 +118,31 @@ class Request:
 
         :param reason: for the log.
         """
-        if self._state is RequestState.WAITING:
+        if self.is_waiting:
             self._route.metrics.errors += 1
         self.connection.abort(reason)
 
     def on_abandoned(self, callback: Callable[[], object]) -> None:
         """Call back, once, if the connection closes before the answer; at once where it has closed already."""
-        if self._state is RequestState.ABANDONED:
-            callback()
-        elif self._state is RequestState.WAITING:
+        if self.is_waiting:
             if self._abandoned is None:
                 self._abandoned = []
             self._abandoned.append(callback)
-
-    # --- for the connection ------------------------------------------------------------------------------------------
-
-    def take_answer(self) -> list[Piece] | None:
-        """The answer's pieces, which are the caller's from now on; None where there is nothing to send."""
-        pieces, self._pieces = self._pieces, None
-        return pieces
+        elif not self._is_answered:
+            callback()
 
     def abandon(self) -> list[Callable[[], object]]:
         """The connection has closed: drop the answer; the caller runs the callbacks when its own state is settled."""
-        self._pieces = None
-        if self._state is not RequestState.WAITING:
-            return []
-        self._state = RequestState.ABANDONED
+        self.pieces = None
+        self.is_waiting = False
         callbacks, self._abandoned = self._abandoned, None
         return callbacks or []
 
     def _finish(self, pieces: list[Piece] | None, size: int) -> None:
-        self._state = RequestState.ANSWERED
-        self._pieces = pieces
+        self.is_waiting = False
+        self._is_answered = True
         self._abandoned = None
+        self.pieces = pieces
         self.answer_bytes = size
         connection = self.connection
         metrics = self._route.metrics
@@ -166,8 +151,8 @@ class Request:
         connection.answered(self)
 
     def _refuse_second(self) -> None:
-        if self._state is RequestState.ANSWERED:
-            raise RuntimeError(f"{self!r} was answered before")
+        if self._is_answered:
+            raise RuntimeError(f"{self!r}: it was answered before")
 
 
 Handler = Callable[[Request], None]
