@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from client_peer import HEARTBEAT_BODY, Peer, heartbeat, heartbeat_answer, result_of
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.error import ConnectionLost as TransportLost
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.protocol import Factory, Protocol
-from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
 from kreplica.client.connection import CLOSE_TIMEOUT_S, Connection, connect
@@ -19,92 +18,12 @@ from kreplica.client.errors import (
     MalformedAnswer,
     RequestTimedOut,
     TooManyRequests,
-    UnsupportedVersion,
 )
-from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.errors import ProtocolError
 from kreplica.testing.real_reactor import run
 from kreplica.wire.framing import FrameReader, frame
 from kreplica.wire.headers import build_response_header, parse_request_header
-from kreplica.wire.messages import API_VERSIONS, APIS, HEARTBEAT, LIST_GROUPS, METADATA, PRODUCE
-
-HEARTBEAT_BODY = {"group_id": "g", "generation_id": 3, "member_id": "m"}
-
-
-class Peer:
-    """The broker's end: sees what was written, and answers what a test tells it to."""
-
-    def __init__(self, **options: Any) -> None:
-        self.reactor = MemoryReactorClock()
-        self.connecting = connect(self.reactor, "127.0.0.1", 9092, client_id="me", **options)  # type: ignore[arg-type]
-        *_, factory, self.connect_timeout, _ = self.reactor.tcpClients[0]
-        self.factory = factory
-        self.transport = StringTransport()
-
-    def accept(self) -> Connection:
-        """Let the connection come about."""
-        self.protocol = self.factory.buildProtocol(None)
-        self.protocol.makeConnection(self.transport)
-        return result_of(self.connecting)
-
-    def requests(self) -> list[tuple[int, int, int, dict[str, Any]]]:
-        """(API key, version, correlation id, body) of what was written since the last look."""
-        data, seen = self.transport.value(), []
-        self.transport.clear()
-        while data:
-            size = int.from_bytes(data[:4], "big")
-            request, data = data[4 : 4 + size], data[4 + size :]
-            header = parse_request_header(request)
-            assert header.client_id == "me"
-            assert header.body_offset is not None
-            body = APIS[header.api_key].request.parse(header.api_version, request, header.body_offset)
-            seen.append((header.api_key, header.api_version, header.correlation_id, body))
-        return seen
-
-    def answer(self, api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> None:
-        """Send one answer."""
-        self.protocol.dataReceived(answer_bytes(api, version, correlation_id, body))
-
-    def lose(self, reason: Exception | None = None) -> None:
-        """Let the connection go."""
-        self.protocol.connectionLost(Failure(reason or TransportLost()))
-
-
-def answer_bytes(api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> bytes:
-    """A framed answer."""
-    header = build_response_header(api.response_header_version(version), correlation_id)
-    return frame(header + api.response.build(version, body))
-
-
-def result_of(deferred: Deferred[Any]) -> Any:
-    """What a Deferred has fired with; raises what it has failed with."""
-    results: list[Any] = []
-    deferred.addBoth(results.append)
-    assert results, "not fired"
-    if isinstance(results[0], Failure):
-        results[0].raiseException()
-    return results[0]
-
-
-@pytest.fixture
-def peer() -> Peer:
-    """A broker that nobody is connected to."""
-    return Peer()
-
-
-@pytest.fixture
-def connection(peer: Peer) -> Connection:
-    """A connection to the peer."""
-    return peer.accept()
-
-
-def heartbeat(connection: Connection, version: int = 4, **options: Any) -> Deferred[dict[str, Any]]:
-    """A small request."""
-    return connection.request(HEARTBEAT, version, HEARTBEAT_BODY, **options)
-
-
-def heartbeat_answer(correlation_id: int, error_code: int = 0, version: int = 4) -> bytes:
-    """Its answer."""
-    return answer_bytes(HEARTBEAT, version, correlation_id, {"throttle_time_ms": 0, "error_code": error_code})
+from kreplica.wire.messages import HEARTBEAT, PRODUCE
 
 
 def test_requests_leave_at_once_and_answers_come_in_order(peer: Peer, connection: Connection) -> None:
@@ -352,66 +271,6 @@ def test_giving_up_a_connection_attempt() -> None:
     assert peer.reactor.connectors[0].stoppedConnecting
     with pytest.raises(CancelledError):
         result_of(peer.connecting)
-
-
-def versions_body(error_code: int = 0, **ranges: tuple[int, int]) -> dict[str, Any]:
-    """The body of an answer to ApiVersions, with ranges by API name."""
-    keys = {api.name: api.key for api in APIS.values()}
-    return {
-        "error_code": error_code,
-        "api_keys": [
-            {"api_key": keys[name], "min_version": low, "max_version": high} for name, (low, high) in ranges.items()
-        ],
-        "throttle_time_ms": 0,
-    }
-
-
-def test_both_sides_agree_on_versions(peer: Peer, connection: Connection) -> None:
-    """The highest version that both know is chosen, no higher than the caller wants."""
-    negotiated = connection.negotiate()
-    ((key, version, correlation_id, body),) = peer.requests()
-    assert (key, version, body["client_software_name"]) == (18, 4, "kreplica")
-    ranges = {"ApiVersions": (0, 4), "Metadata": (0, 9), "Heartbeat": (90, 99)}
-    peer.answer(API_VERSIONS, 4, correlation_id, versions_body(**ranges))
-    assert result_of(negotiated) == {18: (0, 4), 3: (0, 9), 12: (90, 99)}
-    assert (connection.version(METADATA), connection.version(METADATA, at_most=4)) == (9, 4)
-    for choose in (
-        lambda: connection.version(HEARTBEAT),
-        lambda: connection.version(LIST_GROUPS),
-        lambda: connection.version(METADATA, at_most=-1),
-    ):
-        with pytest.raises(UnsupportedVersion) as raised:
-            choose()
-        assert not raised.value.retriable
-
-
-@pytest.mark.parametrize(("ranges", "second"), [({"ApiVersions": (0, 2)}, 2), ({}, 0)])
-def test_an_older_broker_is_asked_again(
-    peer: Peer, connection: Connection, ranges: dict[str, tuple[int, int]], second: int
-) -> None:
-    """A broker that does not know the newest question says so in the oldest words, and is asked in its own."""
-    negotiated = connection.negotiate()
-    ((_, _, correlation_id, _),) = peer.requests()
-    peer.answer(API_VERSIONS, 0, correlation_id, versions_body(ErrorCode.UNSUPPORTED_VERSION, **ranges))
-    ((_, version, correlation_id, _),) = peer.requests()
-    assert version == second
-    peer.answer(API_VERSIONS, second, correlation_id, versions_body(Metadata=(1, 5)))
-    assert result_of(negotiated) == {3: (1, 5)}
-
-
-@pytest.mark.parametrize(
-    ("code", "told"), [(35, ErrorCode.UNSUPPORTED_VERSION), (42, ErrorCode.INVALID_REQUEST), (9999, -1)]
-)
-def test_a_broker_that_refuses_the_question(peer: Peer, connection: Connection, code: int, told: int) -> None:
-    """There is no third try, and the code is the broker's, also one that nobody knows."""
-    negotiated = connection.negotiate()
-    for _ in range(2):
-        for _, version, correlation_id, _ in peer.requests():
-            peer.answer(API_VERSIONS, 0 if code == 35 else version, correlation_id, versions_body(code))
-    with pytest.raises(KafkaError) as raised:
-        result_of(negotiated)
-    assert raised.value.code == told
-    assert peer.requests() == []
 
 
 def test_a_real_connection() -> None:
