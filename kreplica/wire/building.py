@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kreplica.model import ZERO_UUID
 from kreplica.wire.parsing import SHORT_ARRAY_MAX, literal
-from kreplica.wire.primitives import INLINE_SIZE_MAX, records_size, struct_of, uvarint, write_tags
+from kreplica.wire.primitives import INLINE_SIZE_MAX, bytes_size, records_size, struct_of, uvarint, write_tags
 from kreplica.wire.structures import Array, Field, Record
 from kreplica.wire.types import Blob, Fixed, Records, Sized, Text, Uuid, WireType
 
@@ -52,6 +52,7 @@ class BuilderSource:
             "UUID": UUID,
             "uvarint": uvarint,
             "write_tags": write_tags,
+            "bytes_size": bytes_size,
             "records_size": records_size,
             "Struct": Struct,
         }
@@ -120,7 +121,7 @@ class BuilderSource:
     def _bytes(self, kind: Text | Blob, expression: str) -> None:
         data, length = self._name("x"), self._name("n")
         suffix = ".encode()" if isinstance(kind, Text) else ""
-        measure = f"len({data})" if isinstance(kind, Text) else f"records_size({data})"
+        measure = f"len({data})" if isinstance(kind, Text) else f"bytes_size({data})"
         self._line(f"{data} = {expression}")
         if kind.nullable:
             self._line(f"if {data} is None:")

@@ -78,6 +78,11 @@ def _read_line(text: str) -> Line:
 
 
 def read_lines(text: str) -> list[Line]:
+    """Read the text of a message.
+
+    :return: the lines of its own fields, each with those nested below it.
+    :raise ValueError: at a line that is not in the grammar, or nests deeper than a level at once.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
     root: list[Line] = []
@@ -103,7 +108,7 @@ def _default(text: str | None, kind: WireType, nullable: bool) -> Any:
 
 
 class _TreeOfVersion:
-    """Makes the types of one version."""
+    """Makes the types of one version; those that do not depend on it are shared by all."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
@@ -137,12 +142,17 @@ def make_tree(lines: list[Line], version: int, *, flexible: bool, title: str) ->
 
     :param flexible: whether the version has the encodings of KIP-482.
     :param title: the message's name.
+    :raise KeyError: at a type that is not in the grammar.
     """
     return _TreeOfVersion(version, flexible).record(lines, title=title)
 
 
 def refuse_unknown(lines: list[Line], value: Any, path: str) -> None:
-    """Look for names that are not in the text, at any version."""
+    """Look for names that are not in the text at any version, which are mistakes of whoever made the value.
+
+    :param path: of the value, for the error.
+    :raise ValueError: at the first such name.
+    """
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             refuse_unknown(lines, item, f"{path}[{index}]")

@@ -136,11 +136,17 @@ def uuid_of(data: bytes) -> UUID:
     return UUID(bytes=data)
 
 
+def bytes_size(data: Any) -> int:
+    """How many bytes an object holds.
+
+    :raise TypeError: when it is not bytes-like.
+    """
+    return len(data) if type(data) is bytes else memoryview(data).nbytes
+
+
 def records_size(records: Any) -> int:
     """Bytes of records to be written: of bytes-like objects, or the ``size`` of whatever else will be sent there."""
-    if type(records) is bytes:
-        return len(records)
-    if isinstance(records, (memoryview, bytearray)):
-        return memoryview(records).nbytes
+    if isinstance(records, (bytes, bytearray, memoryview)):
+        return bytes_size(records)
     size: int = records.size
     return size

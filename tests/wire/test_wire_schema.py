@@ -114,6 +114,7 @@ def test_partly_filled_values_at_every_level() -> None:
         ({"note": "\ud800"}, "note"),
         ({"blob": None}, "blob"),
         ({"blob": "text"}, "blob"),
+        ({"blob": Range(4)}, "blob"),
         ({"numbers": 3}, "numbers"),
         ({"numbers": [1, 1 << 15]}, "numbers[1]"),
         ({"names": ["a", None]}, "names[1]"),
@@ -292,3 +293,12 @@ def test_consumer_protocol_data_carry_their_version() -> None:
     for bad in (b"", b"\x00", b"\xff\xff" + data[2:]):
         with pytest.raises(ProtocolError, match=r"^ConsumerProtocolSubscription"):
             parse_versioned(SUBSCRIPTION, bad)
+
+
+@pytest.mark.parametrize("version", [9, 10, 11, 12])
+@pytest.mark.parametrize("flags", [(1, 0, 0), (0, 1, 1), (1, 1, 1)])
+def test_the_surplus_bytes_of_librdkafka_are_read_over(version: int, flags: tuple[int, ...]) -> None:
+    """librdkafka leaves three zero bytes behind the null of "all topics", or at the end; it asks for all topics."""
+    flags = flags if version <= 10 else flags[1:]
+    for data in (b"\x00" + bytes(3) + bytes(flags) + b"\x00", b"\x00" + bytes(flags) + b"\x00" + bytes(3)):
+        assert METADATA.request.parse(version, data)["topics"] is None
