@@ -278,7 +278,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
         print(driver.note, file=sys.stderr)
     try:
         with BrokerProcess(OVERRIDES) as broker:
-            broker.wait_until_listening()
+            broker.wait_until_ready()
             return Bench(broker, driver, SCALES[scale]).rows()
     finally:
         remove_driver(driver)

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from benchmarks.raw_client import RawClient
+
 ROOT = Path(__file__).parent.parent
 # Not in /tmp, which may be memory: logs are to lie where a user's would.
 SCRATCH = Path(__file__).parent / "results"
@@ -59,6 +61,8 @@ class BrokerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if value is not None and self._output is not None:
+            print(f"--- the broker's own last words:\n{self.output()}---", file=sys.stderr)
         self.stop()
         if self._directory is None:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -89,17 +93,27 @@ class BrokerProcess:
             preexec_fn=allow_files,
         )
 
-    def wait_until_listening(self) -> None:
-        """:raise RuntimeError: with the process's own words, where it ends or does not listen in time."""
-        while True:
+    def wait_until_ready(self) -> None:
+        """Wait until it names itself to clients: some libraries stop asking for long when told of no broker at all.
+
+        :raise RuntimeError: with the process's own words, where it ends or is not ready in time.
+        """
+        while time.monotonic() - self.started_s < START_TIME_S:
             self.check_running()
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
+                client = RawClient(self.port)
             except OSError:
-                if time.monotonic() - self.started_s > START_TIME_S:
-                    raise RuntimeError(f"no listener after {START_TIME_S} s:\n{self.output()}") from None
                 time.sleep(0.01)
+                continue
+            try:
+                if client.brokers_count():
+                    return
+            except OSError:
+                pass
+            finally:
+                client.close()
+            time.sleep(0.01)
+        raise RuntimeError(f"not ready after {START_TIME_S} s:\n{self.output()}")
 
     def check_running(self) -> None:
         """:raise RuntimeError: with the process's own words, where it has ended."""

@@ -67,6 +67,12 @@ class RawClient:
         """Metadata version 4 for one topic, which makes the broker create it; the answer is not looked at."""
         self.request(METADATA, 4, struct.pack(">ih", 1, len(topic)) + topic + b"\1")
 
+    def brokers_count(self) -> int:
+        """How many brokers the broker knows of (Metadata version 4 without topics)."""
+        answer = self.request(METADATA, 4, struct.pack(">i", 0) + b"\0")
+        count: int = struct.unpack_from(">i", answer, 4)[0]
+        return count
+
     def ask_for_versions(self) -> None:
         """ApiVersions version 0."""
         self.request(API_VERSIONS, 0, b"")
