@@ -320,7 +320,7 @@ class ZooKeeperClient:
         absolute = (
             [each._replace(path=self._absolute(each.path)) for each in operations] if self._chroot else operations
         )
-        decode = multi_decoder(operations, self._relative)
+        decode = multi_decoder(operations, self._relative if self._chroot else None)
         return self._session.submit(Opcode.MULTI, encode_operations(absolute), decode, None)
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:

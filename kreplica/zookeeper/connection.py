@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, ITCPTransport
+from twisted.internet.interfaces import IDelayedCall, ITCPTransport, IWriteDescriptor
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.python.failure import Failure
 
@@ -79,6 +79,8 @@ class Connection(TwistedProtocol):
         self._out: list[bytes] = []
         self._flushing: IDelayedCall | None = None
         self._reading = False
+        # A socket is written to at once instead of in the reactor's next turn, which a lone request would wait for.
+        self._write_now: Callable[[], object] | None = None
         self._ended = False
         self._reason = ""
         self._xid = 0
@@ -104,6 +106,8 @@ class Connection(TwistedProtocol):
         assert self._handshake is not None
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)  # writes are already gathered, one per turn of the reactor
+        if IWriteDescriptor.providedBy(self.transport):
+            self._write_now = self.transport.doWrite
         self.confirmed_at = self._heard_at = self._reactor.seconds()
         self.transport.write(frame(self._handshake.encode()))
 
@@ -165,6 +169,8 @@ class Connection(TwistedProtocol):
         self._reason = self._reason or reason
         if not self._ended and self.transport is not None:
             self._flush()
+            # The transport's own write is what tells it that it may close.
+            self._write_now = None
             self.transport.loseConnection()
 
     def abort(self, reason: str) -> None:
@@ -187,8 +193,11 @@ class Connection(TwistedProtocol):
     def _flush(self) -> None:
         self._flushing = None
         out, self._out = self._out, []
-        if out and not self._ended and self.transport is not None:
-            self.transport.write(b"".join(out))
+        if not out or self._ended or self.transport is None:
+            return
+        self.transport.write(b"".join(out))
+        if self._write_now is not None:
+            self._write_now()
 
     def _read_frames(self, data: bytes) -> None:
         outstanding = self._outstanding

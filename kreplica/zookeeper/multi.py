@@ -12,10 +12,10 @@ from kreplica.zookeeper.requests import Operation
 from kreplica.zookeeper.responses import Created, OperationResult, decode_multi_results
 
 
-def multi_decoder(operations: Sequence[Operation], relative: Callable[[str], str]) -> Decode:
+def multi_decoder(operations: Sequence[Operation], relative: Callable[[str], str] | None) -> Decode:
     """Reads the answer to these operations.
 
-    :param relative: takes the chroot off a path.
+    :param relative: takes the chroot off a path; None where there is none.
     """
 
     def decode(data: bytes, start: int, end: int) -> list[OperationResult]:
@@ -24,9 +24,10 @@ def multi_decoder(operations: Sequence[Operation], relative: Callable[[str], str
             raise ProtocolError("multi", f"{len(results)} results of {len(operations)} operations")
         if results and isinstance(results[0], int):
             raise _failure(operations, cast(list[int], results))
-        for index, result in enumerate(results):
-            if type(result) is Created:
-                results[index] = result._replace(path=relative(result.path))
+        if relative is not None:
+            for index, result in enumerate(results):
+                if isinstance(result, Created):
+                    results[index] = result._replace(path=relative(result.path))
         return cast(list[OperationResult], results)
 
     return decode

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from enum import IntEnum, IntFlag
+from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -77,10 +79,13 @@ class Stat(NamedTuple):
 
 STAT = Struct(">qqqqiiiqiiq")
 
+#: A stat of the eleven numbers that ``STAT`` unpacks; the named tuple's own way takes twice as long.
+new_stat: Callable[[Iterable[int]], Stat] = partial(tuple.__new__, Stat)
+
 
 def read_stat(reader: Reader) -> Stat:
     """The stat at the reader's position."""
-    return Stat._make(reader.unpack(STAT))
+    return new_stat(reader.unpack(STAT))
 
 
 class Permission(IntFlag):

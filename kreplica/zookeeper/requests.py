@@ -515,7 +515,22 @@ def encode_operation(operation: Operation | Read) -> bytes:
 
 def encode_operations(operations: Sequence[Operation | Read]) -> bytes:
     """The body of a multi or multi-read."""
-    return b"".join([*map(encode_operation, operations), _MULTI_END])
+    pieces: list[bytes] = []
+    append, extend = pieces.append, pieces.extend
+    for operation in operations:
+        if type(operation) is SetData:  # only sets come by the thousand
+            path, data, version = operation
+            if data is not None:
+                name = path.encode()
+                extend((_pack_named(5, False, -1, len(name)), name, pack_int32(len(data)), data, pack_int32(version)))
+                continue
+        append(encode_operation(operation))
+    append(_MULTI_END)
+    return b"".join(pieces)
+
+
+# A multi's header and the length of a path.
+_pack_named = Struct(">i?ii").pack
 
 
 def _decode_members(reader: Reader, allowed: frozenset[Opcode]) -> list[Request]:

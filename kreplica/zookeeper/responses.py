@@ -6,8 +6,8 @@ Those that make up the load (stat, data, results of a multi) are unpacked by han
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from kreplica.errors import ProtocolError
@@ -20,7 +20,7 @@ from kreplica.zookeeper.jute import (
     pack_texts,
     unpack_int32,
 )
-from kreplica.zookeeper.records import STAT, Acl, Opcode, Stat, pack_acl, read_acl, read_stat
+from kreplica.zookeeper.records import STAT, Acl, Opcode, Stat, new_stat, pack_acl, read_acl, read_stat
 from kreplica.zookeeper.requests import MULTI_HEADER
 
 
@@ -59,7 +59,7 @@ def encode_stat(stat: Stat) -> bytes:
 def decode_stat(data: bytes, start: int, end: int) -> Stat:
     if end - start != STAT.size:
         raise ProtocolError("stat", f"{end - start} bytes instead of {STAT.size}")
-    return Stat._make(STAT.unpack_from(data, start))
+    return new_stat(STAT.unpack_from(data, start))
 
 
 def encode_data(data: bytes | None, stat: Stat) -> bytes:
@@ -75,7 +75,7 @@ def decode_data(data: bytes, start: int, end: int) -> tuple[bytes, Stat]:
     size: int = unpack_int32(data, start)[0]
     if max(size, 0) != stat_at - start - 4:
         raise ProtocolError("getData", f"{size} bytes of data in {stat_at - start - 4}")
-    return data[start + 4 : stat_at], Stat._make(STAT.unpack_from(data, stat_at))
+    return data[start + 4 : stat_at], new_stat(STAT.unpack_from(data, stat_at))
 
 
 def encode_created(created: Created) -> bytes:
@@ -198,25 +198,36 @@ def decode_multi_results(data: bytes, start: int, end: int) -> list[OperationRes
     """The answer to a multi: what each operation answers; where it failed, a code for each (0 is success)."""
     results: list[OperationResult | int] = []
     reader = Reader(data, start, end, "multi")
-    unpack_header, unpack_stat, make_stat, position = MULTI_HEADER.unpack_from, STAT.unpack_from, Stat._make, start
-    try:
-        while True:
-            opcode, done, _error = unpack_header(data, position)
-            position += 9
-            if opcode == 5:  # the one kind that comes by the hundred thousand
-                results.append(make_stat(unpack_stat(data, position)))
-                position += 68
-            elif done:
-                break
-            else:
-                reader.position = position
-                results.append(_decode_multi_result(opcode, reader))
-                position = reader.position
-    except struct.error:
-        raise ProtocolError("multi", "cut short") from None
-    if position != end:
-        raise ProtocolError("multi", f"{end - position} bytes too many")
-    return results
+    while True:
+        opcode, done, _error = reader.unpack(MULTI_HEADER)
+        if done:
+            reader.finish()
+            return results
+        if opcode == Opcode.SET_DATA:
+            results.append(read_stat(reader))
+            # Only sets come by the thousand, and then nearly always as the rest of the answer: try that once.
+            if len(results) <= 2:
+                results += _take_sets(reader)
+        else:
+            results.append(_decode_multi_result(opcode, reader))
+
+
+def _take_sets(reader: Reader) -> Iterator[Stat]:
+    """The results of sets that make up the rest of the answer, or none where something else is among them."""
+    data, start, end = reader.data, reader.position, reader.end - MULTI_HEADER.size
+    count, rest = divmod(end - start, _SET_DATA_RESULT.size)
+    if rest or count < 1:
+        return iter(())
+    for offset, byte in enumerate(_SET_DATA_HEADER):
+        # All the headers' bytes of this offset in one slice.
+        if data[start + offset : end : _SET_DATA_RESULT.size] != bytes((byte,)) * count:
+            return iter(())
+    reader.position = end
+    return map(new_stat, _SET_DATA_RESULT.iter_unpack(memoryview(data)[start:end]))
+
+
+# The header is looked at apart.
+_SET_DATA_RESULT = Struct(f">{MULTI_HEADER.size}x{STAT.format[1:]}")
 
 
 def _decode_multi_result(opcode: int, reader: Reader) -> OperationResult | int:

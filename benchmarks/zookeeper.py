@@ -1,0 +1,138 @@
+"""The experiments of the controller redesign's appendix A, for this project's ZooKeeper client and for others.
+
+Many znodes (500,000 at full scale, a twenty-fifth of it where one request waits for the other) are read and written
+one at a time, many at once, and in multis of each batch size, with and without a check of another znode's version.
+The figure that counts is the rate of our client beside that of a raw socket with hand-written encoding, which does
+the same work.
+
+``python -m benchmarks.zookeeper [--znodes N] [--rounds N] [--embedded] [--targets kreplica,raw] [--json PATH]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.tables import markdown
+from benchmarks.zookeeper_clients import TARGETS, Experiment, prepare
+from kreplica.testing.coordinator import CoordinatorProcess
+from kreplica.testing.zookeeper import RealZooKeeper
+
+SCRATCH = Path(__file__).parent / "results"
+ZOOKEEPER_FLAGS = ("-Xmx1g", "-XX:TieredStopAtLevel=4")
+ROOT = "/benchmark"
+CHECKED = "/benchmark-epoch"
+DATA_SIZE = 50
+BATCH_SIZES = (10, 50, 100, 500, 1_000, 5_000, 10_000)
+BAR = 0.8
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured.
+
+    :param sync_part: the part of the znodes for experiments that wait for each answer.
+    """
+
+    znodes_count: int
+    rounds_count: int
+    sync_part: int = 25
+
+
+SCALES = {"quick": Scale(20_000, 3), "full": Scale(500_000, 1)}
+
+
+def experiments() -> list[Experiment]:
+    """The lines of the seed's table."""
+    single = [
+        Experiment("set-data-sync", "set", window=1),
+        Experiment("get-data-sync", "get", window=1),
+        Experiment("set-data-async", "set", window=1_000),
+        Experiment("get-data-async", "get", window=1_000),
+    ]
+    sync = [Experiment(f"multi-set-data-sync ({size:,})", "multi", window=1, size=size) for size in BATCH_SIZES]
+    checked = [
+        Experiment(
+            f"multi-check-and-set-data-async ({size:,})",
+            "multi",
+            window=max(2, min(1_000, 20_000 // size)),
+            size=size,
+            check=CHECKED,
+        )
+        for size in (1, *BATCH_SIZES)
+    ]
+    return single + sync + checked
+
+
+def run(
+    scale: str | Scale = "quick", targets: Sequence[str] = tuple(TARGETS), embedded: bool = False
+) -> list[dict[str, Any]]:
+    """Run every experiment with every target in turns.
+
+    :param targets: some of ``kreplica``, ``kazoo`` and ``raw``.
+    :param embedded: against the embedded coordinator instead of a real ZooKeeper.
+    :return: a row per experiment: znodes per second of each target (medians), and ours beside the raw socket.
+    """
+    size = SCALES[scale] if isinstance(scale, str) else scale
+    data = random.Random(7).randbytes(DATA_SIZE)
+    paths = [f"{ROOT}/{number}" for number in range(size.znodes_count)]
+    with _server(embedded) as port:
+        prepare(port, ROOT, CHECKED, paths, data)
+        rows = []
+        for experiment in experiments():
+            one_by_one = experiment.window == 1 and experiment.size == 1
+            some = paths[: max(size.znodes_count // size.sync_part, 100)] if one_by_one else paths
+            rates: dict[str, list[float]] = {target: [] for target in targets}
+            for _ in range(size.rounds_count):
+                for target in targets:
+                    rates[target].append(len(some) / TARGETS[target](port, experiment, some, data))
+            rows.append(_row(experiment, len(some), {target: median(each) for target, each in rates.items()}))
+        return rows
+
+
+def _row(experiment: Experiment, znodes_count: int, rates: dict[str, float]) -> dict[str, Any]:
+    row: dict[str, Any] = {"experiment": experiment.title, "znodes": znodes_count}
+    row |= {f"{target} /s": round(rate) for target, rate in rates.items()}
+    if {"kreplica", "raw"} <= rates.keys():
+        ratio = rates["kreplica"] / rates["raw"]
+        row |= {"of raw": round(ratio, 2), "reached": ratio >= BAR}
+    return row
+
+
+@contextmanager
+def _server(embedded: bool) -> Iterator[int]:
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory:
+        if embedded:
+            with CoordinatorProcess(directory) as coordinator:
+                yield coordinator.port
+        else:
+            with RealZooKeeper(directory, tick_time_ms=2_000, jvm_flags=ZOOKEEPER_FLAGS) as zookeeper:
+                yield zookeeper.servers[0].port
+
+
+def main() -> None:
+    """Run, print a Markdown table, and write the rows where asked."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.zookeeper", description=__doc__)
+    parser.add_argument("--znodes", type=int, default=SCALES["quick"].znodes_count, help="how many znodes")
+    parser.add_argument("--rounds", type=int, default=SCALES["quick"].rounds_count, help="medians of so many")
+    parser.add_argument("--embedded", action="store_true", help="against the embedded coordinator")
+    parser.add_argument("--targets", default=",".join(TARGETS), help="some of kreplica,kazoo,raw")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="where the rows go too")
+    options = parser.parse_args()
+    rows = run(Scale(options.znodes, options.rounds), options.targets.split(","), options.embedded)
+    print(markdown(rows))
+    if options.json is not None:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

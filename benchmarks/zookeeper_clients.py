@@ -1,0 +1,185 @@
+"""Three ways to the same server, doing the same work: this project's client, kazoo, and a hand-written socket.
+
+Each times the work alone, without making the connection.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+from kazoo.client import KazooClient
+from twisted.internet.defer import Deferred
+
+from benchmarks.zookeeper_raw import (
+    RawSocket,
+    decode_get,
+    decode_multi,
+    decode_stat,
+    encode_get,
+    multi_encoder,
+    set_encoder,
+)
+from kreplica.testing.real_reactor import run as run_reactor
+from kreplica.zookeeper import Check, Create, Operation, SetData, ZooKeeperClient, write_units
+
+EXPERIMENT_TIME_S_MAX = 600.0
+SESSION_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One line of the seed's table.
+
+    :param kind: ``get`` or ``set``: of single znodes; ``multi``: sets, several to a multi.
+    :param window: how many requests travel at a time; 1 is one after the other.
+    :param size: how many sets are in one multi.
+    :param check: the znode whose version each multi checks first.
+    """
+
+    title: str
+    kind: str
+    window: int
+    size: int = 1
+    check: str | None = None
+
+
+# Performs an experiment on these znodes with this data; the seconds that it took.
+Target: TypeAlias = Callable[[int, Experiment, Sequence[str], bytes], float]
+
+
+def cut(items: Sequence[str], size: int) -> list[Sequence[str]]:
+    """Consecutive parts of so many."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def ours(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
+    """``kreplica.zookeeper``, as a coroutine uses it."""
+    return run_reactor(_ours(port, experiment, paths, data), EXPERIMENT_TIME_S_MAX)
+
+
+async def _ours(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
+    client = _client(port)
+    await client.start()
+    began = time.perf_counter()
+    before: list[Deferred[Any]] = []
+    half = max(experiment.window // 2, 1)
+    requests = _our_requests(client, experiment, paths, data)
+    while part := list(islice(requests, half)):
+        if experiment.window == 1:
+            await part[0]
+            continue
+        for answer in before:
+            await answer
+        before = part
+    for answer in before:
+        await answer
+    took = time.perf_counter() - began
+    await client.close()
+    return took
+
+
+def _client(port: int) -> ZooKeeperClient:
+    from twisted.internet import reactor
+
+    return ZooKeeperClient(
+        reactor,  # type: ignore[arg-type]
+        f"127.0.0.1:{port}",
+        random=random.Random(1),
+        session_timeout_ms=SESSION_TIMEOUT_S * 1000,
+    )
+
+
+def _our_requests(
+    client: ZooKeeperClient, experiment: Experiment, paths: Sequence[str], data: bytes
+) -> Iterator[Deferred[Any]]:
+    if experiment.kind == "get":
+        return (client.get_data(path) for path in paths)
+    if experiment.kind == "set":
+        return (client.set_data(path, data) for path in paths)
+    head: list[Operation] = [Check(experiment.check, 0)] if experiment.check else []
+    return (client.multi([*head, *(SetData(path, data) for path in part)]) for part in cut(paths, experiment.size))
+
+
+def kazoo(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
+    """kazoo, on its own threads."""
+    client = KazooClient(f"127.0.0.1:{port}", timeout=SESSION_TIMEOUT_S)
+    client.start()
+    began = time.perf_counter()
+    before: list[Any] = []
+    half = max(experiment.window // 2, 1)
+    requests = _kazoo_requests(client, experiment, paths, data)
+    while part := list(islice(requests, half)):
+        if experiment.window == 1:
+            _kazoo_wait(part[0])
+            continue
+        for answer in before:
+            _kazoo_wait(answer)
+        before = part
+    for answer in before:
+        _kazoo_wait(answer)
+    took = time.perf_counter() - began
+    client.stop()
+    client.close()
+    return took
+
+
+def _kazoo_requests(client: Any, experiment: Experiment, paths: Sequence[str], data: bytes) -> Iterator[Any]:
+    if experiment.kind == "get":
+        return (client.get_async(path) for path in paths)
+    if experiment.kind == "set":
+        return (client.set_async(path, data) for path in paths)
+    return (_kazoo_multi(client, experiment.check, part, data) for part in cut(paths, experiment.size))
+
+
+def _kazoo_multi(client: Any, check: str | None, paths: Sequence[str], data: bytes) -> Any:
+    transaction = client.transaction()
+    if check is not None:
+        transaction.check(check, 0)
+    for path in paths:
+        transaction.set_data(path, data)
+    return transaction.commit_async()
+
+
+def _kazoo_wait(answer: Any) -> None:
+    result = answer.get()
+    if isinstance(result, list) and any(isinstance(each, Exception) for each in result):
+        raise AssertionError(f"a multi failed: {result}")
+
+
+def raw(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
+    """A hand-written socket."""
+    connection = RawSocket(port)
+    began = time.perf_counter()
+    if experiment.kind == "get":
+        connection.run(encode_get, decode_get, paths, experiment.window)
+    elif experiment.kind == "set":
+        connection.run(set_encoder(data), decode_stat, paths, experiment.window)
+    else:
+        parts = cut(paths, experiment.size)
+        connection.run(multi_encoder(data, experiment.check), decode_multi, parts, experiment.window)
+    took = time.perf_counter() - began
+    connection.close()
+    return took
+
+
+TARGETS: dict[str, Target] = {"kreplica": ours, "kazoo": kazoo, "raw": raw}
+
+
+def prepare(port: int, root: str, checked: str, paths: Sequence[str], data: bytes) -> None:
+    """Make the znodes."""
+    run_reactor(_prepare(port, root, checked, paths, data), EXPERIMENT_TIME_S_MAX)
+
+
+async def _prepare(port: int, root: str, checked: str, paths: Sequence[str], data: bytes) -> None:
+    client = _client(port)
+    await client.start()
+    await client.multi([Create(root), Create(checked)])
+    outcomes = await write_units(client, [[Create(path, data)] for path in paths])
+    await client.close()
+    if any(isinstance(outcome, Exception) for outcome in outcomes):
+        raise AssertionError("not every znode could be made")
