@@ -112,11 +112,6 @@ class EffectiveSettings:
         """
         return self._values[name]
 
-    @property
-    def topic_defaults(self) -> Mapping[str, Value]:
-        """What counts for a topic that has no settings of its own, before older names are folded into newer ones."""
-        return self._topic_defaults
-
     def topic(self, overrides: Mapping[str, str]) -> TopicSettings:
         """What counts for a topic.
 

@@ -138,7 +138,7 @@ class Setting:
             number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
             return number if number is not None and low <= number <= high else None
         if self.type is Type.DOUBLE:
-            ratio = float(text)
+            ratio = float(text) if text.isascii() and "_" not in text else math.nan
             return None if math.isnan(ratio) else ratio
         if self.type is Type.LIST:
             return tuple(re.split(r"\s*,\s*", text)) if text else ()

@@ -1,0 +1,8 @@
+"""``python -m kreplica.settings > docs/settings.md``: writes the reference page."""
+
+import sys
+
+from kreplica.settings.reference import reference_page
+
+if __name__ == "__main__":
+    sys.stdout.write(reference_page())

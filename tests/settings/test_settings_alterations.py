@@ -1,0 +1,146 @@
+"""What clients may do to settings while the cluster runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.settings import (
+    BROKER_SETTINGS,
+    AlterOperation,
+    OperationType,
+    alter_incrementally,
+    validate_broker_config,
+    validate_topic_config,
+)
+
+SET, DELETE, APPEND, SUBTRACT = OperationType
+
+
+def alter(current, *operations, **kwargs):
+    return alter_incrementally(current, [AlterOperation(*operation) for operation in operations], **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("current", "operations", "expected"),
+    [
+        ({}, [("retention.ms", SET, "5")], {"retention.ms": "5"}),
+        ({"retention.ms": "4", "a": "b"}, [("retention.ms", SET, "5")], {"retention.ms": "5", "a": "b"}),
+        ({"retention.ms": "4"}, [("retention.ms", DELETE, None)], {}),
+        ({"retention.ms": "4"}, [("retention.ms", DELETE, "ignored")], {}),
+        ({}, [("retention.ms", DELETE, None)], {}),
+        ({"cleanup.policy": "delete"}, [("cleanup.policy", APPEND, "compact")], {"cleanup.policy": "delete,compact"}),
+        ({"cleanup.policy": "delete"}, [("cleanup.policy", APPEND, "delete")], {"cleanup.policy": "delete"}),
+        ({}, [("cleanup.policy", APPEND, "compact,compact")], {"cleanup.policy": "delete,compact"}),
+        ({"cleanup.policy": ""}, [("cleanup.policy", APPEND, "compact")], {"cleanup.policy": "compact"}),
+        ({"cleanup.policy": "a, delete"}, [("cleanup.policy", SUBTRACT, "delete")], {"cleanup.policy": "a"}),
+        ({"cleanup.policy": "compact"}, [("cleanup.policy", SUBTRACT, "delete")], {"cleanup.policy": "compact"}),
+        ({}, [("cleanup.policy", SUBTRACT, "delete")], {"cleanup.policy": ""}),
+        (
+            {"leader.replication.throttled.replicas": "0:1,0:2"},
+            [("leader.replication.throttled.replicas", APPEND, "1:1"), ("retention.ms", SET, "1")],
+            {"leader.replication.throttled.replicas": "0:1,0:2,1:1", "retention.ms": "1"},
+        ),
+    ],
+)
+def test_operations(current, operations, expected):
+    """Set, delete, append and subtract; a list that nobody set begins as its default; nothing twice in a list."""
+    before = dict(current)
+    assert alter(current, *operations) == expected
+    assert current == before
+
+
+@pytest.mark.parametrize(
+    ("operations", "code", "message"),
+    [
+        ([("a", SET, "1"), ("a", DELETE, None)], ErrorCode.INVALID_REQUEST, "duplicate config keys: a"),
+        ([("a", SET, None)], ErrorCode.INVALID_REQUEST, "Null value not supported for: a"),
+        ([("cleanup.policy", APPEND, None)], ErrorCode.INVALID_REQUEST, "Null value not supported for: cleanup.policy"),
+        ([("a", 4, "1")], ErrorCode.INVALID_REQUEST, "Unknown operation for: a; there are SET 0, DELETE 1"),
+        ([("a", -1, "1")], ErrorCode.INVALID_REQUEST, "Unknown operation"),
+        ([("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG, "append is not allowed for config key: retenti"),
+        ([("retention.ms", SUBTRACT, "1")], ErrorCode.INVALID_CONFIG, "subtract is not allowed for config key: ret"),
+        ([("cleanup.polic", APPEND, "1")], ErrorCode.INVALID_CONFIG, "Did you mean cleanup.policy?"),
+    ],
+)
+def test_operations_that_are_refused(operations, code, message):
+    """A request that contradicts itself is malformed; one that treats a value as a list has the wrong setting."""
+    with pytest.raises(KafkaError) as caught:
+        alter({}, *operations)
+    assert caught.value.code is code
+    assert message in caught.value.message
+
+
+def test_lists_of_brokers_can_be_edited_too():
+    """The same operations on the settings of brokers."""
+    operation = ("log.cleanup.policy", APPEND, "compact")
+    assert alter({}, operation, known=BROKER_SETTINGS) == {"log.cleanup.policy": "delete,compact"}
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+def test_good_topic_settings():
+    """Nothing happens where nothing is wrong."""
+    validate_topic_config({})
+    validate_topic_config({"retention.ms": "-1", "cleanup.policy": "compact,delete", "segment.bytes": " 14 "})
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ({"retention.m": "1"}, "Unknown topic config name: retention.m. Did you mean retention.ms"),
+        ({"log.retention.ms": "1"}, "It is a setting of brokers; the topic's is retention.ms."),
+        ({"retention.ms": "-2"}, "retention.ms: '-2' is not allowed; expected a whole number, at least -1"),
+        ({"segment.bytes": "13"}, "segment.bytes: '13' is not allowed; expected a whole number, at least 14"),
+        ({"min.cleanable.dirty.ratio": "1.1"}, "expected a number 0 to 1"),
+        ({"cleanup.policy": "compact,burn"}, "expected a list of any of compact, delete"),
+        ({"compression.type": "rar"}, "expected one of uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ({"leader.replication.throttled.replicas": "0-1"}, "list of partition:broker"),
+        ({"retention.ms": None}, "retention.ms has no value; expected a whole number"),
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "must not be above max.compaction.lag.ms=8"),
+        ({"remote.storage.enable": "true"}, "there is no tiered storage"),
+    ],
+)
+def test_bad_topic_settings(configs, message):
+    """The client is told the setting, its value, and what is allowed."""
+    with pytest.raises(KafkaError) as caught:
+        validate_topic_config(configs)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert message in caught.value.message
+
+
+def test_a_topics_setting_may_contradict_its_brokers():
+    """The bounds of compaction are compared with what the broker says of the other one."""
+    validate_topic_config({"min.compaction.lag.ms": "9"}, {"max.compaction.lag.ms": 9})
+    with pytest.raises(KafkaError, match=r"min\.compaction\.lag\.ms=9"):
+        validate_topic_config({"min.compaction.lag.ms": "9"}, {"max.compaction.lag.ms": 8})
+
+
+def test_good_broker_settings():
+    """What may change while a broker runs; what is per broker, for one broker."""
+    validate_broker_config({"max.connections": "5"}, changed=["max.connections"], per_broker=False)
+    validate_broker_config({"listeners": "PLAINTEXT://:1"}, changed=["listeners"], per_broker=True)
+
+
+@pytest.mark.parametrize(
+    ("configs", "per_broker", "code", "message"),
+    [
+        ({"num.partitions": "1"}, True, ErrorCode.INVALID_REQUEST, "num.partitions cannot change while a broker runs"),
+        ({"listeners": "x"}, False, ErrorCode.INVALID_REQUEST, "listeners can be set for one broker only"),
+        ({"max.connection": "1"}, True, ErrorCode.INVALID_CONFIG, "Did you mean max.connections"),
+        ({"max.connections": "-1"}, True, ErrorCode.INVALID_CONFIG, "'-1' is not allowed; expected"),
+        ({"retention.ms": "1"}, True, ErrorCode.INVALID_CONFIG, "It is a setting of topics"),
+    ],
+)
+def test_bad_broker_settings(configs, per_broker, code, message):
+    """Settings that need a restart, or one broker's id, are refused with that reason."""
+    with pytest.raises(KafkaError) as caught:
+        validate_broker_config(configs, changed=configs, per_broker=per_broker)
+    assert caught.value.code is code
+    assert message in caught.value.message
+
+
+def test_what_was_there_before_does_not_stop_a_change():
+    """Only what a request names must be allowed to change."""
+    validate_broker_config({"num.partitions": "3", "max.connections": "5"}, changed=["max.connections"], per_broker=True)

@@ -1,0 +1,239 @@
+"""A broker's file and overrides: typed values, structured listeners, and errors that say where and what."""
+
+from __future__ import annotations
+
+import pytest
+
+from kreplica.errors import SettingsError
+from kreplica.model import Endpoint
+from kreplica.settings import BrokerSettings, Source, load
+
+MINIMUM = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
+
+
+def settings(text: str = "", *overrides: str) -> BrokerSettings:
+    return BrokerSettings.from_text(MINIMUM + text, overrides, origin="broker.properties")
+
+
+def error(text: str, *overrides: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        settings(text, *overrides)
+    return str(caught.value)
+
+
+def test_values_are_typed_and_know_their_source():
+    """A value that was written is read by its type; the others are Kafka's defaults."""
+    made = settings("num.partitions = 8\nlog.cleanup.policy=compact, delete\nlog.preallocate=TRUE\n")
+    assert made["num.partitions"] == 8
+    assert made["log.cleanup.policy"] == ("compact", "delete")
+    assert made["log.preallocate"] is True
+    assert made["message.max.bytes"] == 1048588
+    assert made["log.retention.ms"] is None
+    assert made.source("num.partitions") is Source.STATIC_BROKER_CONFIG
+    assert made.source("message.max.bytes") is Source.DEFAULT_CONFIG
+    assert made.text("num.partitions") == "8"
+    assert made.text("message.max.bytes") == "1048588"
+    assert made.text("log.retention.ms") is None
+    with pytest.raises(KeyError):
+        made["no.such.setting"]
+
+
+def test_overrides_win_and_the_later_one_more():
+    """What is typed on the command line counts more than the file."""
+    made = settings("num.partitions=8\n", "num.partitions=2", "num.partitions= 3 ", "log.dirs=/a=b")
+    assert made["num.partitions"] == 3
+    assert made.log_dirs == ("/a=b",)
+
+
+def test_an_override_without_a_value_is_refused():
+    """Half an override is a mistake of typing."""
+    assert error("", "num.partitions") == "--override num.partitions: name=value is expected"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("num.partition=1", "line 3: there is no setting 'num.partition'. Did you mean num.partitions?"),
+        ("\n\nlogdirs=/x", "line 5: there is no setting 'logdirs'. Did you mean log.dirs or log.dir"),
+        ("retention.ms=1", "It is a setting of topics; the broker's is log.retention.ms."),
+        ("zzzzzz=1", "line 3: there is no setting 'zzzzzz'."),
+        ("kreplica.admin.listner=x", "Did you mean kreplica.admin.listener"),
+        ("num.partitions=many", "line 3: num.partitions: 'many' is not allowed; expected a whole number, at least 1"),
+        ("num.partitions=0", "line 3: num.partitions: '0' is not allowed; expected a whole number, at least 1"),
+        ("compression.type=rar", "'rar' is not allowed; expected one of uncompressed, zstd, lz4, snappy, gzip"),
+        ("log.preallocate=yes", "'yes' is not allowed; expected true or false"),
+        ("a=\\u1", "broker.properties, line 3: malformed"),
+        ("log.dirs= , ", "line 3: there must be at least one directory"),
+        ("log.dirs=/a,/b,/a", "line 3: the directory /a is there twice"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(text, message):
+    """Unknown names come with the nearest known ones, bad values with what is allowed."""
+    assert message in error(text)
+
+
+def test_a_mistake_in_an_override_is_named_as_such():
+    """The file has no line for it."""
+    assert error("", "num.partitions=x").startswith("--override num.partitions: num.partitions: 'x' is not allowed")
+
+
+def test_what_is_known_and_not_obeyed_is_a_warning():
+    """A file of Apache Kafka starts, and says what it does not get."""
+    made = settings("num.io.threads=16\nlistener.name.internal.ssl.keystore.location=/x\nnum.partitions=1\n")
+    assert len(made.warnings) == 2
+    assert made.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica does not obey: one")
+    assert "listener.name.internal.ssl.keystore.location" in made.warnings[1]
+
+
+def test_settings_of_one_listener_may_name_a_mechanism():
+    """Kafka puts the listener, and for SASL the mechanism, before the setting's name; an obeyed one holds for all."""
+    made = settings("listener.name.a.scram-sha-256.sasl.jaas.config=x\nlistener.name.a.max.connections=5\n")
+    assert "sasl.jaas.config" in made.warnings[0]
+    assert made.warnings[1].endswith("max.connections holds for all")
+    assert "there is no setting 'listener.name.a.nonsense'" in error("listener.name.a.nonsense=1")
+
+
+def test_log_dirs_goes_before_log_dir():
+    """Kafka's two names for where records are kept."""
+    assert settings().log_dirs == ("/tmp/kafka-logs",)
+    assert settings("log.dir=/one\n").log_dirs == ("/one",)
+    assert settings("log.dir=/one\nlog.dirs=/a, /b\n").log_dirs == ("/a", "/b")
+
+
+def test_other_names_and_fallbacks():
+    """node.id is broker.id, and the connection time-out is the session's where it is not set."""
+    made = BrokerSettings.from_text("node.id=7\nzookeeper.connect=a:1\nzookeeper.session.timeout.ms=500")
+    assert made["broker.id"] == made["node.id"] == 7
+    assert made["zookeeper.connection.timeout.ms"] == 500
+    assert settings("zookeeper.connection.timeout.ms=9\n")["zookeeper.connection.timeout.ms"] == 9
+
+
+# --- listeners --------------------------------------------------------------------------------------------------------
+
+
+def test_listeners_are_endpoints():
+    """Names in upper case, hosts of every kind, advertised ones instead of those listened on."""
+    made = settings(
+        "listeners=plaintext://:9092,INTERNAL://[::1]:0\n"
+        "advertised.listeners=PLAINTEXT://broker-1.example.org:19092,INTERNAL://10.0.0.1:9093\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT, internal:plaintext\n"
+        "inter.broker.listener.name=internal\n"
+    )
+    assert made.listeners == (Endpoint("PLAINTEXT", "", 9092), Endpoint("INTERNAL", "::1", 0))
+    assert made.advertised_listeners == (
+        Endpoint("PLAINTEXT", "broker-1.example.org", 19092),
+        Endpoint("INTERNAL", "10.0.0.1", 9093),
+    )
+    assert made.inter_broker_listener == "INTERNAL"
+
+
+def test_listeners_by_default():
+    """One listener on Kafka's port; what is not advertised otherwise is advertised as it is."""
+    made = settings()
+    assert made.listeners == made.advertised_listeners == (Endpoint("PLAINTEXT", "", 9092),)
+    assert made.inter_broker_listener == "PLAINTEXT"
+
+
+def test_one_port_for_ipv4_and_ipv6():
+    """Two addresses of different kinds do not clash; several ports of the system's choice neither."""
+    protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT\ninter.broker.listener.name=A\n"
+    assert len(settings(protocols + "listeners=A://127.0.0.1:9092,B://[::1]:9092\n").listeners) == 2
+    assert len(settings(protocols + "listeners=A://127.0.0.1:0,B://127.0.0.1:0\n").listeners) == 2
+    assert "have the same port" in error(protocols + "listeners=A://127.0.0.1:9,B://127.0.0.2:9")
+    assert "have the same port" in error(protocols + "listeners=A://:9,B://[::1]:9")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("listeners=9092", "'9092' is not NAME://host:port"),
+        ("listeners=PLAINTEXT://a:b", "is not NAME://host:port"),
+        ("listeners=PLAINTEXT://::1:9092", "IPv6 address stands in brackets"),
+        ("listeners=PLAINTEXT://a:65536", "no port from 0 to 65535"),
+        ("listeners=,", "at least one listener"),
+        ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is there twice"),
+        ("listeners=CLIENT://a:1", "listener.security.protocol.map does not say which protocol CLIENT has"),
+        ("listeners=SSL://a:1", "would need SSL, which is not served; only PLAINTEXT is"),
+        ("listeners=PLAINTEXT://0.0.0.0:1", "nobody can connect to 0.0.0.0"),
+        ("advertised.listeners=PLAINTEXT://[::]:1", "nobody can connect to ::"),
+        ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "no A, only"),
+        ("listener.security.protocol.map=A", "'A' is not NAME:PROTOCOL"),
+        ("listener.security.protocol.map=A:TLS", "unknown protocol; there are PLAINTEXT, SSL"),
+        ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is there twice"),
+        ("inter.broker.listener.name=OTHER", "speak to each other by OTHER, but only PLAINTEXT is advertised"),
+        ("security.inter.broker.protocol=SSL", "speak to each other by SSL, but only PLAINTEXT is advertised"),
+        ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
+    ],
+)
+def test_mistakes_in_listeners(text, message):
+    """Each says its line and what is wrong with which listener."""
+    told = error(text)
+    assert message in told
+    assert told.startswith("broker.properties, line ")
+
+
+# --- together ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("process.roles=broker", "kreplica keeps its cluster in ZooKeeper"),
+        ("node.id=2", "must be equal"),
+        ("broker.id=1001", "from 0 to that of reserved.broker.max.id"),
+        ("broker.id=-1", "broker.id=-1 is needed"),
+        ("zookeeper.connect=", "is needed, such as 127.0.0.1:2181"),
+        ("log.retention.ms=0", "log.retention.ms=0 must be at least 1, or -1"),
+        ("log.retention.hours=-2", "must be at least 1, or -1"),
+        ("log.retention.minutes=0", "must be at least 1, or -1"),
+        ("log.roll.ms=0", "must be at least 1"),
+        ("log.roll.jitter.ms=-1", "must be at least 0"),
+        ("default.replication.factor=0", "must be at least 1"),
+        ("log.cleaner.dedupe.buffer.size=4000000\nlog.cleaner.threads=4", "more than 1 MiB for each compaction thread"),
+        ("replica.socket.timeout.ms=499", "the time-out must be at least the wait"),
+        ("replica.lag.time.max.ms=499", "the wait must be at most the lag"),
+        ("offsets.commit.required.acks=4", "must be -1 or at most the number of replicas"),
+        ("queued.max.request.bytes=1000", "one largest request must fit"),
+        ("max.connections.per.ip=0", "nobody could connect"),
+    ],
+)
+def test_settings_that_do_not_fit_together(text, message):
+    """What Kafka refuses to start with is refused here, by name and value."""
+    assert message in error(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "log.retention.ms=-1",
+        "log.cleaner.enable=false\nlog.cleaner.dedupe.buffer.size=1",
+        "log.cleaner.threads=0",
+        "queued.max.request.bytes=0",
+        "broker.id=5000\nreserved.broker.max.id=5000",
+        "replica.fetch.wait.max.ms=1000\nreplica.lag.time.max.ms=1000",
+    ],
+)
+def test_settings_at_the_edge_that_fit(text):
+    """Edges that Kafka allows are allowed."""
+    settings(text)
+
+
+def test_a_broker_without_an_id_or_a_cluster_does_not_start():
+    """The two settings that have no default are asked for by name."""
+    with pytest.raises(SettingsError, match=r"file: broker\.id=-1 is needed"):
+        BrokerSettings.from_text("zookeeper.connect=a:1", origin="file")
+    with pytest.raises(SettingsError, match=r"file: zookeeper\.connect= is needed"):
+        BrokerSettings.from_text("broker.id=1", origin="file")
+
+
+def test_a_file_is_loaded(tmp_path):
+    """Errors of a file name its path."""
+    path = tmp_path / "broker.properties"
+    path.write_text(MINIMUM + "broker.rack=Zürich\n", encoding="utf-8")
+    assert load(path)["broker.rack"] == "Zürich"
+    assert load(str(path), ["broker.rack=b"])["broker.rack"] == "b"
+    path.write_bytes(b"broker.rack=\xff\n")
+    with pytest.raises(SettingsError, match=r"broker\.properties cannot be read"):
+        load(path)
+    with pytest.raises(SettingsError, match="nowhere cannot be read"):
+        load(tmp_path / "nowhere")

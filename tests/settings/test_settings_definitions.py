@@ -1,0 +1,199 @@
+"""The tables: what must be true of every setting, and how values are read and shown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kreplica.settings.definitions import BROKER_GROUPS, BROKER_SETTINGS, TOPIC_SETTINGS
+from kreplica.settings.setting import Setting, Type, Update, format_value
+from kreplica.settings.validators import EachOneOf, OneOf, Range, ReleaseVersion, ThrottledReplicas, at_least, between
+
+ALL = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]
+
+
+@pytest.mark.parametrize("setting", ALL, ids=lambda setting: setting.name)
+def test_default_is_valid(setting):
+    """Whoever writes a default into the file gets the same value as one who leaves the setting out."""
+    if setting.default is not None:
+        text = format_value(setting.default)
+        assert text is not None
+        assert setting.parse(text) == setting.default
+
+
+def test_every_setting_is_documented():
+    """A setting says in one sentence what it does, or what happens instead."""
+    for setting in ALL:
+        assert setting.documentation or setting.instead, setting.name
+        if setting.implemented:
+            assert setting.documentation.endswith("."), setting.name
+        else:
+            assert setting.instead, setting.name
+            assert not setting.instead.endswith("."), setting.name
+
+
+def test_no_name_stands_twice():
+    """A name in two groups would have two meanings."""
+    names = [setting.name for group in BROKER_GROUPS.values() for setting in group]
+    assert len(names) == len(set(names)) == len(BROKER_SETTINGS)
+
+
+def test_apache_kafka_3_9_has_as_many():
+    """Kafka 3.9 has 328 broker settings, three that are only dynamic, and 36 of topics; ours begin with kreplica."""
+    kafkas = [name for name in BROKER_SETTINGS if not name.startswith("kreplica.")]
+    assert len(kafkas) == 328 + 3
+    assert len(TOPIC_SETTINGS) == 36
+
+
+def test_synonyms_are_broker_settings_with_the_same_default():
+    """A topic's default is its broker's default, in whatever unit that is."""
+    hours = 60 * 60 * 1000
+    for topic in TOPIC_SETTINGS.values():
+        defaults = []
+        for name in topic.synonyms:
+            default = BROKER_SETTINGS[name].default
+            assert BROKER_SETTINGS[name].type is topic.type or name.endswith((".hours", ".minutes"))
+            if default is not None:
+                defaults.append(default * hours if name.endswith(".hours") else default)
+        assert all(default == topic.default for default in defaults), topic.name
+
+
+def test_what_changes_at_run_time():
+    """A few settings of each kind, as Kafka's documentation has them."""
+    kinds = {name: BROKER_SETTINGS[name].update for name in ("num.partitions", "listeners", "log.retention.ms")}
+    assert list(kinds.values()) == [Update.READ_ONLY, Update.PER_BROKER, Update.CLUSTER_WIDE]
+
+
+def test_passwords_are_sensitive():
+    """Secrets are known by their type, and nothing else is hidden."""
+    assert BROKER_SETTINGS["ssl.key.password"].sensitive
+    assert not BROKER_SETTINGS["ssl.keystore.location"].sensitive
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("log.retention.ms", "ms"),
+        ("log.retention.hours", "hours"),
+        ("log.segment.bytes", "bytes"),
+        ("log.cleaner.dedupe.buffer.size", "bytes"),
+        ("log.cleaner.io.max.bytes.per.second", "bytes per second"),
+        ("leader.imbalance.per.broker.percentage", "percent"),
+        ("leader.imbalance.check.interval.seconds", "seconds"),
+        ("num.partitions", ""),
+        ("message.max.bytes", "bytes"),
+    ],
+)
+def test_unit(name, unit):
+    """Units are read off the end of a name, as Kafka chose them."""
+    assert BROKER_SETTINGS[name].unit == unit
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (Type.BOOLEAN, " TRUE ", True),
+        (Type.BOOLEAN, "False", False),
+        (Type.INT, " +7 ", 7),
+        (Type.INT, "-2147483648", -(2**31)),
+        (Type.SHORT, "32767", 32767),
+        (Type.LONG, "9223372036854775807", 2**63 - 1),
+        (Type.DOUBLE, "1.7976931348623157E308", 1.7976931348623157e308),
+        (Type.DOUBLE, ".5", 0.5),
+        (Type.LIST, "", ()),
+        (Type.LIST, " a , b,c ", ("a", "b", "c")),
+        (Type.STRING, "  text ", "text"),
+        (Type.STRING, "", ""),
+        (Type.CLASS, "a.B", "a.B"),
+        (Type.PASSWORD, "secret", "secret"),
+    ],
+)
+def test_values_are_read(type_, text, value):
+    """White space around a value does not count; numbers may have a sign."""
+    assert Setting("name", type_, None).parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        (Type.BOOLEAN, "yes"),
+        (Type.BOOLEAN, ""),
+        (Type.INT, "1.0"),
+        (Type.INT, "1_000"),
+        (Type.INT, "٣"),
+        (Type.INT, ""),
+        (Type.INT, "2147483648"),
+        (Type.SHORT, "-32769"),
+        (Type.LONG, "9223372036854775808"),
+        (Type.LONG, "9" * 5000),
+        (Type.DOUBLE, "half"),
+        (Type.DOUBLE, "1_0"),
+        (Type.DOUBLE, "٣"),
+        (Type.DOUBLE, "nan"),
+    ],
+)
+def test_malformed_values_are_refused(type_, text):
+    """What is not of the type is an error that names the setting, the value and what is expected."""
+    with pytest.raises(ValueError, match=r"^name: .* is not allowed; expected (true or false|a whole number|a number)"):
+        Setting("name", type_, None).parse(text)
+
+
+def test_a_refused_secret_is_not_shown():
+    """An error message ends in logs, where a password has no place."""
+    setting = Setting("name", Type.PASSWORD, None, OneOf(("x",)))
+    with pytest.raises(ValueError) as caught:
+        setting.parse("hunter2")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("valid", "good", "bad", "words"),
+    [
+        (at_least(1), [1, 99], [0, "1", None], "at least 1"),
+        (between(0, 1), [0, 0.5, 1], [-0.1, 1.1], "0 to 1"),
+        (Range(1, 9, also=-1), [1, 9, -1], [0, 10, -2], "1 to 9, or -1"),
+        (Range(high=3), [3, -9], [4], "at most 3"),
+        (OneOf(("a", "b")), ["a"], ["A", "c"], "one of a, b"),
+        (OneOf(("a",), any_case=True), ["a", "A"], ["b"], "one of a"),
+        (EachOneOf(("a", "b")), [(), ("b", "a")], [("a", "c"), "a"], "a list of any of a, b"),
+        (ReleaseVersion(), ["3.9", "2.8-IV1", "0.10.2-IV0"], ["3", "3.9-IV", "x"], "a release"),
+        (ThrottledReplicas(), [(), ("*",), ("0:1", "12:3")], [("*", "0:1"), ("0",), ("a:b",), "*"], "partition:broker"),
+    ],
+)
+def test_rules(valid, good, bad, words):
+    """Each rule takes what it says, refuses the rest, and can say itself."""
+    assert all(valid.accepts(value) for value in good)
+    assert not any(valid.accepts(value) for value in bad)
+    assert words in valid.allowed
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        (True, "true"),
+        (7, "7"),
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (1e7, "1.0E7"),
+        (12345678.9, "1.23456789E7"),
+        (1e-5, "1.0E-5"),
+        (-2.5e-4, "-2.5E-4"),
+        (math.inf, "Infinity"),
+        (("a", "b"), "a,b"),
+        ((), ""),
+        ("text", "text"),
+    ],
+)
+def test_values_are_shown_as_java_shows_them(value, text):
+    """Tools that compare a described value with what they expect compare texts."""
+    assert format_value(value) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_shown_numbers_read_back(value):
+    """No digit is lost on the way to a client and back."""
+    assert Setting("name", Type.DOUBLE, None).parse(format_value(value) or "") == value

@@ -1,0 +1,221 @@
+"""Layers of settings: what counts, and how DescribeConfigs tells where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from kreplica.settings import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSettings, EffectiveSettings, Source
+from kreplica.settings.dynamic import ConfigRow
+
+HOUR = 60 * 60 * 1000
+TOPIC, BROKER, ALL_BROKERS, STATIC, DEFAULT = Source
+
+
+def static(text: str = "") -> BrokerSettings:
+    return BrokerSettings.from_text("broker.id=1\nzookeeper.connect=a:1\n" + text)
+
+
+def topic_row(effective: EffectiveSettings, name: str, **overrides: str) -> ConfigRow:
+    (row,) = effective.describe_topic({key.replace("_", "."): text for key, text in overrides.items()}, [name])
+    return row
+
+
+def names(sentences: Iterable[str]) -> list[str]:
+    """What each sentence begins with: the name of a setting."""
+    return [sentence.split(":")[0] for sentence in sentences]
+
+
+def broker_row(effective: EffectiveSettings, name: str) -> ConfigRow:
+    (row,) = effective.describe_broker([name])
+    return row
+
+
+def test_a_topic_without_settings_has_kafkas_defaults():
+    """Every setting has a typed value, that of the table."""
+    topic = EffectiveSettings(static()).topic({})
+    assert topic.values == {name: setting.default for name, setting in TOPIC_SETTINGS.items()}
+    assert topic["retention.ms"] == 7 * 24 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("log.retention.hours=2", "retention.ms", 2 * HOUR),
+        ("log.retention.hours=2\nlog.retention.minutes=3", "retention.ms", 180_000),
+        ("log.retention.hours=2\nlog.retention.minutes=3\nlog.retention.ms=4", "retention.ms", 4),
+        ("log.retention.hours=-1", "retention.ms", -1),
+        ("log.retention.minutes=-1", "retention.ms", -1),
+        ("log.roll.hours=1", "segment.ms", HOUR),
+        ("log.roll.hours=1\nlog.roll.ms=5", "segment.ms", 5),
+        ("log.roll.jitter.hours=1", "segment.jitter.ms", HOUR),
+        ("log.flush.scheduler.interval.ms=7", "flush.ms", 7),
+        ("log.flush.scheduler.interval.ms=7\nlog.flush.interval.ms=8", "flush.ms", 8),
+        ("message.max.bytes=9", "max.message.bytes", 9),
+        ("min.insync.replicas=2", "min.insync.replicas", 2),
+        ("log.cleaner.min.cleanable.ratio=1", "min.cleanable.dirty.ratio", 1.0),
+        ("log.cleanup.policy=compact,delete", "cleanup.policy", ("compact", "delete")),
+        ("unclean.leader.election.enable=true", "unclean.leader.election.enable", True),
+    ],
+)
+def test_a_topics_defaults_come_from_its_broker(text, name, value):
+    """Each from the broker's setting of another name and perhaps another unit; the finer unit goes first."""
+    assert EffectiveSettings(static(text)).topic({})[name] == value
+
+
+def test_the_strongest_layer_counts():
+    """Topic, then this broker, then all brokers, then the file, then the default."""
+    file = static("min.insync.replicas=2")
+    everything = EffectiveSettings(file, {"min.insync.replicas": "4"}, {"min.insync.replicas": "3"})
+    assert everything.topic({"min.insync.replicas": "5"})["min.insync.replicas"] == 5
+    assert everything.topic({})["min.insync.replicas"] == everything["min.insync.replicas"] == 4
+    without_own = EffectiveSettings(file, {}, {"min.insync.replicas": "3"})
+    assert without_own.topic({})["min.insync.replicas"] == without_own["min.insync.replicas"] == 3
+    assert EffectiveSettings(file)["min.insync.replicas"] == 2
+    assert EffectiveSettings(static())["min.insync.replicas"] == 1
+
+
+def test_a_dynamic_time_goes_before_a_coarser_unit_of_the_file():
+    """log.retention.ms set for all brokers beats log.retention.hours of one broker's file."""
+    effective = EffectiveSettings(static("log.retention.hours=2"), None, {"log.retention.ms": "5"})
+    assert effective.topic({})["retention.ms"] == 5
+
+
+def test_the_older_bound_of_timestamps_counts_where_the_newer_is_not_set():
+    """message.timestamp.difference.max.ms is what message.timestamp.before.max.ms was called."""
+    effective = EffectiveSettings(static())
+    older = {"message.timestamp.difference.max.ms": "10"}
+    newer = "message.timestamp.before.max.ms"
+    assert effective.topic(older)[newer] == 10
+    assert effective.topic(older | {newer: "20"})[newer] == 20
+    assert EffectiveSettings(static("log.message.timestamp.difference.max.ms=30")).topic({})[newer] == 30
+
+
+def test_what_is_wrong_in_zookeeper_does_not_count():
+    """Another tool may have written anything: it is told, and the next layer counts."""
+    effective = EffectiveSettings(
+        static("message.max.bytes=5"),
+        {"message.max.bytes": "many", "num.partitions": "3", "nonsense": "1", "log.retention.ms": "7"},
+    )
+    assert effective["message.max.bytes"] == 5
+    assert effective["num.partitions"] == 1
+    assert effective["log.retention.ms"] == 7
+    assert names(effective.ignored) == ["message.max.bytes", "num.partitions", "nonsense"]
+    topic = effective.topic({"retention.ms": "soon", "nonsense": "1", "segment.ms": "9"})
+    assert (topic["retention.ms"], topic["segment.ms"]) == (7, 9)
+    assert names(topic.ignored) == ["retention.ms", "nonsense"]
+    assert topic_row(effective, "retention.ms", retention_ms="soon").source is BROKER
+
+
+# --- DescribeConfigs --------------------------------------------------------------------------------------------------
+
+
+def test_every_setting_of_a_topic_is_described():
+    """Name, value, type, source and documentation of all, whether anybody set them or not."""
+    rows = EffectiveSettings(static()).describe_topic({})
+    assert [row.name for row in rows] == list(TOPIC_SETTINGS)
+    for row in rows:
+        assert row.is_default
+        assert not row.read_only
+        assert not row.is_sensitive
+        assert row.config_type == TOPIC_SETTINGS[row.name].type
+        assert row.documentation
+        assert row.value is not None
+
+
+def test_the_places_of_a_value_stand_in_their_order():
+    """All five layers, the one that counts first, with the broker's name for it."""
+    effective = EffectiveSettings(
+        static("message.max.bytes=2"), {"message.max.bytes": "4"}, {"message.max.bytes": "3"}
+    )
+    row = topic_row(effective, "max.message.bytes", max_message_bytes="5")
+    assert (row.value, row.source, row.is_default) == ("5", TOPIC, False)
+    assert row.synonyms == (
+        ("max.message.bytes", "5", TOPIC),
+        ("message.max.bytes", "4", BROKER),
+        ("message.max.bytes", "3", ALL_BROKERS),
+        ("message.max.bytes", "2", STATIC),
+        ("message.max.bytes", "1048588", DEFAULT),
+    )
+    row = topic_row(effective, "max.message.bytes")
+    assert (row.value, row.source) == ("4", BROKER)
+    assert row.synonyms[0].name == "message.max.bytes"
+
+
+def test_a_value_in_another_unit_is_shown_in_the_topics_own():
+    """The value is in milliseconds; the synonym shows what the file says."""
+    row = topic_row(EffectiveSettings(static("log.retention.hours=2")), "retention.ms")
+    assert (row.value, row.source) == (str(2 * HOUR), STATIC)
+    assert row.synonyms == (("log.retention.hours", "2", STATIC), ("log.retention.hours", "168", DEFAULT))
+
+
+def test_a_setting_that_only_topics_have():
+    """Throttled replicas have no broker's setting behind them."""
+    name = "leader.replication.throttled.replicas"
+    row = topic_row(EffectiveSettings(static()), name)
+    assert (row.value, row.source, row.synonyms) == ("", DEFAULT, ())
+    (row,) = EffectiveSettings(static()).describe_topic({name: "0:1"}, [name])
+    assert (row.value, row.source, row.synonyms) == ("0:1", TOPIC, ((name, "0:1", TOPIC),))
+
+
+def test_what_nobody_knows_is_shown_as_a_secret():
+    """An override that some other tool wrote is listed, and its value kept."""
+    rows = EffectiveSettings(static()).describe_topic({"their.token": "x"})
+    assert rows[-1].name == "their.token"
+    assert (rows[-1].value, rows[-1].is_sensitive, rows[-1].config_type) == (None, True, 0)
+    assert rows[-1].synonyms == (("their.token", None, TOPIC),)
+
+
+def test_a_broker_describes_itself():
+    """All of Kafka's public settings and ours, with what may change and what may not."""
+    effective = EffectiveSettings(static("num.partitions=3"), {"max.connections": "7"})
+    rows = {row.name: row for row in effective.describe_broker()}
+    assert set(rows) == {name for name, setting in BROKER_SETTINGS.items() if setting.listed}
+    partitions = rows["num.partitions"]
+    assert (partitions.value, partitions.source, partitions.read_only) == ("3", STATIC, True)
+    assert not partitions.is_default
+    assert partitions.synonyms == (("num.partitions", "3", STATIC), ("num.partitions", "1", DEFAULT))
+    connections = rows["max.connections"]
+    assert (connections.value, connections.source, connections.read_only) == ("7", BROKER, False)
+    assert (rows["log.dirs"].value, rows["log.dirs"].synonyms) == (None, ())
+    assert rows["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
+
+
+def test_settings_that_are_not_listed_are_described_once_set():
+    """Kafka's internal settings show when somebody uses them."""
+    name = "producer.id.expiration.check.interval.ms"
+    assert EffectiveSettings(static()).describe_broker([name]) == []
+    assert broker_row(EffectiveSettings(static(f"{name}=5")), name).value == "5"
+    rate = "leader.replication.throttled.rate"
+    assert broker_row(EffectiveSettings(static(), {rate: "5"}), rate).source is BROKER
+
+
+def test_a_coarser_unit_is_described_by_itself():
+    """log.retention.hours is not what log.retention.ms is, but the minutes and hours stand behind the milliseconds."""
+    effective = EffectiveSettings(static("log.retention.hours=2\nlog.retention.ms=3"))
+    assert broker_row(effective, "log.retention.ms").synonyms[0] == ("log.retention.ms", "3", STATIC)
+    assert broker_row(effective, "log.retention.ms").synonyms[1] == ("log.retention.hours", "2", STATIC)
+    assert broker_row(effective, "log.retention.hours").value == "2"
+
+
+def test_secrets_are_not_described():
+    """Neither the value nor any place that gives it is shown."""
+    row = broker_row(EffectiveSettings(static("ssl.key.password=hunter2")), "ssl.key.password")
+    assert (row.value, row.is_sensitive, row.source) == (None, True, STATIC)
+    assert row.synonyms == (("ssl.key.password", None, STATIC),)
+
+
+def test_what_is_not_obeyed_says_so():
+    """A tool that shows documentation shows that a setting does nothing here."""
+    row = broker_row(EffectiveSettings(static()), "num.io.threads")
+    assert row.documentation.startswith("Not obeyed: one reactor")
+
+
+def test_all_brokers_together_have_only_what_is_set_for_them():
+    """As Kafka answers for the broker without a name."""
+    effective = EffectiveSettings(static("max.connections=5"), {"max.connections": "7"}, {"max.connections": "6"})
+    (row,) = effective.describe_default_broker()
+    assert (row.name, row.value, row.source) == ("max.connections", "6", ALL_BROKERS)
+    assert row.synonyms == (("max.connections", "6", ALL_BROKERS),)
+    assert effective.describe_default_broker(["other"]) == []

@@ -1,0 +1,42 @@
+"""The reference page and the example files are what the tables and the code say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kreplica.settings import BROKER_SETTINGS, TOPIC_SETTINGS, load
+from kreplica.settings.reference import reference_page
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_up_to_date():
+    """docs/settings.md is written by: python -m kreplica.settings > docs/settings.md"""
+    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == reference_page()
+
+
+def test_the_page_has_every_setting():
+    """Whoever looks for a setting finds it: what it does, or that it is not obeyed."""
+    page = reference_page()
+    obeyed, known = page.split("## Known, not obeyed\n")
+    for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()):
+        assert f"| `{setting.name}` |" in (obeyed if setting.implemented else known)
+
+
+def test_the_example_of_a_broker_is_valid():
+    """The file that newcomers copy starts without a warning."""
+    settings = load(ROOT / "etc/kreplica/broker.properties")
+    assert settings.warnings == ()
+    assert settings["broker.id"] == 1
+    assert settings.log_dirs == ("/var/lib/kreplica",)
+
+
+def test_what_the_example_shows_as_comment_is_valid_too(tmp_path):
+    """Taking away a comment sign does not make an error."""
+    text = (ROOT / "etc/kreplica/broker.properties").read_text(encoding="utf-8")
+    bare, count = re.subn(r"^#(?=[a-z.]+=)", "", text, flags=re.MULTILINE)
+    assert count > 5
+    path = tmp_path / "broker.properties"
+    path.write_text(bare, encoding="utf-8")
+    assert load(path).warnings == ()
