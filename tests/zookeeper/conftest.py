@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from embedded_peer import Scene as CoordinatorScene
 
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.testing.real_reactor import run
@@ -75,6 +76,12 @@ def embedded_zookeeper(tmp_path: Path) -> EmbeddedServerUnderTest:
 def simulated_zookeeper() -> SimulatedServerUnderTest:
     """The embedded coordinator on virtual time."""
     return SimulatedServerUnderTest()
+
+
+@pytest.fixture
+def scene() -> CoordinatorScene:
+    """A coordinator on an empty simulated disk, for bare clients."""
+    return CoordinatorScene()
 
 
 @pytest.fixture(params=SERVERS)

@@ -36,7 +36,10 @@ _NAME = re.compile(r"(snapshot|log)-(\d+)")
 
 
 class DiskStore:
-    """A ``Store`` in a directory, which must exist and be its owner's alone."""
+    """A ``Store`` in a directory, which must exist and be its owner's alone.
+
+    :ivar log_size: bytes in the log of the moment.
+    """
 
     def __init__(self, directory: str, disk: Disk, offload: Offload, log_size_min: int = LOG_SIZE_MIN) -> None:
         self._directory = directory
@@ -48,7 +51,7 @@ class DiskStore:
         self._sessions: dict[int, SessionRow] = {}
         self._number = 0
         self._log: File | None = None
-        self._log_size = 0
+        self.log_size = 0
         self._snapshot_size = 0
 
     def load(self) -> Deferred[Image]:
@@ -66,10 +69,10 @@ class DiskStore:
         log = self._log
         if log is None:
             raise StorageError(f"the coordinator's store in {self._directory} is not open")
-        self._log_size += log.write_at(self._log_size, [_frame(encode_changes(changes))])
+        self.log_size += log.write_at(self.log_size, [_frame(encode_changes(changes))])
         log.sync()
         self._take_in(changes)
-        if self._log_size > max(self._log_size_min, LOG_GROWTH * self._snapshot_size):
+        if self.log_size > max(self._log_size_min, LOG_GROWTH * self._snapshot_size):
             self._start_over()
 
     def _take_in(self, changes: Changes) -> None:
@@ -97,7 +100,7 @@ class DiskStore:
     def _open_log(self) -> None:
         self._log = self._disk.open(self._path("log", self._number), create=True)
         self._disk.sync_directory(self._directory)
-        self._log_size = self._log.size()
+        self.log_size = self._log.size()
 
     def _close(self) -> None:
         log, self._log = self._log, None
@@ -145,7 +148,7 @@ class DiskStore:
             self._check_torn(log.path, data, good)
             log.truncate(good)
             log.sync()
-        self._log_size = good
+        self.log_size = good
 
     def _check_torn(self, path: str, data: bytes, good: int) -> None:
         """A bad frame with a good one behind it is no torn write: what was answered is damaged."""

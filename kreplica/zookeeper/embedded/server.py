@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock
+from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.serving import CoordinatorSettings, Serving
 from kreplica.zookeeper.embedded.sqlite_store import SqliteStore
 from kreplica.zookeeper.embedded.store import MemoryStore, Store
@@ -85,6 +86,11 @@ class EmbeddedCoordinator:
             sessions=len(serving.sessions.by_id),
             zxid=serving.commits.zxid,
         )
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """Those that are open."""
+        return () if self._serving is None else self._serving.connections
 
     def stop(self) -> Deferred[None]:
         """Close all connections and the store; sessions live on in it.  Again, or never started, does nothing."""

@@ -46,6 +46,7 @@ class Serving(Factory):
     """Makes and keeps the connections of one coordinator, from its start to its stop.
 
     :param on_failure: called once, when the store fails.
+    :ivar connections: those that are open.
     """
 
     noisy = False
@@ -61,7 +62,7 @@ class Serving(Factory):
     ) -> None:
         self._runtime = runtime
         self._settings = settings
-        self._connections: dict[Connection, None] = {}
+        self.connections: dict[Connection, None] = {}
         self._timers: dict[str, IDelayedCall] = {}
         self._stopped = False
         reactor, wall_clock_ms = runtime.reactor, runtime.wall_clock_ms
@@ -75,7 +76,7 @@ class Serving(Factory):
         self._requests = SessionRequests(
             self.tree, self.sessions, self.watches, self.commits, self._writes, reactor.seconds, wall_clock_ms
         )
-        self._words = Words(self.tree, self.sessions, self.watches, self.commits, settings, self._connections)
+        self._words = Words(self.tree, self.sessions, self.watches, self.commits, settings, self.connections)
         self._dispatch = Dispatch(
             Reads(self.tree, self.watches, self.commits),
             self._writes,
@@ -108,7 +109,7 @@ class Serving(Factory):
 
     def _drop_speechless(self, opened_before: float) -> None:
         """Close connections that have not begun a session in all that time."""
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             if connection.session is None and connection.opened < opened_before:
                 connection.abort()
 
@@ -126,7 +127,7 @@ class Serving(Factory):
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.abort()
 
     # --- connections ---
@@ -138,12 +139,12 @@ class Serving(Factory):
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in; false where there are too many."""
-        if self._stopped or len(self._connections) >= self._settings.connections_max:
+        if self._stopped or len(self.connections) >= self._settings.connections_max:
             return False
-        self._connections[connection] = None
+        self.connections[connection] = None
         return True
 
     def forget(self, connection: Connection) -> None:
         """Count it out."""
-        self._connections.pop(connection, None)
+        self.connections.pop(connection, None)
         self._requests.connection_lost(connection)

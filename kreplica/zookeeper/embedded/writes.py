@@ -148,7 +148,9 @@ class Writes:
         opcode, path, value, acl, flags, time_to_live_ms = change
         if acl is not OPEN_ACL:
             acl = effective_acl(acl, connection.identities, path)
-        owner = self._owner(connection, opcode, path, flags, time_to_live_ms) if flags else 0
+        owner = 0
+        if flags or opcode == CREATE_TTL:
+            owner = self._owner(connection, opcode, path, flags, time_to_live_ms)
         node = self._tree.create(
             path, value, acl, owner, flags in _SEQUENCE_FLAGS, connection.identities, zxid, time_ms
         )
@@ -156,7 +158,7 @@ class Writes:
         return (made if opcode == _CREATE else made + node.pack_stat()), node
 
     def _owner(self, connection: Connection, opcode: int, path: str, flags: int, time_to_live_ms: int) -> int:
-        if not 0 < flags <= _FLAGS_MAX or (flags in _TIME_TO_LIVE_FLAGS) != (opcode == CREATE_TTL):
+        if not 0 <= flags <= _FLAGS_MAX or (flags in _TIME_TO_LIVE_FLAGS) != (opcode == CREATE_TTL):
             raise BadArguments(path, f"creation flags {flags} in operation {opcode}")
         if flags in _EPHEMERAL_FLAGS:
             return connection.session_id

@@ -1,0 +1,115 @@
+"""What the coordinator shows to whom before and after it is durable, on virtual time."""
+
+from __future__ import annotations
+
+import struct
+
+from embedded_peer import Peer, Scene
+
+from kreplica.zookeeper.records import (
+    EventType,
+)
+from kreplica.zookeeper.requests import (
+    Create,
+    Exists,
+    GetData,
+    SetData,
+)
+from kreplica.zookeeper.responses import decode_data
+
+
+def data_of(scene: Scene, peer: Peer, path: str) -> bytes:
+    """A znode's data."""
+    reply = scene.ask(peer, GetData(path))
+    assert reply.error == 0
+    return decode_data(reply.body, 0, len(reply.body))[0]
+
+
+def test_answers_come_in_the_order_of_requests(scene: Scene) -> None:
+    """Reads between writes see what came before them, and nothing of what comes after."""
+    peer, _ = scene.session()
+    scene.ask(peer, Create("/a", b"0"))
+    expected = []
+    for number in range(1, 50):
+        expected.append((peer.send(SetData("/a", b"%d" % number)), None))
+        expected.append((peer.send(GetData("/a")), b"%d" % number))
+        expected.append((peer.send(Exists("/none")), None))
+    for xid, data in expected:
+        reply = scene.run(peer.next())
+        assert reply.xid == xid
+        if data is not None:
+            assert decode_data(reply.body, 0, len(reply.body))[0] == data
+
+
+def test_an_event_comes_before_the_data_that_it_announces(scene: Scene) -> None:
+    """Also on the connection that makes the change."""
+    peer, _ = scene.session()
+    scene.ask(peer, Create("/a"))
+    scene.ask(peer, GetData("/a", watch=True))
+    xid = peer.send(SetData("/a", b"new"))
+    assert scene.run(peer.next()).event == (EventType.NODE_DATA_CHANGED, "/a")
+    assert scene.run(peer.next()).xid == xid
+
+
+def test_nothing_is_shown_that_a_power_loss_could_undo(scene: Scene) -> None:
+    """While the disk does not answer, only what nobody is changing can be read; then everything comes in order."""
+    writer, _ = scene.session()
+    reader, _ = scene.session()
+    scene.ask(writer, Create("/quiet", b"q"))
+    scene.ask(writer, Create("/busy", b"old"))
+    scene.host.offload.delay_s = (1.0, 1.0)
+    written = writer.send(SetData("/busy", b"new"))
+    scene.pass_time(0.1)
+    assert data_of(scene, reader, "/quiet") == b"q"
+    dirty = reader.send(GetData("/busy"))
+    missing = reader.send(Exists("/none"))
+    behind = reader.send(GetData("/quiet"))
+    scene.pass_time(0.5)
+    assert not writer.frames.pending
+    assert not reader.frames.pending
+    assert scene.run(writer.next()).xid == written
+    replies = [scene.run(reader.next()) for _ in range(3)]
+    assert [reply.xid for reply in replies] == [dirty, missing, behind]
+    assert decode_data(replies[0].body, 0, len(replies[0].body))[0] == b"new"
+
+
+def test_a_power_loss_takes_nothing_that_was_answered(scene: Scene) -> None:
+    """Over many losses, with requests of several clients under way each time."""
+    acknowledged: dict[str, int] = {}
+    for round_ in range(15):
+        peers = [scene.session()[0] for _ in range(3)]
+        sent: list[tuple[Peer, int, str, int]] = []
+        for number in range(30):
+            for index, peer in enumerate(peers):
+                path = f"/{round_}-{index}-{number % 5}"
+                request = SetData(path, b"%d" % number) if number >= 5 else Create(path, b"%d" % number)
+                sent.append((peer, peer.send(request), path, number))
+        scene.pass_time(0.004 * scene.simulation.random.random() + 0.001)
+        for peer, xid, path, number in sent:
+            if peer.frames.pending and struct.unpack_from(">i", peer.frames.pending[0])[0] == xid:
+                assert scene.run(peer.next()).error == 0
+                acknowledged[path] = number
+        scene.host.power_loss()
+        scene.start()
+        reader, _ = scene.session()
+        for path, number in acknowledged.items():
+            assert int(data_of(scene, reader, path)) >= number, path
+    assert len(acknowledged) > 20
+
+
+def test_a_store_that_fails_ends_all_connections_and_answers_nothing_more(scene: Scene) -> None:
+    """What is not durable is not acknowledged; the owner is told; a new start finds the old state."""
+    peer, _ = scene.session()
+    scene.ask(peer, Create("/a", b"old"))
+    scene.host.disk.fail("sync", "*/log-*")
+    peer.send(SetData("/a", b"new"))
+    scene.run(peer.closed)
+    assert not peer.frames.pending
+    scene.pass_time(1)
+    assert [type(failure.value) for failure in scene.failures] == [OSError]
+    scene.run(scene.coordinator.stop())
+    scene.host.disk.mend()
+    scene.host.power_loss()
+    scene.start()
+    other, _ = scene.session()
+    assert data_of(scene, other, "/a") in (b"old", b"new")

@@ -1,0 +1,190 @@
+"""The requests that few clients make, and what the coordinator answers."""
+
+from __future__ import annotations
+
+import pytest
+from embedded_peer import Scene
+
+from kreplica.zookeeper.embedded.znode import CONTAINER_OWNER, TTL_OWNER_BASE
+from kreplica.zookeeper.errors import (
+    AuthFailed,
+    BadArguments,
+    MarshallingError,
+    NoNode,
+    NoWatcher,
+    Unimplemented,
+)
+from kreplica.zookeeper.jute import Reader, pack_buffer, pack_int32, pack_int64, pack_text
+from kreplica.zookeeper.records import (
+    CREATOR_ALL_ACL,
+    OPEN_ACL,
+    AddWatchMode,
+    EventType,
+    Opcode,
+    WatcherType,
+    pack_acl,
+    read_stat,
+)
+from kreplica.zookeeper.requests import (
+    AddWatch,
+    Auth,
+    Check,
+    CheckWatches,
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    MultiRead,
+    Ping,
+    RemoveWatches,
+    SetData,
+    SetWatches,
+    Sync,
+)
+from kreplica.zookeeper.responses import decode_multi_results
+
+
+def create_body(path: str, flags: int) -> bytes:
+    return pack_text(path) + pack_buffer(b"") + pack_acl(OPEN_ACL) + pack_int32(flags)
+
+
+def test_containers_and_times_to_live(scene: Scene) -> None:
+    """They are made by requests of their own, and go when they are empty or old."""
+    peer, _ = scene.session()
+    assert peer.send_code(Opcode.CREATE_CONTAINER, create_body("/box", 4))
+    reply = scene.run(peer.next())
+    reader = Reader(reply.body)
+    assert (reader.text(), read_stat(reader).ephemeral_owner) == ("/box", CONTAINER_OWNER)
+    peer.send_code(Opcode.CREATE_TTL, create_body("/mortal", 5) + pack_int64(5000))
+    reply = scene.run(peer.next())
+    reader = Reader(reply.body)
+    assert (reader.text(), read_stat(reader).ephemeral_owner) == ("/mortal", TTL_OWNER_BASE + 5000)
+    scene.ask(peer, Create("/box/a"))
+    scene.ask(peer, Delete("/box/a"))
+    for _ in range(20):
+        scene.pass_time(5)
+        scene.ask(peer, Ping())
+    assert scene.ask(peer, Exists("/box")).error == NoNode.code
+    assert scene.ask(peer, Exists("/mortal")).error == NoNode.code
+
+
+@pytest.mark.parametrize(
+    ("opcode", "body"),
+    [
+        (Opcode.CREATE, create_body("/a", 7)),
+        (Opcode.CREATE, create_body("/a", -1)),
+        (Opcode.CREATE, create_body("/a", 5)),
+        (Opcode.CREATE_TTL, create_body("/a", 5) + pack_int64(0)),
+        (Opcode.CREATE_TTL, create_body("/a", 0) + pack_int64(5)),
+        (Opcode.CREATE_TTL, create_body("/a", 5) + pack_int64(1 << 41)),
+    ],
+)
+def test_creation_flags_without_a_meaning_are_refused(scene: Scene, opcode: int, body: bytes) -> None:
+    """With an error, not with a znode of another kind; the connection goes on."""
+    peer, _ = scene.session()
+    peer.send_code(opcode, body)
+    assert scene.run(peer.next()).error == BadArguments.code
+    assert scene.ask(peer, Exists("/a")).error == NoNode.code
+
+
+def test_an_unknown_operation_is_answered_as_such(scene: Scene) -> None:
+    """Reconfiguration of an ensemble, SASL, and numbers that mean nothing."""
+    peer, _ = scene.session()
+    for opcode in (Opcode.RECONFIG, Opcode.SASL, 4711):
+        peer.send_code(opcode, b"")
+        assert scene.run(peer.next()).error == Unimplemented.code
+
+
+def test_who_am_i_lists_the_identities(scene: Scene) -> None:
+    """Without hashes."""
+    peer, _ = scene.session()
+    scene.ask(peer, Auth("digest", b"ann:secret"))
+    peer.send_code(Opcode.WHO_AM_I, b"")
+    reader = Reader(scene.run(peer.next()).body)
+    identities = reader.vector(lambda: (reader.text(), reader.text()))
+    assert [scheme for scheme, _ in identities] == ["ip", "digest"]
+    assert identities[1] == ("digest", "ann")
+
+
+def test_wrong_credentials_end_the_connection_but_not_the_session(scene: Scene) -> None:
+    """The error is told first."""
+    peer, session = scene.session()
+    assert scene.ask(peer, Auth("unheard-of", b"")).error == AuthFailed.code
+    scene.run(peer.closed)
+    assert scene.run(scene.peer().connect(session=session)) == session
+
+
+def test_a_failed_multi_names_each_operations_fate(scene: Scene) -> None:
+    """Nothing for those before, the error, and 'not tried' for those behind."""
+    peer, _ = scene.session()
+    reply = scene.ask(peer, Multi([Create("/a"), Check("/", 99), Delete("/a")]))
+    assert reply.error == 0
+    assert decode_multi_results(reply.body, 0, len(reply.body)) == [0, -103, -2]
+    assert scene.ask(peer, Exists("/a")).error == NoNode.code
+
+
+def test_a_multi_read_that_would_be_huge_is_refused(scene: Scene) -> None:
+    """Twenty thousand times the same large znode would be gigabytes."""
+    peer, _ = scene.session()
+    scene.ask(peer, Create("/a", bytes(500_000)))
+    assert scene.ask(peer, MultiRead([GetData("/a")] * 100)).error == MarshallingError.code
+    assert scene.ask(peer, MultiRead([GetData("/a")] * 2)).error == 0
+
+
+def test_watches_are_checked_and_removed(scene: Scene) -> None:
+    """What is not there is an error."""
+    peer, _ = scene.session()
+    scene.ask(peer, GetChildren("/", watch=True))
+    scene.ask(peer, AddWatch("/x", AddWatchMode.PERSISTENT))
+    assert scene.ask(peer, CheckWatches("/", WatcherType.CHILDREN)).error == 0
+    assert scene.ask(peer, CheckWatches("/", WatcherType.DATA)).error == NoWatcher.code
+    assert scene.ask(peer, RemoveWatches("/", WatcherType.ANY)).error == 0
+    assert scene.ask(peer, RemoveWatches("/", WatcherType.ANY)).error == NoWatcher.code
+    assert scene.ask(peer, CheckWatches("/x", WatcherType.DATA)).error == 0
+
+
+def test_watches_set_again_tell_what_was_missed(scene: Scene) -> None:
+    """And nothing else; the others watch on."""
+    writer, _ = scene.session()
+    peer, session = scene.session()
+    for path in ("/changed", "/deleted", "/same", "/parent"):
+        scene.ask(writer, Create(path))
+    seen = scene.ask(peer, Sync("/")).zxid
+    scene.ask(writer, SetData("/changed", b"new"))
+    scene.ask(writer, Delete("/deleted"))
+    scene.ask(writer, Create("/created"))
+    scene.ask(writer, Create("/parent/child"))
+    again = scene.peer()
+    scene.run(again.connect(session=session, last_zxid_seen=seen))
+    watches = SetWatches(
+        seen, ["/changed", "/deleted", "/same"], ["/created", "/none"], ["/parent", "/same"], ["/p"], ["/same"]
+    )
+    xid = again.send(watches)
+    events = [scene.run(again.next()).event for _ in range(4)]
+    assert events == [
+        (EventType.NODE_DATA_CHANGED, "/changed"),
+        (EventType.NODE_DELETED, "/deleted"),
+        (EventType.NODE_CREATED, "/created"),
+        (EventType.NODE_CHILDREN_CHANGED, "/parent"),
+    ]
+    assert scene.run(again.next()).xid == xid
+    scene.ask(writer, SetData("/same", b"new"))
+    assert scene.run(again.next()).event == (EventType.NODE_DATA_CHANGED, "/same")
+    scene.ask(writer, Create("/none"))
+    assert scene.run(again.next()).event == (EventType.NODE_CREATED, "/none")
+
+
+def test_who_may_not_read_a_znode_hears_nothing_of_it(scene: Scene) -> None:
+    """A watch is no way around the ACL."""
+    owner, _ = scene.session()
+    stranger, _ = scene.session()
+    scene.ask(owner, Auth("digest", b"ann:secret"))
+    scene.ask(stranger, AddWatch("/", AddWatchMode.PERSISTENT_RECURSIVE))
+
+    scene.ask(owner, Create("/secret", acl=CREATOR_ALL_ACL))
+    scene.ask(owner, SetData("/secret", b"x"))
+    scene.ask(owner, Delete("/secret"))
+    scene.ask(owner, Create("/open"))
+    assert scene.run(stranger.next()).event == (EventType.NODE_CREATED, "/open")

@@ -1,0 +1,126 @@
+"""Sessions of the coordinator over its protocol, on virtual time."""
+
+from __future__ import annotations
+
+import struct
+
+from embedded_peer import TICK_TIME_MS, Scene
+
+from kreplica.zookeeper.errors import (
+    NoNode,
+)
+from kreplica.zookeeper.jute import pack_buffer
+from kreplica.zookeeper.records import (
+    EventType,
+    frame,
+)
+from kreplica.zookeeper.requests import (
+    CloseSession,
+    Create,
+    Exists,
+    GetEphemerals,
+    Ping,
+)
+from kreplica.zookeeper.responses import decode_children
+
+
+def test_a_session_is_negotiated_and_answers_pings(scene: Scene) -> None:
+    """The timeout is within the server's bounds; a session has an id and a password."""
+    peer, session = scene.session(timeout_ms=1)
+    assert session.timeout_ms == 2 * TICK_TIME_MS
+    assert session.session_id > 0
+    assert len(session.password) == 16
+    assert scene.ask(peer, Ping()).error == 0
+
+
+def test_a_session_moves_with_its_password_and_only_with_it(scene: Scene) -> None:
+    """The old connection is closed; a wrong password gets what an expired session gets."""
+    first, session = scene.session()
+    thief = scene.peer()
+    refused = scene.run(thief.connect(session=session._replace(password=b"x" * 16)))
+    assert (refused.timeout_ms, refused.session_id) == (0, 0)
+    scene.run(thief.closed)
+    assert not first.is_closed
+    second = scene.peer()
+    assert scene.run(second.connect(session=session)) == session
+    scene.run(first.closed)
+    assert scene.ask(second, Create("/a", ephemeral=True)).error == 0
+
+
+def test_a_silent_session_expires_and_its_ephemerals_go(scene: Scene) -> None:
+    """Somebody who watches is told; pings keep a session alive."""
+    silent, session = scene.session(timeout_ms=4000)
+    watcher, _ = scene.session()
+    scene.ask(silent, Create("/e", ephemeral=True))
+    scene.ask(watcher, Exists("/e", watch=True))
+    for _ in range(3):
+        scene.pass_time(3)
+        scene.ask(silent, Ping())
+        scene.ask(watcher, Ping())
+    scene.pass_time(6)
+    event = scene.run(watcher.next())
+    assert event.event == (EventType.NODE_DELETED, "/e")
+    assert silent.is_closed
+    assert scene.run(scene.peer().connect(session=session)).session_id == 0
+
+
+def test_closing_a_session_is_answered_after_its_ephemerals_are_gone(scene: Scene) -> None:
+    """Then the connection is closed; what else was sent is not served."""
+    peer, _ = scene.session()
+    other, _ = scene.session()
+    scene.ask(peer, Create("/e", ephemeral=True))
+    xid = peer.send(CloseSession())
+    peer.send(Create("/late"))
+    assert scene.run(peer.next())[:1] == (xid,)
+    scene.run(peer.closed)
+    assert scene.ask(other, Exists("/e")).error == NoNode.code
+    assert scene.ask(other, Exists("/late")).error == NoNode.code
+
+
+def test_sessions_and_ephemerals_survive_a_restart_until_their_timeout(scene: Scene) -> None:
+    """One that comes back goes on; one that does not expires after its whole timeout."""
+    back, session = scene.session(timeout_ms=4000)
+    gone, _ = scene.session(timeout_ms=4000)
+    scene.ask(back, Create("/back", ephemeral=True))
+    scene.ask(gone, Create("/gone", ephemeral=True))
+    scene.pass_time(3)
+    scene.run(scene.coordinator.stop())
+    scene.pass_time(60)
+    scene.host.kill()
+    scene.start()
+    scene.pass_time(3)
+    again = scene.peer()
+    assert scene.run(again.connect(4000, session)) == session
+    assert scene.ask(again, Exists("/gone")).error == 0
+    scene.pass_time(3)
+    assert scene.ask(again, Exists("/gone")).error == NoNode.code
+    assert scene.ask(again, Exists("/back")).error == 0
+    reply = scene.ask(again, GetEphemerals("/"))
+    assert decode_children(reply.body, 0, len(reply.body)) == ["/back"]
+
+
+def test_a_pause_of_the_process_expires_nobody(scene: Scene) -> None:
+    """Pings that waited in the socket meanwhile count."""
+    peer, _ = scene.session(timeout_ms=4000)
+    scene.host.pause()
+    peer.send(Ping())
+    scene.pass_time(60)
+    scene.host.resume()
+    assert scene.run(peer.next()).error == 0
+    scene.pass_time(3)
+    assert scene.ask(peer, Ping()).error == 0
+
+
+def test_a_client_with_another_history_is_refused(scene: Scene) -> None:
+    """It has seen transactions that this server never made, so its data directory is not the same."""
+    peer = scene.peer()
+    peer.send_raw(frame(struct.pack(">iqiq", 0, 1000, 4000, 0) + pack_buffer(bytes(16)) + b"\0"))
+    scene.run(peer.closed)
+
+
+def test_a_handshake_without_the_read_only_byte_is_understood(scene: Scene) -> None:
+    """As clients before ZooKeeper 3.4 send it."""
+    peer = scene.peer()
+    peer.send_raw(frame(struct.pack(">iqiq", 0, 0, 4000, 0) + pack_buffer(bytes(16))))
+    scene.run(peer.frames.get())
+    assert scene.ask(peer, Ping()).error == 0

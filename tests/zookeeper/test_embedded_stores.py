@@ -1,0 +1,271 @@
+"""What any store of the coordinator promises, and what each does about damage."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.python.failure import Failure
+
+from kreplica.errors import StorageError
+from kreplica.testing.disk import MemoryDisk
+from kreplica.zookeeper.embedded.disk_store import DiskStore, decode_changes, encode_changes
+from kreplica.zookeeper.embedded.sessions import SessionRow
+from kreplica.zookeeper.embedded.sqlite_store import ROWS_PER_STATEMENT_MAX, SqliteStore
+from kreplica.zookeeper.embedded.store import Changes, Image, Store
+from kreplica.zookeeper.embedded.znode import ZnodeRow
+from kreplica.zookeeper.records import Acl
+
+
+class AtOnce:
+    """An ``Offload`` that runs everything in place."""
+
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Deferred[Any]:
+        try:
+            return succeed(function(*args, **kwargs))
+        except Exception:
+            return fail(Failure())
+
+    def stop(self) -> None: ...
+
+
+def result(deferred: Deferred[Any]) -> Any:
+    """What it fired with, or the error raised."""
+    results: list[Any] = []
+    deferred.addBoth(results.append)
+    if isinstance(results[0], Failure):
+        results[0].raiseException()
+    return results[0]
+
+
+class Place(Protocol):
+    """Somewhere that a store can be opened again and again."""
+
+    def open(self) -> Store: ...
+
+
+class SqlitePlace:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def open(self) -> SqliteStore:
+        return SqliteStore(str(self.directory), AtOnce())
+
+
+class DiskPlace:
+    def __init__(self) -> None:
+        self.disk = MemoryDisk(lambda: 0, directories=["/data"])
+
+    def open(self) -> DiskStore:
+        return DiskStore("/data", self.disk, AtOnce(), log_size_min=2_000)
+
+
+@pytest.fixture(params=["sqlite", "disk"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place for each kind of store in turn."""
+    return SqlitePlace(tmp_path) if request.param == "sqlite" else DiskPlace()
+
+
+def znode(path: str, data: bytes | None = b"data", zxid: int = 1, acl: tuple[Acl, ...] | None = None) -> ZnodeRow:
+    return ZnodeRow(path, data, acl, zxid, zxid + 1, zxid + 2, 1000, 2000, 3, 4, 5, -(1 << 63))
+
+
+def load(store: Store) -> tuple[int, dict[str, ZnodeRow], dict[int, SessionRow]]:
+    """What a store gives, in comparable form."""
+    image: Image = result(store.load())
+    return (
+        image.zxid,
+        {row.path: row for row in image.znodes},
+        {row.session_id: row for row in image.sessions},
+    )
+
+
+def test_a_new_store_is_empty(place: Place) -> None:
+    """It has no znodes, no sessions, and no transaction."""
+    assert load(place.open()) == (0, {}, {})
+
+
+def test_all_that_was_written_comes_back_as_it_was(place: Place) -> None:
+    """Every field, missing data, ACLs, and the greatest numbers."""
+    rows = [
+        znode("/a", None),
+        znode("/ä/文", b"\0\xff" * 1000, zxid=(1 << 62)),
+        znode("/acl", acl=(Acl(31, "digest", "ann:x="), Acl(1, "world", "anyone"))),
+    ]
+    sessions = [SessionRow((1 << 56) - 1, 4000, b"p" * 16)]
+    store = place.open()
+    load(store)
+    result(store.append(Changes((1 << 62) + 5, rows, (), sessions)))
+    result(store.close())
+    assert load(place.open()) == ((1 << 62) + 5, {row.path: row for row in rows}, {sessions[0][0]: sessions[0]})
+
+
+def test_later_changes_replace_and_remove_earlier_ones(place: Place) -> None:
+    """What counts is the state after the last group, and the last transaction's number even where nothing is left."""
+    store = place.open()
+    load(store)
+    result(store.append(Changes(1, [znode("/a"), znode("/b")], (), [SessionRow(1, 1, b""), SessionRow(2, 2, b"")])))
+    result(store.append(Changes(2, [znode("/a", b"new")], ["/b", "/never-was"], [SessionRow(2, 3, b"")], [1, 9])))
+    result(store.append(Changes(3)))
+    result(store.close())
+    assert load(place.open()) == (3, {"/a": znode("/a", b"new")}, {2: SessionRow(2, 3, b"")})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, ROWS_PER_STATEMENT_MAX, ROWS_PER_STATEMENT_MAX + 1, 3000])
+def test_groups_of_any_size_are_written_whole(place: Place, count: int) -> None:
+    """No row is lost or written for another, however rows are put together."""
+    store = place.open()
+    load(store)
+    rows = [znode(f"/{number}", b"%d" % number) for number in range(count)]
+    result(store.append(Changes(1, rows)))
+    result(store.append(Changes(2, (), [row.path for row in rows[::2]])))
+    result(store.close())
+    assert load(place.open())[1] == {row.path: row for row in rows[1::2]}
+
+
+def test_it_is_used_again_after_every_start(place: Place) -> None:
+    """Many starts with a few changes each, past several compactions."""
+    expected = {}
+    for round_ in range(12):
+        store = place.open()
+        assert load(store)[1] == expected
+        for number in range(3):
+            row = znode(f"/{(round_ * 3 + number) % 7}", bytes([round_]) * 200)
+            expected[row.path] = row
+            result(store.append(Changes(round_ * 3 + number + 1, [row])))
+        result(store.close())
+    assert load(place.open()) == (36, expected, {})
+
+
+def test_a_store_that_is_not_open_takes_nothing(place: Place) -> None:
+    """Closed twice, or never opened: an error, not a loss."""
+    store = place.open()
+    with pytest.raises(StorageError):
+        result(store.append(Changes(1)))
+    load(store)
+    result(store.close())
+    result(store.close())
+    with pytest.raises(StorageError):
+        result(store.append(Changes(1)))
+
+
+# --- SQLite ---
+
+
+def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
+    """The error says which file and why."""
+    (tmp_path / "coordinator.db").write_bytes(b"no database" * 500)
+    with pytest.raises(StorageError, match=r"coordinator\.db cannot be used.*not a database"):
+        load(SqlitePlace(tmp_path).open())
+
+
+def test_a_layout_from_the_future_is_refused(tmp_path: Path) -> None:
+    """Rather than misread."""
+    database = sqlite3.connect(tmp_path / "coordinator.db")
+    database.execute("pragma user_version=99")
+    database.close()
+    with pytest.raises(StorageError, match="layout 99"):
+        load(SqlitePlace(tmp_path).open())
+
+
+def test_the_database_can_be_read_by_other_programs_meanwhile(tmp_path: Path) -> None:
+    """Paths and data are plain columns."""
+    store = SqlitePlace(tmp_path).open()
+    load(store)
+    result(store.append(Changes(1, [znode("/a", b"hello")])))
+    reader = sqlite3.connect(f"file:{tmp_path}/coordinator.db?mode=ro", uri=True)
+    assert reader.execute("select path, data from znodes").fetchall() == [("/a", b"hello")]
+    reader.close()
+    result(store.close())
+
+
+# --- the disk store ---
+
+
+def written(place: DiskPlace, count: int) -> int:
+    """Append so many changes to a fresh store; the size of the log after all but the last."""
+    store = place.open()
+    load(store)
+    size = 0
+    for number in range(1, count + 1):
+        size = store.log_size
+        result(store.append(Changes(number, [znode(f"/{number}")])))
+    result(store.close())
+    return size
+
+
+def test_a_torn_tail_is_cut_off_at_any_byte() -> None:
+    """Whatever part of the last write reached the disk, the store opens without it and goes on."""
+    whole = DiskPlace()
+    start = written(whole, 3)
+    data = whole.disk.read_file("/data/log-0")
+    for size in range(start, len(data)):
+        place = DiskPlace()
+        place.disk.write_file("/data/log-0", data[:size])
+        store = place.open()
+        assert load(store)[:2] == (2, {"/1": znode("/1"), "/2": znode("/2")})
+        result(store.append(Changes(7, [znode("/7")])))
+        result(store.close())
+        assert sorted(load(place.open())[1]) == ["/1", "/2", "/7"]
+
+
+@pytest.mark.parametrize("junk", [bytes(1), bytes(100), b"\xff" * 100])
+def test_junk_behind_the_log_is_cut_off(junk: bytes) -> None:
+    """Zeros are what a file system often leaves behind a torn write."""
+    place = DiskPlace()
+    written(place, 2)
+    place.disk.write_file("/data/log-0", place.disk.read_file("/data/log-0") + junk)
+    assert load(place.open())[0] == 2
+
+
+def test_damage_in_the_middle_is_not_taken_for_a_torn_tail() -> None:
+    """What was answered is damaged: the store refuses to open rather than forget the rest."""
+    place = DiskPlace()
+    written(place, 3)
+    place.disk.flip_bit("/data/log-0", 20)
+    with pytest.raises(StorageError, match="damaged at byte 0"):
+        load(place.open())
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    """By name."""
+    place = DiskPlace()
+    written(place, 60)
+    (snapshot,) = (name for name in place.disk.list_directory("/data") if name.startswith("snapshot"))
+    place.disk.flip_bit(f"/data/{snapshot}", 40)
+    with pytest.raises(StorageError, match=f"{snapshot} is damaged"):
+        load(place.open())
+
+
+def test_logs_and_snapshots_of_earlier_numbers_go_away() -> None:
+    """The directory stays small."""
+    place = DiskPlace()
+    store = place.open()
+    load(store)
+    for number in range(1, 200):
+        result(store.append(Changes(number, [znode("/a")])))
+    result(store.close())
+    names = place.disk.list_directory("/data")
+    assert len(names) == 2
+    assert load(place.open()) == (199, {"/a": znode("/a")}, {})
+
+
+def test_an_append_that_cannot_be_synced_fails() -> None:
+    """The owner is told, and never takes it for durable."""
+    place = DiskPlace()
+    store = place.open()
+    load(store)
+    place.disk.fail("sync", "/data/log-*")
+    with pytest.raises(OSError, match="Input/output error"):
+        result(store.append(Changes(1)))
+
+
+def test_changes_are_encoded_both_ways() -> None:
+    """And nothing else is read as changes."""
+    changes = Changes(5, [znode("/a")], ["/b"], [SessionRow(1, 2, b"p")], [3])
+    encoded = encode_changes(changes)
+    assert decode_changes(encoded) == changes

@@ -1,0 +1,248 @@
+"""The znode tree: stats, sequences, conditions, undo, and its state as rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kreplica.zookeeper.embedded.tree import Tree
+from kreplica.zookeeper.embedded.znode import CONTAINER_OWNER, TTL_OWNER_BASE, Znode, is_expired, is_valid_path
+from kreplica.zookeeper.errors import (
+    BadArguments,
+    BadVersion,
+    NoAuth,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    ZooKeeperError,
+)
+from kreplica.zookeeper.records import OPEN_ACL, Acl, Permission, Stat
+
+SESSION = 77
+
+
+def create(tree: Tree, path: str, data: bytes | None = b"", **options: Any) -> Znode:
+    """A create by somebody whom every ACL allows everything."""
+    given: dict[str, Any] = {"acl": OPEN_ACL, "owner": 0, "sequence": False, "zxid": 1, "time_ms": 1000, **options}
+    return tree.create(path, data, given["acl"], given["owner"], given["sequence"], (), given["zxid"], given["time_ms"])
+
+
+def state(tree: Tree) -> dict[str, tuple[Any, ...]]:
+    """All that can be known about a tree."""
+    return {path: (node.row(), sorted(node.children or ())) for path, node in sorted(tree.nodes.items())}
+
+
+def test_a_new_tree_is_like_that_of_a_new_zookeeper() -> None:
+    """The first znodes have the stats that ZooKeeper gives them."""
+    tree = Tree()
+    assert sorted(tree.nodes) == ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"]
+    assert tree.nodes["/"].stat() == Stat(0, 0, 0, 0, 0, -1, 0, 0, 0, 1, 0)
+    assert tree.nodes["/zookeeper"].stat() == Stat(0, 0, 0, 0, 0, -2, 0, 0, 0, 2, 0)
+
+
+def test_every_field_of_a_stat_moves_when_it_should() -> None:
+    """Data, children and ACL have versions, transactions and times of their own."""
+    tree = Tree()
+    create(tree, "/a", b"one", zxid=5, time_ms=500)
+    create(tree, "/a/b", zxid=6, time_ms=600, owner=SESSION)
+    tree.set_data("/a", b"three", -1, (), 7, 700)
+    tree.set_acl("/a", (Acl(31, "world", "anyone"), Acl(1, "digest", "u:x")), 0, ())
+    assert tree.nodes["/a"].stat() == Stat(5, 7, 500, 700, 1, 1, 1, 0, 5, 1, 6)
+    assert tree.nodes["/a/b"].stat() == Stat(6, 6, 600, 600, 0, 0, 0, SESSION, 0, 0, 6)
+    tree.delete("/a/b", 0, (), 8)
+    assert tree.nodes["/a"].stat() == Stat(5, 7, 500, 700, 1, 2, 1, 0, 5, 0, 8)
+    assert tree.ephemerals == {}
+
+
+def test_sequential_names_count_the_creations() -> None:
+    """Deleting never lets a name be used again, and ordinary children count too."""
+    tree = Tree()
+    create(tree, "/a")
+    assert create(tree, "/a/n-", sequence=True).path == "/a/n-0000000000"
+    create(tree, "/a/plain")
+    tree.delete("/a/n-0000000000", -1, (), 2)
+    assert create(tree, "/a/n-", sequence=True).path == "/a/n-0000000002"
+    assert create(tree, "/a/", sequence=True).path == "/a/0000000003"
+
+
+def test_the_sequence_overflows_as_javas_int_does() -> None:
+    """After 2147483647 come negative numbers."""
+    tree = Tree()
+    create(tree, "/a")
+    tree.nodes["/a"].creates = 0x7FFFFFFF
+    assert create(tree, "/a/n", sequence=True).path == "/a/n2147483647"
+    assert create(tree, "/a/n", sequence=True).path == "/a/n-2147483648"
+
+
+@pytest.mark.parametrize(
+    ("error", "path"),
+    [
+        (NodeExists, "/a"),
+        (NodeExists, "/"),
+        (NoNode, "/x/y"),
+        (NoChildrenForEphemerals, "/e/x"),
+        (BadArguments, "relative"),
+        (BadArguments, "/a/"),
+        (BadArguments, "/a/."),
+        (BadArguments, "/a/.."),
+        (BadArguments, "/a/b\0c"),
+        (BadArguments, "/a/\x1b"),
+        (BadArguments, "/a/\ud8ff"),
+    ],
+)
+def test_what_cannot_be_created(error: type[ZooKeeperError], path: str) -> None:
+    """A refused create says why and changes nothing."""
+    tree = Tree()
+    create(tree, "/a")
+    create(tree, "/e", owner=SESSION)
+    before = state(tree)
+    with pytest.raises(error):
+        create(tree, path, zxid=9)
+    assert state(tree) == before
+
+
+@pytest.mark.parametrize("path", ["/", "/a", "/a.b/..c", "/ä/文", "/a b", "/..."])
+def test_what_is_a_path(path: str) -> None:
+    """Dots within names, spaces and letters of any language are fine."""
+    assert is_valid_path(path)
+
+
+def test_conditions_protect_a_znode() -> None:
+    """Wrong versions, children and missing znodes stop a change."""
+    tree = Tree()
+    create(tree, "/a")
+    create(tree, "/a/b")
+    with pytest.raises(BadVersion):
+        tree.set_data("/a", b"", 1, (), 2, 0)
+    with pytest.raises(BadVersion):
+        tree.delete("/a/b", 1, (), 2)
+    with pytest.raises(BadVersion):
+        tree.check("/a", 1, ())
+    with pytest.raises(BadVersion):
+        tree.set_acl("/a", OPEN_ACL, 1, ())
+    with pytest.raises(NotEmpty):
+        tree.delete("/a", -1, (), 2)
+    for act in (lambda path: tree.check(path, -1, ()), lambda path: tree.delete(path, -1, (), 2), tree.get):
+        with pytest.raises(NoNode):
+            act("/x")
+    with pytest.raises(BadArguments):
+        tree.delete("x", -1, (), 2)
+
+
+@pytest.mark.parametrize("path", ["/", "/zookeeper", "/zookeeper/quota"])
+def test_zookeepers_own_znodes_stay(path: str) -> None:
+    """They cannot be deleted."""
+    with pytest.raises(BadArguments):
+        Tree().delete(path, -1, (), 1)
+
+
+def test_the_acl_that_counts_is_the_parents_for_creating_and_deleting() -> None:
+    """As in every ZooKeeper: CREATE and DELETE are permissions on the children of a znode."""
+    tree = Tree()
+    create(tree, "/a", acl=(Acl(Permission.READ, "world", "anyone"),))
+    with pytest.raises(NoAuth):
+        create(tree, "/a/b")
+    with pytest.raises(NoAuth):
+        tree.set_data("/a", b"", -1, (), 2, 0)
+    with pytest.raises(NoAuth):
+        tree.set_acl("/a", OPEN_ACL, -1, ())
+    tree.check("/a", 0, ())
+    tree.delete("/a", -1, (), 2)
+
+
+def test_an_expendable_znode_knows_when_it_may_go() -> None:
+    """A container goes when its last child went; a time to live counts from the last change."""
+    tree = Tree()
+    box = create(tree, "/box", owner=CONTAINER_OWNER)
+    mortal = create(tree, "/mortal", owner=TTL_OWNER_BASE + 100, time_ms=1000)
+    assert list(tree.expendable) == ["/box", "/mortal"]
+    assert not is_expired(box, 10**9)
+    create(tree, "/box/a")
+    assert not is_expired(box, 10**9)
+    tree.delete("/box/a", -1, (), 2)
+    assert is_expired(box, 0)
+    assert not is_expired(mortal, 1100)
+    assert is_expired(mortal, 1101)
+    tree.remove("/box", 3)
+    assert list(tree.expendable) == ["/mortal"]
+
+
+def test_counting_what_is_below() -> None:
+    """At any depth, without the znode itself."""
+    tree = Tree()
+    for path in ("/a", "/a/b", "/a/b/c", "/ab"):
+        create(tree, path)
+    assert tree.count_below("/a") == 2
+    assert tree.count_below("/") == 7
+    with pytest.raises(NoNode):
+        tree.count_below("/x")
+
+
+NAMES = st.sampled_from(["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a"])
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("create"), NAMES, st.sampled_from([0, 0, SESSION, CONTAINER_OWNER]), st.booleans()),
+        st.tuples(st.just("delete"), NAMES),
+        st.tuples(st.just("set"), NAMES, st.binary(max_size=3)),
+    ),
+    max_size=25,
+)
+
+
+def apply(tree: Tree, operation: tuple[Any, ...], zxid: int) -> None:
+    """One operation, whether it succeeds or not."""
+    kind, path, *rest = operation
+    try:
+        if kind == "create":
+            create(tree, path, owner=rest[0], sequence=rest[1], zxid=zxid, time_ms=zxid * 10)
+        elif kind == "delete":
+            tree.delete(path, -1, (), zxid)
+        else:
+            tree.set_data(path, rest[0], -1, (), zxid, zxid * 10)
+    except ZooKeeperError:
+        pass
+
+
+@settings(max_examples=150, deadline=None)
+@given(OPERATIONS, OPERATIONS)
+def test_undoing_brings_everything_back(before: list[Any], undone: list[Any]) -> None:
+    """Whatever a multi had done when it failed, the tree and its indexes are as before."""
+    tree = Tree()
+    for number, operation in enumerate(before, 1):
+        apply(tree, operation, number)
+    expected = state(tree), tree.ephemerals.copy(), set(tree.expendable)
+    expected_ephemerals = {owner: set(paths) for owner, paths in tree.ephemerals.items()}
+    tree.begin()
+    for operation in undone:
+        apply(tree, operation, 100)
+    tree.roll_back()
+    assert state(tree) == expected[0]
+    assert {owner: set(paths) for owner, paths in tree.ephemerals.items()} == expected_ephemerals
+    assert set(tree.expendable) == expected[2]
+
+
+@settings(max_examples=150, deadline=None)
+@given(OPERATIONS, OPERATIONS)
+def test_the_changed_rows_are_enough_to_make_the_tree_again(first: list[Any], second: list[Any]) -> None:
+    """What a store is given group by group is the whole state."""
+    tree = Tree()
+    stored = {}
+    for offset, operations in ((0, first), (100, second)):
+        tree.changed = set()
+        for number, operation in enumerate(operations, 1):
+            apply(tree, operation, offset + number)
+        for path in tree.changed:
+            stored.pop(path, None)
+            if path in tree.nodes:
+                stored[path] = tree.nodes[path].row()
+    again = Tree()
+    again.restore(stored.values())
+    assert state(again) == state(tree)
+    assert {owner: set(paths) for owner, paths in again.ephemerals.items()} == {
+        owner: set(paths) for owner, paths in tree.ephemerals.items()
+    }
+    assert set(again.expendable) == set(tree.expendable)

@@ -1,0 +1,237 @@
+"""Watches, sessions and access: what the coordinator decides without any I/O."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kreplica.zookeeper.embedded import watches as watches_module
+from kreplica.zookeeper.embedded.access import (
+    authenticate,
+    check_access,
+    digest_identity,
+    effective_acl,
+    hidden_digests,
+    sees_digests,
+)
+from kreplica.zookeeper.embedded.sessions import SessionRow, Sessions
+from kreplica.zookeeper.embedded.watches import Notice, Watches
+from kreplica.zookeeper.errors import AuthFailed, InvalidAcl, NoAuth, Throttled
+from kreplica.zookeeper.records import OPEN_ACL, Acl, AddWatchMode, EventType, WatcherType
+
+CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
+CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
+
+
+def test_a_watch_fires_once_and_for_its_own_kind() -> None:
+    """Data and child watches see different things; each is used up by the first."""
+    watches: Watches[str] = Watches()
+    watches.data.add("/a", "ann")
+    watches.children.add("/a", "bob")
+    assert watches.data_changed("/a") == [Notice("ann", CHANGED, "/a")]
+    assert watches.data_changed("/a") == []
+    assert watches.created("/a/b") == [Notice("bob", CHILDREN, "/a")]
+    assert watches.deleted("/a/b") == []
+    assert not watches
+
+
+def test_who_watches_both_hears_of_a_deletion_once() -> None:
+    """A deletion is told to data and child watchers, and to the parent's child watchers as a change."""
+    watches: Watches[str] = Watches()
+    watches.data.add("/a", "ann")
+    watches.children.add("/a", "ann")
+    watches.children.add("/a", "bob")
+    watches.children.add("/", "ann")
+    assert watches.deleted("/a") == [
+        Notice("ann", DELETED, "/a"),
+        Notice("bob", DELETED, "/a"),
+        Notice("ann", CHILDREN, "/"),
+    ]
+    assert not watches
+
+
+def test_persistent_watches_stay_and_recursive_ones_see_below() -> None:
+    """A recursive watch hears of every znode below, but not of changed lists of children."""
+    watches: Watches[str] = Watches()
+    watches.add_persistent("/a", "ann", AddWatchMode.PERSISTENT)
+    watches.add_persistent("/a", "bob", AddWatchMode.PERSISTENT_RECURSIVE)
+    for _ in range(2):
+        assert watches.created("/a/b") == [Notice("bob", CREATED, "/a/b"), Notice("ann", CHILDREN, "/a")]
+        assert watches.data_changed("/a/b/c") == [Notice("bob", CHANGED, "/a/b/c")]
+        assert watches.data_changed("/a") == [Notice("ann", CHANGED, "/a"), Notice("bob", CHANGED, "/a")]
+    watches.add_persistent("/", "cat", AddWatchMode.PERSISTENT_RECURSIVE)
+    assert watches.data_changed("/x") == [Notice("cat", CHANGED, "/x")]
+
+
+def test_a_one_shot_watch_beside_a_persistent_one_is_told_once() -> None:
+    """One watcher hears of one change once, and the persistent watch is left."""
+    watches: Watches[str] = Watches()
+    watches.data.add("/a", "ann")
+    watches.add_persistent("/a", "ann", AddWatchMode.PERSISTENT)
+    assert watches.data_changed("/a") == [Notice("ann", CHANGED, "/a")]
+    assert watches.data_changed("/a") == [Notice("ann", CHANGED, "/a")]
+
+
+def test_watches_are_taken_back_by_kind() -> None:
+    """Removing what is not there says so."""
+    watches: Watches[str] = Watches()
+    watches.data.add("/a", "ann")
+    watches.children.add("/a", "ann")
+    assert watches.has("/a", "ann", WatcherType.DATA)
+    assert watches.remove("/a", "ann", WatcherType.DATA)
+    assert not watches.remove("/a", "ann", WatcherType.DATA)
+    assert watches.has("/a", "ann", WatcherType.ANY)
+    assert watches.remove("/a", "ann", WatcherType.ANY)
+    assert not watches.has("/a", "ann", WatcherType.CHILDREN)
+
+
+def test_a_watcher_that_is_gone_leaves_nothing() -> None:
+    """Its recursive watches no longer cost anybody anything either."""
+    watches: Watches[str] = Watches()
+    watches.data.add("/a", "ann")
+    watches.add_persistent("/b", "ann", AddWatchMode.PERSISTENT_RECURSIVE)
+    watches.children.add("/a", "bob")
+    watches.forget("ann")
+    assert watches.data_changed("/a") == watches.created("/b/c") == []
+    assert len(watches.data) == 0
+    assert len(watches.children) == 1
+
+
+def test_one_watcher_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound a watch is refused; what is taken back makes room; others are not concerned."""
+    monkeypatch.setattr(watches_module, "WATCHER_BYTES_MAX", 2 * (watches_module.WATCH_BYTES + 2))
+    watches: Watches[str] = Watches()
+    watches.data.add("/a", "ann")
+    watches.data.add("/b", "ann")
+    watches.data.add("/b", "ann")
+    with pytest.raises(Throttled):
+        watches.data.add("/c", "ann")
+    watches.data.add("/c", "bob")
+    watches.remove("/a", "ann", WatcherType.ANY)
+    watches.data.add("/c", "ann")
+
+
+# --- sessions ---
+
+
+def sessions() -> Sessions:
+    return Sessions(tick_time_ms=1000, random=Random(1))
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0, 2000), (5000, 5000), (10**6, 20_000), (-1, 2000)])
+def test_a_timeout_is_between_two_and_twenty_ticks(asked: int, given: int) -> None:
+    """A client gets the nearest that is allowed."""
+    assert sessions().open(asked, 1_700_000_000_000, 0.0).timeout_ms == given
+
+
+def test_ids_grow_and_differ_from_run_to_run() -> None:
+    """Also when many come within one millisecond, and when the clock goes back."""
+    first = sessions()
+    ids = [first.open(5000, now_ms, 0.0).session_id for now_ms in (1000, 1000, 1001, 999)]
+    assert ids == sorted(set(ids))
+    assert all(each > 0 for each in ids)
+    later = sessions()
+    later.restore([each.row() for each in first.by_id.values()], 0.0)
+    assert later.open(5000, 1000, 0.0).session_id not in ids
+
+
+def test_only_the_right_password_brings_a_session_back() -> None:
+    """A wrong one, and the right one of a session that is over, are told apart by nobody."""
+    all_of_them = sessions()
+    session = all_of_them.open(5000, 1000, 0.0)
+    assert all_of_them.reattach(session.session_id, b"x" * 16, 5000, 1.0) is None
+    assert all_of_them.reattach(session.session_id + 1, session.password, 5000, 1.0) is None
+    assert all_of_them.reattach(session.session_id, session.password, 7000, 1.0) is session
+    assert (session.timeout_ms, session.last_heard) == (7000, 1.0)
+    assert all_of_them.close(session.session_id) is session
+    assert all_of_them.reattach(session.session_id, session.password, 5000, 1.0) is None
+    assert all_of_them.close(session.session_id) is None
+
+
+def test_a_silent_session_expires_and_a_pause_of_the_server_is_forgiven() -> None:
+    """Only silence that could have been heard counts."""
+    all_of_them = sessions()
+    session = all_of_them.open(5000, 1000, 100.0)
+    assert all_of_them.expired(105.0) == []
+    assert all_of_them.expired(105.1) == [session]
+    all_of_them.forgive(3.0)
+    assert all_of_them.expired(108.0) == []
+
+
+def test_a_restored_session_has_its_whole_timeout() -> None:
+    """Nobody could reach a server that was down."""
+    all_of_them = sessions()
+    all_of_them.restore([SessionRow(5, 4000, b"p" * 16)], now=50.0)
+    assert all_of_them.expired(54.0) == []
+    assert [each.session_id for each in all_of_them.expired(54.1)] == [5]
+
+
+# --- access ---
+
+ANN = digest_identity(b"ann:secret")
+
+
+def test_a_digest_is_the_hash_that_zookeeper_makes() -> None:
+    """Known from ZooKeeper's documentation of its super user: ``super:test``."""
+    assert digest_identity(b"super:test") == ("digest", "super:D/InIHSb7yEEbrWz8b9l71RjZJU=")
+
+
+@pytest.mark.parametrize(
+    ("entry", "identities", "allowed"),
+    [
+        (Acl(1, "world", "anyone"), (), True),
+        (Acl(2, "world", "anyone"), (), False),
+        (Acl(1, *ANN), (ANN,), True),
+        (Acl(1, *ANN), (("ip", "127.0.0.1"),), False),
+        (Acl(1, "ip", "127.0.0.1"), (("ip", "127.0.0.1"),), True),
+        (Acl(1, "ip", "127.0.0.0/8"), (("ip", "127.9.9.9"),), True),
+        (Acl(1, "ip", "10.0.0.0/8"), (("ip", "127.9.9.9"),), False),
+    ],
+)
+def test_who_is_allowed(entry: Acl, identities: tuple[tuple[str, str], ...], allowed: bool) -> None:
+    """The world, a user, an address or a network."""
+    if allowed:
+        check_access((entry,), 1, identities, "/a")
+    else:
+        with pytest.raises(NoAuth):
+            check_access((entry,), 1, identities, "/a")
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        (),
+        (Acl(31, "world", "somebody"),),
+        (Acl(31, "digest", "nocolon"),),
+        (Acl(31, "ip", "not-an-address"),),
+        (Acl(31, "unheard-of", "x"),),
+        (Acl(31, "auth", ""),),
+    ],
+)
+def test_an_acl_without_a_meaning_is_refused(acl: tuple[Acl, ...]) -> None:
+    """Scheme auth means nothing for somebody who has not authenticated."""
+    with pytest.raises(InvalidAcl):
+        effective_acl(acl, (("ip", "127.0.0.1"),), "/a")
+
+
+def test_scheme_auth_stands_for_the_caller() -> None:
+    """Addresses do not count as authenticated; entries are kept once."""
+    acl = effective_acl((Acl(31, "auth", ""), Acl(31, *ANN)), (("ip", "127.0.0.1"), ANN), "/a")
+    assert acl == (Acl(31, *ANN),)
+    assert effective_acl(list(OPEN_ACL), (), "/a") is OPEN_ACL
+
+
+def test_hashes_are_hidden_from_those_who_may_only_read() -> None:
+    """Whoever may administer the znode sees them."""
+    acl = (Acl(31, *ANN), Acl(1, "world", "anyone"))
+    assert hidden_digests(acl) == (Acl(31, "digest", "ann:x"), Acl(1, "world", "anyone"))
+    assert sees_digests(acl, (ANN,))
+    assert not sees_digests(acl, ())
+
+
+@pytest.mark.parametrize(("scheme", "credentials"), [("digest", b"x"), ("digest", b"\xff:x"), ("sasl", b"x:y")])
+def test_wrong_credentials_are_refused(scheme: str, credentials: bytes) -> None:
+    """Text with a colon for digest; other schemes are not known."""
+    with pytest.raises(AuthFailed):
+        authenticate(scheme, credentials, "127.0.0.1")
