@@ -5,6 +5,7 @@ A broker's data, from the outside in:
 * ``directories`` all log directories of a broker, and the periodic work
 * ``directory`` one log directory: lock, identity, logs, checkpoints, failure
 * ``names`` the names of directories in it
+* ``cleaner`` which log is compacted next
 * ``coalescing`` work that many ask for and one run serves
 * ``flushing`` group commit: syncing many logs away from the reactor
 
@@ -15,6 +16,8 @@ A log, from the outside in:
 * ``validation`` what a leader and a follower check before they append
 * ``search`` offsets by timestamp
 * ``retention`` which segments may go
+* ``compaction`` one pass over one log: of every key the last record stays
+* ``compaction_filter`` what stays of one batch
 * ``durability`` what has to be synced, handed to whoever syncs it on another thread
 * ``segments`` the segments of a log in order
 * ``segment`` one file of batches with its indexes

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime import Runtime
+from kreplica.storage.cleaner import Cleaner
 from kreplica.storage.config import NO_LIMIT, LogConfig, StorageConfig
 from kreplica.storage.directory import LogDirectory
 from kreplica.storage.log import Log
@@ -47,8 +48,9 @@ class LogDirectories:
             for path in paths
         ]
         self._logs: dict[TopicPartition, Log] = {}
-        self._loops: list[LoopingCall] = []
+        self._loops: list[tuple[LoopingCall, Deferred[LoopingCall]]] = []
         self._high_watermarks: Callable[[], Mapping[TopicPartition, int]] = dict
+        self._cleaner = Cleaner(runtime, self.config)
         self._last_flush_ms: dict[TopicPartition, int] = {}
 
     async def open(self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig]) -> None:
@@ -178,12 +180,13 @@ class LogDirectories:
         self._every(config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
         self._every(config.log_retention_check_interval_ms, self.delete_expired)
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
+        if config.log_cleaner_enable:
+            self._every(config.log_cleaner_backoff_ms, self.compact)
 
     def _every(self, interval_ms: int, work: Callable[[], Coroutine[Deferred[Any], Any, None]]) -> None:
         loop = LoopingCall(lambda: Deferred.fromCoroutine(work()).addErrback(_report))
         loop.clock = cast(IReactorTime, self._runtime.reactor)
-        loop.start(interval_ms / 1000, now=False)
-        self._loops.append(loop)
+        self._loops.append((loop, loop.start(interval_ms / 1000, now=False)))
 
     async def _checkpoint(self) -> None:
         for directory in self.directories:
@@ -221,6 +224,10 @@ class LogDirectories:
 
         await self._for_each_log(flush)
 
+    async def compact(self) -> None:
+        """Compact the logs that are worth it."""
+        await self._cleaner.run(self.directories, self._high_watermarks())
+
     async def _for_each_log(self, work: Callable[[Log], None]) -> None:
         """Do something with every log that is there; others have their turn of the reactor in between."""
         reactor = self._runtime.reactor
@@ -243,9 +250,11 @@ class LogDirectories:
 
         :param broker_epoch: noted in the marker (KIP-966); -1 where there is none.
         """
-        for loop in self._loops:
+        self._cleaner.stop()
+        for loop, ended in self._loops:
             if loop.running:
                 loop.stop()
+            await ended
         self._loops.clear()
         high_watermarks = self._high_watermarks()
         for directory in self.directories:

@@ -243,7 +243,10 @@ class LogDirectory:
     def start_offset_advanced(self, log: Log) -> None:
         self.checkpoint()
 
-    def recovery_point_lowered(self, log: Log) -> None:
+    def truncated(self, log: Log) -> None:
+        key = log.topic_partition
+        if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
+            self.cleaner_offsets[key] = log.log_end_offset
         self.checkpoint()
 
     def failed(self, log: Log, error: OSError) -> None:

@@ -72,8 +72,8 @@ class LogOwner(Protocol):
     def start_offset_advanced(self, log: Log) -> None:
         """The log start offset is to be remembered."""
 
-    def recovery_point_lowered(self, log: Log) -> None:
-        """The recovery point that was remembered is beyond what is synced now."""
+    def truncated(self, log: Log) -> None:
+        """The offsets that were remembered may be beyond the log's end."""
 
     def failed(self, log: Log, error: OSError) -> None:
         """The device failed: nothing may be trusted to be written any more."""
@@ -355,9 +355,20 @@ class Log:
         self._raise_start(self._segments.first.base_offset)
         return sum(segment.size for segment in expired)
 
-    def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
-        """Put compacted segments, whose files have their names already, in the place of others."""
+    def replace_segments(self, old: Sequence[Segment], compacted: Segment) -> bool:
+        """Put a compacted segment, whose files end in ``.swap``, in the place of those it was made of.
+
+        :return: false where those are no longer in the log as they were, and nothing was changed.
+        :raise OSError: the device fails; the next start finishes what was begun.
+        """
+        closed = self._segments.closed
+        if any(segment not in closed for segment in old):
+            return False
+        for segment in old:
+            self._remove(self._segments.retire(segment))
+        new = compacted.renamed(self._disk, self._open_segments)
         self._segments.replace(old, new)
+        return True
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Let nothing below ``offset`` be read any more (DeleteRecords, or what the leader says); never goes back.
@@ -421,10 +432,9 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_to(offset)
         self._snapshots.remove_from(offset + 1)
-        if self.recovery_point > offset:
-            self.recovery_point = offset
-            if self.owner is not None:
-                self.owner.recovery_point_lowered(self)
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.owner is not None:
+            self.owner.truncated(self)
 
     def _remove(self, paths: list[str]) -> None:
         if self.owner is not None:

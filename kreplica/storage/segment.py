@@ -30,7 +30,10 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 class Segment:
-    """Owned by one log.  Its file is opened when it is first needed, and let go when others are needed more."""
+    """Owned by one log, or, with a ``name_end``, by the compaction that writes it.
+
+    Its file is opened when it is first needed, and let go when others are needed more.
+    """
 
     __slots__ = (
         "_bytes_since_index",
@@ -39,6 +42,7 @@ class Segment:
         "_file",
         "_first_timestamp_ms",
         "_largest",
+        "_name_end",
         "_open_segments",
         "aborted",
         "base_offset",
@@ -49,12 +53,21 @@ class Segment:
     )
 
     def __init__(
-        self, directory: str, base_offset: int, disk: Disk, open_segments: OpenSegments, *, size: int, new: bool = False
+        self,
+        directory: str,
+        base_offset: int,
+        disk: Disk,
+        open_segments: OpenSegments,
+        *,
+        size: int,
+        new: bool = False,
+        name_end: str = "",
     ) -> None:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = -1
         self._directory = directory
+        self._name_end = name_end
         self._disk = disk
         self._open_segments = open_segments
         self._file: File | None = None
@@ -67,7 +80,7 @@ class Segment:
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
         """The path of one of its files."""
-        return segment_path(self._directory, self.base_offset, suffix)
+        return segment_path(self._directory, self.base_offset, suffix) + self._name_end
 
     @property
     def file(self) -> File:
@@ -82,6 +95,27 @@ class Segment:
         """Make its file, empty: the name alone says where the log ends."""
         self._file = self._open_segments.open(self._disk, self.path(), create=True)
         self._open_segments.touch(self)
+
+    def renamed(self, disk: Disk, open_segments: OpenSegments) -> Segment:
+        """Give its files their final names (the file of batches last), and open it under those."""
+        final = Segment(self._directory, self.base_offset, disk, open_segments, size=self.size)
+        final._largest = self._largest
+        for suffix in reversed(SUFFIXES):
+            try:
+                disk.rename(self.path(suffix), final.path(suffix))
+            except FileNotFoundError:
+                continue
+        return final
+
+    def rename_end(self, disk: Disk, name_end: str) -> None:
+        """Change what its files' names end with, the file of batches last."""
+        before = [(self.path(suffix), suffix) for suffix in reversed(SUFFIXES)]
+        self._name_end = name_end
+        for path, suffix in before:
+            try:
+                disk.rename(path, self.path(suffix))
+            except FileNotFoundError:
+                continue
 
     def release(self) -> None:
         """Let go of the file and of index entries that the index files hold too."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kreplica.runtime.disk import Disk
 from kreplica.storage.segment import SUFFIXES, Segment
@@ -82,24 +82,29 @@ class Segments:
         self._bases.append(segment.base_offset)
         self.active = segment
 
-    def replace(self, old: list[Segment], new: list[Segment]) -> None:
-        """Put compacted segments in the place of those they were made of (which are next to each other)."""
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put a compacted segment in the place of those it was made of (which are next to each other)."""
         at = self._list.index(old[0])
-        self._list[at : at + len(old)] = new
+        self._list[at : at + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._list]
-        self.active = self._list[-1]
 
     def drop(self, segment: Segment) -> None:
-        """Take one away: its files get the suffix ``.deleted`` at once and are removed by ``remove``.
-
-        The file of batches goes first: without it, the others mean nothing to whoever opens the directory.
-        """
+        """Take one away: its files get the suffix ``.deleted`` at once and are removed by ``remove``."""
         self._list.remove(segment)
         self._bases = [other.base_offset for other in self._list]
         if self._list:
             self.active = self._list[-1]
-        self.remove(mark_deleted(self._disk, [segment.path(suffix) for suffix in SUFFIXES]))
+        self.remove(self.retire(segment))
+
+    def retire(self, segment: Segment) -> list[str]:
+        """Give a segment's files the suffix ``.deleted``.
+
+        The file of batches goes first: without it, the others mean nothing to whoever opens the directory.
+
+        :return: the files' new names.
+        """
         segment.forget()
+        return mark_deleted(self._disk, [segment.path(suffix) for suffix in SUFFIXES])
 
 
 def mark_deleted(disk: Disk, paths: list[str]) -> list[str]:
