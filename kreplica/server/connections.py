@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
@@ -32,6 +33,9 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._open))
 
     def admit(self, host: str) -> bool:
         """Whether one more connection from that host may be opened; says why not in the log."""
@@ -75,7 +79,7 @@ class Connections:
         if self._open:
             late = self._resources.reactor.callLater(timeout_s, self._drop_all)
             with self._resources.turn:
-                for connection in list(self._open):
+                for connection in self:
                     connection.stop()
             empty: Deferred[None] = Deferred()
             self._empty.append(empty)
@@ -84,7 +88,7 @@ class Connections:
                 late.cancel()
 
     def _drop_all(self) -> None:
-        for connection in list(self._open):
+        for connection in self:
             connection.drop("the server stops, and it is not settled")
 
     def _sweep(self) -> None:

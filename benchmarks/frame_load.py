@@ -1,0 +1,87 @@
+"""Sends one frame again and again: ``python -m benchmarks.frame_load PORT CONNECTIONS WINDOW COUNT < FRAME``.
+
+Each connection keeps a window of requests in flight until its count is reached.  Answers are counted, not looked at:
+the first tells how long each is.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import sys
+
+READ_BYTES = 1024 * 1024
+SCRATCH = bytearray(READ_BYTES)
+
+
+class Connection:
+    """One connection's window."""
+
+    def __init__(self, port: int, frame: bytes, window: int, count: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.left = count
+        self._window = memoryview(frame * window)
+        self._frame_size = len(frame)
+        self._to_send = count * len(frame)
+        self._sent = 0
+        self._room = min(window, count) * len(frame)
+        self._answer_size = 0
+        self._received = 0
+
+    def start(self) -> None:
+        """Send the first, and wait for its answer to learn how long they are."""
+        self.socket.sendall(self._window[: self._frame_size])
+        self._sent = self._frame_size
+        head = self.socket.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
+        self._answer_size = 4 + int.from_bytes(head, "big")
+        self.socket.setblocking(False)
+
+    def send(self) -> bool:
+        """Send what the window has room for; whether the socket took all of it."""
+        size = min(self._room, self._to_send) - self._sent
+        if size <= 0:
+            return True
+        start = self._sent % self._frame_size
+        try:
+            sent = self.socket.send(self._window[start : start + min(size, len(self._window) - start)])
+        except BlockingIOError:
+            return False
+        self._sent += sent
+        return sent == size
+
+    def receive(self) -> bool:
+        """Take what has come; whether that was all, as it is too when the server has seen enough and closes."""
+        size = self.socket.recv_into(SCRATCH)
+        if not size:
+            return True
+        self._received += size
+        answered, rest = divmod(self._received, self._answer_size)
+        self._received = rest
+        self.left -= answered
+        self._room += answered * self._frame_size
+        return self.left <= 0
+
+
+def main(port: int, connections: int, window: int, count: int) -> None:
+    frame = sys.stdin.buffer.read()
+    selector = selectors.DefaultSelector()
+    for _ in range(connections):
+        connection = Connection(port, frame, window, count)
+        connection.start()
+        selector.register(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
+    open_count = connections
+    while open_count:
+        for key, events in selector.select():
+            connection = key.data
+            if events & selectors.EVENT_READ and connection.receive():
+                selector.unregister(connection.socket)
+                open_count -= 1
+                continue
+            wanted = selectors.EVENT_READ | (0 if connection.send() else selectors.EVENT_WRITE)
+            if wanted != key.events:
+                selector.modify(connection.socket, wanted, connection)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,267 @@
+"""What a whole server does on real sockets: ports, the disk, memory, who goes first."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_scene import Scene, fetch_frame, play, produce_frame
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import SettingsError
+from kreplica.model import Endpoint
+from kreplica.runtime.disk import FileRange, OsDisk, OsFile
+from kreplica.server.bounds import Bounds
+
+MEBI = 1024 * 1024
+
+
+def resident_bytes() -> int:
+    """The memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize(
+    ("host", "advice"),
+    [("127.0.0.1", "another program has that port"), ("192.0.2.1", "no interface of this machine has that address")],
+)
+def test_a_port_that_cannot_be_had(host: str, advice: str) -> None:
+    """The error names the listener, the address, and what to do."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        with pytest.raises(SettingsError, match=f"cannot listen on INTERNAL://{host}:{scene.port}: {advice}"):
+            scene.server.listen(Endpoint("INTERNAL", host, scene.port))
+
+    play("fast", story)
+
+
+def test_several_listeners_know_their_names() -> None:
+    """A handler sees by which listener a client came in."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        first, scene.port = scene.port, scene.server.listen(Endpoint("INTERNAL", "127.0.0.1", 0))
+        for port in (first, scene.port):
+            scene.port = port
+            client = await scene.connect()
+            client.send(produce_frame(1, b"x"))
+            await client.answered_ids(1)
+        assert [connection.listener for connection in scene.handlers.connections] == ["PLAINTEXT", "INTERNAL"]
+
+    play("fast", story)
+
+
+def test_ipv6() -> None:
+    """A listener may have an IPv6 address."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        scene.host = "::1"
+        scene.port = scene.server.listen(Endpoint("PLAINTEXT", "::1", 0))
+        client = await scene.connect()
+        client.send(produce_frame(1, b"x"))
+        assert await client.answered_ids(1) == [1]
+
+    play("fast", story)
+
+
+def test_buffer_sizes_of_sockets_are_set_where_asked_for() -> None:
+    """socket.send.buffer.bytes and socket.receive.buffer.bytes reach the sockets."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(Bounds(send_buffer_bytes=50_000, receive_buffer_bytes=60_000))
+        await scene.connect()
+        await scene.until(lambda: len(scene.server.resources.connections) == 1)
+        (connection,) = scene.server.resources.connections
+        options = (socket.SO_SNDBUF, socket.SO_RCVBUF)
+        sizes = [connection._transport.socket.getsockopt(socket.SOL_SOCKET, option) for option in options]  # type: ignore[attr-defined]
+        assert sizes == [100_000, 120_000]  # Linux doubles them
+
+    play("fast", story)
+
+
+class ColdFile(OsFile):
+    """A file of which only what was read lately is in memory."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, os.open(path, os.O_RDWR))
+        self.warm: set[int] = set()
+        self.broken = False
+
+    def is_cached(self, position: int, size: int) -> bool:
+        return position in self.warm
+
+    def read_at(self, position: int, size: int) -> bytes:
+        if self.broken:
+            raise OSError(5, "the device is broken", self.path)
+        self.warm.add(position)
+        return super().read_at(position, size)
+
+
+@pytest.mark.parametrize("environment", ["fast", "stock"])
+def test_what_is_not_in_memory_is_read_away_from_the_reactor(environment: str, tmp_path: Path) -> None:
+    """A client that reads old data waits for the disk; others are answered meanwhile, and all get what they asked."""
+    data = os.urandom(3 * MEBI)
+    (tmp_path / "segment").write_bytes(data)
+    file = ColdFile(str(tmp_path / "segment"))
+
+    async def story(scene: Scene) -> None:
+        waiting: list[tuple[Any, tuple[Any, ...], Deferred[Any]]] = []
+        scene.start()
+
+        def later(function: Any, *arguments: Any) -> Deferred[Any]:
+            waiting.append((function, arguments, Deferred()))
+            return waiting[-1][2]
+
+        scene.server.resources.cold_reads._offload.run = later  # type: ignore[method-assign, assignment]
+        client, other = await scene.connect(), await scene.connect()
+        scene.handlers.records = FileRange(file, 0, len(data))
+        client.send(fetch_frame(1), produce_frame(2, b"x"))
+        await scene.until(lambda: bool(waiting))
+        other.send(produce_frame(3, b"x"))
+        assert await other.answered_ids(1) == [3]
+        assert not client.frames
+        while not client.frames:
+            if waiting:
+                function, arguments, deferred = waiting.pop(0)
+                deferred.callback(function(*arguments))
+            await scene.pause()
+        assert await client.fetched() == (1, data)
+        assert await client.answered_ids(1) == [2]
+        assert scene.server.metrics.cold_reads == (3 if environment == "fast" else 12)
+
+    play(environment, story)
+
+
+@pytest.mark.parametrize("environment", ["fast", "stock"])
+def test_a_disk_that_fails_closes_the_connection(environment: str, tmp_path: Path) -> None:
+    """When the data of an answer cannot be read its connection ends, and no other."""
+    (tmp_path / "segment").write_bytes(bytes(10_000))
+    file = ColdFile(str(tmp_path / "segment"))
+    file.broken = True
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        client, other = await scene.connect(), await scene.connect()
+        scene.handlers.records = FileRange(file, 0, 10_000)
+        client.send(fetch_frame(1))
+        await client.closed()
+        other.send(produce_frame(3, b"x"))
+        assert await other.answered_ids(1) == [3]
+
+    play(environment, story)
+
+
+@pytest.mark.parametrize("environment", ["fast", "stock"])
+def test_a_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) -> None:
+    """A segment that is removed while a slow client reads it is sent to the end, and closed then."""
+    path = str(tmp_path / "segment")
+    data = os.urandom(12 * MEBI)
+    (tmp_path / "segment").write_bytes(data)
+
+    def is_open() -> bool:
+        links = [os.readlink(entry) for entry in map("/proc/self/fd/{}".format, os.listdir("/proc/self/fd"))
+                 if os.path.islink(entry)]  # fmt: skip
+        return any(link.startswith(path) for link in links)
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        client = await scene.connect()
+        client.transport.pauseProducing()
+        scene.handlers.records = FileRange(OsDisk().open(path), 0, len(data))
+        client.send(fetch_frame(1))
+        await scene.until(lambda: bool(scene.handlers.received))
+        scene.handlers.records = b""
+        os.remove(path)
+        assert is_open()
+        client.transport.resumeProducing()
+        assert await client.fetched() == (1, data)
+        await scene.until(lambda: not is_open())
+
+    play(environment, story)
+
+
+def test_control_goes_before_data() -> None:
+    """What waits on a connection that carries the control plane is handled before data that came earlier."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        data, control = await scene.connect(), await scene.connect()
+        control.send(produce_frame(1, b"control"))
+        data.send(produce_frame(2, b"x"))
+        assert await control.answered_ids(1) == [1]
+        assert await data.answered_ids(1) == [2]
+        (data_transport,) = [
+            connection._transport for connection in scene.handlers.connections if not connection.is_control
+        ]
+        # Both have come before the reactor looks at either, and it happens to take the data connection first.
+        data.transport.socket.send(produce_frame(4, b"x"))
+        control.transport.socket.send(produce_frame(3, b"x"))
+        data_transport.doRead()
+        assert scene.handlers.received == [1, 2, 3, 4]
+        control.close()
+        await scene.until(lambda: len(scene.server.resources.connections) == 1)
+        assert not scene.server.resources.control
+
+    play("fast", story)
+
+
+def test_memory_follows_what_was_received_not_what_was_announced() -> None:
+    """200 clients that announce 100 MB each and send a part of it cost little more than that part."""
+    announced = struct.pack(">i", 100_000_000)
+    head = announced + produce_frame(1, b"")[4:20]
+    part = head + bytes(200_000)
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        before = resident_bytes()
+        clients = [socket.create_connection(("127.0.0.1", scene.port)) for _ in range(200)]
+        try:
+            for client in clients:
+                client.setblocking(False)
+                sent = 0
+                while sent < len(part):
+                    try:
+                        sent += client.send(part[sent:])
+                    except BlockingIOError:
+                        await scene.pause()
+            partial = scene.server.resources.partial
+            await scene.until(lambda: partial.held_bytes == 200 * len(part))
+            assert resident_bytes() - before < 100 * MEBI
+        finally:
+            for client in clients:
+                client.close()
+        await scene.until(lambda: len(scene.server.resources.connections) == 0)
+        assert partial.held_bytes == 0
+
+    play("fast", story)
+
+
+def test_the_largest_frame_takes_time_in_proportion() -> None:
+    """A request of 100 MB takes about ten times as long as one of 10 MB, and its memory is given back."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        spent = []
+        client = await scene.connect()
+        for size in (10_000_000, 100_000_000):
+            frame = produce_frame(1, bytes(size))
+            began = time.process_time()
+            client.transport.write(frame)
+            assert await client.answer() == (1, _answered(size))
+            spent.append(time.process_time() - began)
+        assert spent[1] < 40 * max(spent[0], 0.005)
+        assert scene.server.resources.buffers.kept_bytes <= 32 * MEBI
+
+    play("fast", story, timeout_s=60.0)
+
+
+def _answered(size: int) -> dict[str, Any]:
+    row = {"index": 0, "error_code": 0, "base_offset": size, "log_append_time_ms": -1, "log_start_offset": -1}
+    return {"responses": [{"name": "t", "partition_responses": [row]}], "throttle_time_ms": 0}
