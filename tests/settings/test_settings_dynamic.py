@@ -169,15 +169,15 @@ def test_what_nobody_knows_is_shown_as_a_secret():
 
 def test_a_broker_describes_itself():
     """All of Kafka's public settings and ours, with what may change and what may not."""
-    effective = EffectiveSettings(static("num.partitions=3"), {"max.connections": "7"})
+    effective = EffectiveSettings(static("num.partitions=3"), {"log.segment.bytes": "17"})
     rows = {row.name: row for row in effective.describe_broker()}
     assert set(rows) == {name for name, setting in BROKER_SETTINGS.items() if setting.listed}
     partitions = rows["num.partitions"]
     assert (partitions.value, partitions.source, partitions.read_only) == ("3", STATIC, True)
     assert not partitions.is_default
     assert partitions.synonyms == (("num.partitions", "3", STATIC), ("num.partitions", "1", DEFAULT))
-    connections = rows["max.connections"]
-    assert (connections.value, connections.source, connections.read_only) == ("7", BROKER, False)
+    segment = rows["log.segment.bytes"]
+    assert (segment.value, segment.source, segment.read_only) == ("17", BROKER, False)
     assert (rows["log.dirs"].value, rows["log.dirs"].synonyms) == (None, ())
     assert rows["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
 
@@ -214,8 +214,9 @@ def test_what_is_not_obeyed_says_so():
 
 def test_all_brokers_together_have_only_what_is_set_for_them():
     """As Kafka answers for the broker without a name."""
-    effective = EffectiveSettings(static("max.connections=5"), {"max.connections": "7"}, {"max.connections": "6"})
+    own = {"log.segment.bytes": "17"}
+    effective = EffectiveSettings(static("log.segment.bytes=15"), own, {"log.segment.bytes": "16"})
     (row,) = effective.describe_default_broker()
-    assert (row.name, row.value, row.source) == ("max.connections", "6", ALL_BROKERS)
-    assert row.synonyms == (("max.connections", "6", ALL_BROKERS),)
+    assert (row.name, row.value, row.source) == ("log.segment.bytes", "16", ALL_BROKERS)
+    assert row.synonyms == (("log.segment.bytes", "16", ALL_BROKERS),)
     assert effective.describe_default_broker(["other"]) == []

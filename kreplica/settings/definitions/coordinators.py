@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kreplica.settings.definitions.words import (
+    AT_START,
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,
@@ -36,7 +37,7 @@ PRODUCERS = (
         listed=False,
     ),
     Setting(
-        "producer.id.expiration.ms", INT, 86_400_000, at_least(1), LOW, CLUSTER_WIDE,
+        "producer.id.expiration.ms", INT, 86_400_000, at_least(1), LOW, AT_START,
         "How long a partition remembers an idempotent producer that sends nothing.",
     ),
 )

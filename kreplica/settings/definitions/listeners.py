@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kreplica.settings.definitions.words import (
+    AT_START,
     CLUSTER_WIDE,
     HIGH,
     INT,
     LONG,
     LOW,
     MEDIUM,
-    PER_BROKER,
     READ_ONLY,
     STRING,
     Row,
@@ -23,7 +23,7 @@ EACH_BY_ITS_NAME = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT
 
 LISTENERS = (
     Setting(
-        "advertised.listeners", STRING, None, ANY, HIGH, PER_BROKER,
+        "advertised.listeners", STRING, None, ANY, HIGH, AT_START,
         "What clients and other brokers are told to connect to, where it differs from listeners; 0.0.0.0 cannot be "
         "told.",
     ),
@@ -33,11 +33,11 @@ LISTENERS = (
         "where it is not set.",
     ),
     Setting(
-        "listener.security.protocol.map", STRING, EACH_BY_ITS_NAME, ANY, LOW, PER_BROKER,
+        "listener.security.protocol.map", STRING, EACH_BY_ITS_NAME, ANY, LOW, AT_START,
         "Which security protocol each name of a listener stands for, as NAME:PROTOCOL separated by commas.",
     ),
     Setting(
-        "listeners", STRING, "PLAINTEXT://:9092", ANY, HIGH, PER_BROKER,
+        "listeners", STRING, "PLAINTEXT://:9092", ANY, HIGH, AT_START,
         "Where the broker listens, as NAME://host:port separated by commas; without a host on all interfaces, port 0 "
         "lets the system choose.",
     ),
@@ -67,11 +67,11 @@ CONNECTIONS = (
         "The most that one fetch is answered with, whatever its client asks for.",
     ),
     Setting(
-        "max.connections", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "max.connections", INT, 2**31 - 1, at_least(0), MEDIUM, AT_START,
         "How many connections the broker holds; further ones are closed at once.",
     ),
     Setting(
-        "max.connections.per.ip", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "max.connections.per.ip", INT, 2**31 - 1, at_least(0), MEDIUM, AT_START,
         "How many connections one address may hold.",
     ),
     Setting(

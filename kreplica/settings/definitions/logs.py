@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from kreplica.settings.definitions.words import (
+    AT_START,
     BOOLEAN,
     CLOCKS,
     CLUSTER_WIDE,
@@ -119,7 +120,7 @@ STORAGE = (
         "How many replicas must be in sync for a produce with acks=all, on topics that do not say themselves.",
     ),
     Setting(
-        "num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, CLUSTER_WIDE,
+        "num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, AT_START,
         "How many threads open the logs of one directory when the broker starts, and close them when it stops.",
     ),
     *known_only(
@@ -154,11 +155,11 @@ STORAGE = (
 
 RETENTION = (
     Setting(
-        "log.cleaner.backoff.ms", LONG, 15_000, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "log.cleaner.backoff.ms", LONG, 15_000, at_least(0), MEDIUM, AT_START,
         "How long compaction waits where there is nothing to compact.",
     ),
     Setting(
-        "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, ANY, MEDIUM, CLUSTER_WIDE,
+        "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, ANY, MEDIUM, AT_START,
         "How much memory all compaction threads together use for the table of keys.",
     ),
     Setting(
@@ -182,7 +183,7 @@ RETENTION = (
         "Default of the topic setting min.compaction.lag.ms.",
     ),
     Setting(
-        "log.cleaner.threads", INT, 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "log.cleaner.threads", INT, 1, at_least(0), MEDIUM, AT_START,
         "How many threads compact logs.",
     ),
     Setting(
@@ -213,7 +214,7 @@ RETENTION = (
         "Default of the topic setting retention.ms: how old records may become; -1 is without bound.",
     ),
     Setting(
-        "log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, ANY, MEDIUM, CLUSTER_WIDE,
+        "log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, ANY, MEDIUM, AT_START,
         "How many bytes compaction reads and writes in a second at most.",
     ),
     *known_only(

@@ -12,6 +12,9 @@ DOUBLE, LIST, CLASS, PASSWORD = Type.DOUBLE, Type.LIST, Type.CLASS, Type.PASSWOR
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update.READ_ONLY, Update.PER_BROKER, Update.CLUSTER_WIDE
 
+AT_START = Update.READ_ONLY
+"""Of what Kafka can change at run time, and kreplica reads once, when it starts."""
+
 CODECS = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
 CLOCKS = OneOf(("CreateTime", "LogAppendTime"))
 
