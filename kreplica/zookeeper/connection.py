@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
+from twisted.internet import tcp
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, ITCPTransport, IWriteDescriptor
+from twisted.internet.interfaces import IDelayedCall, ITCPTransport
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.python.failure import Failure
 
@@ -79,14 +80,16 @@ class Connection(TwistedProtocol):
         self._out: list[bytes] = []
         self._flushing: IDelayedCall | None = None
         self._reading = False
-        # A socket is written to at once instead of in the reactor's next turn, which a lone request would wait for.
-        self._write_now: Callable[[], object] | None = None
+        # Gives the socket what it takes at once; in the reactor's next turn is too late for a lone request.
+        self._send_now: Callable[[bytes], int | Exception] | None = None
+        self._buffered = False  # whether the transport may hold bytes that the socket has not taken
         self._ended = False
         self._reason = ""
         self._xid = 0
         self._timer: IDelayedCall | None = None
         self._timeout_s = 0.0
-        self._heard_at = self._ping_sent_at = reactor.seconds()
+        self._heard_at = self._ping_at = reactor.seconds()
+        self._pings_sent_at: deque[float] = deque()
         #: When the last request was sent of which the answer has come: the server counts the session's time from
         #: then or later.  Only the handshake and pings are looked at; there is a ping every third of the session.
         self.confirmed_at = self._heard_at
@@ -106,19 +109,22 @@ class Connection(TwistedProtocol):
         assert self._handshake is not None
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)  # writes are already gathered, one per turn of the reactor
-        if IWriteDescriptor.providedBy(self.transport):
-            self._write_now = self.transport.doWrite
+        if isinstance(self.transport, tcp.Connection):
+            self._send_now = self.transport.writeSomeData
         self.confirmed_at = self._heard_at = self._reactor.seconds()
         self.transport.write(frame(self._handshake.encode()))
 
     def dataReceived(self, data: bytes) -> None:
         self._heard_at = self._reactor.seconds()
         self._reading = True
+        awaited = len(self._outstanding)
         try:
             self._read_frames(data)
         except ProtocolError as error:
             self.abort(f"the server sent malformed bytes: {error}")
         self._reading = False
+        if awaited and not self._outstanding:
+            self._buffered = False  # every request is answered, so every byte was sent
         if self._out:
             self._flush()
 
@@ -135,7 +141,7 @@ class Connection(TwistedProtocol):
     def keep_alive(self, timeout_s: float) -> None:
         """Ping at every third of the session's timeout from now on, and give up after two thirds of silence."""
         self._timeout_s = timeout_s
-        self._ping_sent_at = self._reactor.seconds()
+        self._ping_at = self._reactor.seconds() + timeout_s / 3
         self._schedule_check()
 
     def send(
@@ -169,8 +175,6 @@ class Connection(TwistedProtocol):
         self._reason = self._reason or reason
         if not self._ended and self.transport is not None:
             self._flush()
-            # The transport's own write is what tells it that it may close.
-            self._write_now = None
             self.transport.loseConnection()
 
     def abort(self, reason: str) -> None:
@@ -195,9 +199,15 @@ class Connection(TwistedProtocol):
         out, self._out = self._out, []
         if not out or self._ended or self.transport is None:
             return
-        self.transport.write(b"".join(out))
-        if self._write_now is not None:
-            self._write_now()
+        data = b"".join(out)
+        if self._send_now is not None and not self._buffered:
+            sent = self._send_now(data)
+            if sent == len(data):
+                return
+            if isinstance(sent, int):
+                data = data[sent:]
+            self._buffered = True
+        self.transport.write(data)
 
     def _read_frames(self, data: bytes) -> None:
         outstanding = self._outstanding
@@ -238,7 +248,8 @@ class Connection(TwistedProtocol):
 
     def _read_apart(self, xid: int, error: int, reader: Reader) -> None:
         if xid == XID_PING:
-            self.confirmed_at = self._ping_sent_at
+            if self._pings_sent_at:
+                self.confirmed_at = self._pings_sent_at.popleft()
         elif xid == XID_WATCH_EVENT:
             self._owner.watch_fired(decode_watch_event(reader))
         elif xid == XID_AUTH:
@@ -247,10 +258,8 @@ class Connection(TwistedProtocol):
             raise ProtocolError("reply", f"the server sent the unknown transaction id {xid}")
 
     def _schedule_check(self) -> None:
-        # A slow answer to a ping must not move ``confirmed_at`` past the ping it belongs to: one ping at a time.
         silent_at = self._heard_at + self._timeout_s * 2 / 3
-        ping_at = self._ping_sent_at + self._timeout_s / 3
-        delay = min(silent_at, ping_at) - self._reactor.seconds()
+        delay = min(silent_at, self._ping_at) - self._reactor.seconds()
         self._timer = self._reactor.callLater(max(delay, 0.0), self._check)
 
     def _check(self) -> None:
@@ -258,7 +267,10 @@ class Connection(TwistedProtocol):
         if now >= self._heard_at + self._timeout_s * 2 / 3:
             self.abort(f"the server has been silent for {now - self._heard_at:.1f} s")
             return
-        if now >= self._ping_sent_at + self._timeout_s / 3:
-            self._ping_sent_at = now
-            self.send_apart(XID_PING, Opcode.PING, b"")
+        if now >= self._ping_at:
+            self._ping_at = now + self._timeout_s / 3
+            # Behind a backlog a ping would only be late; and its answer must not say that the backlog was sent.
+            if not self._buffered:
+                self._pings_sent_at.append(now)
+                self.send_apart(XID_PING, Opcode.PING, b"")
         self._schedule_check()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
+import socket
 from typing import Any
 
 import pytest
+from twisted.internet import tcp
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone, ConnectionRefusedError
@@ -43,8 +45,9 @@ from kreplica.zookeeper.records import (
     encode_watch_event,
     frame,
     reply_frame,
+    request_frame,
 )
-from kreplica.zookeeper.requests import Auth, GetData, Request, SetWatches, decode_request
+from kreplica.zookeeper.requests import Auth, GetData, Request, SetData, SetWatches, decode_request
 from kreplica.zookeeper.responses import encode_data, encode_stat
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
@@ -593,3 +596,64 @@ def test_opcodes_are_those_of_the_protocol() -> None:
     stage.turn()
     (body,) = peer.frames()
     assert body[4:] == int(Opcode.CLOSE_SESSION).to_bytes(4, "big", signed=True)
+
+
+class Socket(tcp.Connection):
+    """A TCP transport whose socket takes only so many bytes, and keeps the rest in the transport's buffer."""
+
+    def __init__(self, reactor: Any) -> None:
+        with socket.socket() as unused:
+            super().__init__(unused, None, reactor)  # type: ignore[arg-type]
+        self.room = 1 << 30
+        self.taken = b""
+        self.behind = b""
+
+    def writeSomeData(self, data: bytes) -> int:
+        size = min(self.room, len(data))
+        self.taken += data[:size]
+        self.room -= size
+        return size
+
+    def write(self, data: bytes) -> None:
+        self.behind += data
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        pass
+
+
+def test_bytes_that_the_socket_does_not_take_keep_their_place() -> None:
+    """Whatever is sent after them goes behind them, until the answers show that all of it was sent."""
+    stage = Stage()
+    outcome(stage.client.start())
+    connection = stage.connecting()[2].buildProtocol(IPv4Address("TCP", "server", 1))
+    narrow = Socket(stage.reactor)
+    connection.makeConnection(narrow)
+    connection.dataReceived(frame(ConnectResponse(TIMEOUT_MS, 77, PASSWORD).encode()))
+    narrow.behind = b""
+    narrow.room = 30
+    first = outcome(stage.client.set_data("/a", b"x" * 100))
+    stage.turn()
+    outcome(stage.client.set_data("/b", b"y"))
+    stage.turn()
+    assert len(narrow.taken) == 30
+    sent = narrow.taken + narrow.behind
+    expected = [SetData("/a", b"x" * 100), SetData("/b", b"y")]
+    assert sent == b"".join(request_frame(xid, 5, each.encode()) for xid, each in enumerate(expected, 1))
+
+    narrow.room, narrow.taken, narrow.behind = 1 << 30, b"", b""
+    stage.reactor.advance(3)
+    stage.turn()
+    assert narrow.taken + narrow.behind == b""
+    connection.dataReceived(reply_frame(1, 1, 0, encode_stat(STAT)))
+    assert first == [STAT]
+    outcome(stage.client.exists("/c"))
+    stage.turn()
+    assert narrow.taken == b""
+    assert narrow.behind != b""
+    connection.dataReceived(b"".join(reply_frame(xid, 1, 0, encode_stat(STAT)) for xid in (2, 3)))
+    outcome(stage.client.exists("/d"))
+    stage.turn()
+    assert narrow.taken != b""
+    stage.reactor.advance(3)
+    stage.turn()
+    assert narrow.taken.endswith(request_frame(XID_PING, 11, b""))
