@@ -7,7 +7,7 @@ Everything here is resolved when something changes; reading a value is a look-up
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any, NamedTuple
@@ -29,6 +29,8 @@ _ALTERNATIVES = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
 """Settings of a broker that say the same; the first that is set counts."""
+
+_DEFAULT_TEXTS = {name: format_value(setting.default) for name, setting in BROKER_SETTINGS.items()}
 
 
 class Synonym(NamedTuple):
@@ -98,6 +100,12 @@ class EffectiveSettings:
         self._broker = _usable(broker or {}, ignored)
         self._default = _usable(default or {}, ignored)
         self.ignored = tuple(ignored)
+        self._layers: tuple[tuple[Mapping[str, str | None], Source], ...] = (
+            (self._broker, Source.DYNAMIC_BROKER_CONFIG),
+            (self._default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            ({name: static.text(name) for name in static.given}, Source.STATIC_BROKER_CONFIG),
+            (_DEFAULT_TEXTS, Source.DEFAULT_CONFIG),
+        )
         self._values = {name: static[name] for name in BROKER_SETTINGS}
         for name, text in (self._default | self._broker).items():
             setting = broker_setting(name)
@@ -180,15 +188,9 @@ class EffectiveSettings:
 
     # --- layers ------------------------------------------------------------------------------------------------------
 
-    def _places(self, names: Iterable[str]) -> Iterator[Synonym]:
+    def _places(self, names: Sequence[str]) -> Iterator[Synonym]:
         """Every value that some broker's settings have, layer by layer, the strongest first."""
-        names = tuple(names)
-        for layer, source in (
-            (self._broker, Source.DYNAMIC_BROKER_CONFIG),
-            (self._default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
-            ({name: self.static.text(name) for name in self.static.given}, Source.STATIC_BROKER_CONFIG),
-            ({name: _default_text(name) for name in names}, Source.DEFAULT_CONFIG),
-        ):
+        for layer, source in self._layers:
             for name in names:
                 text = layer.get(name)
                 if text is not None:
@@ -228,11 +230,6 @@ def _fold_older_name(values: dict[str, Value]) -> None:
     newer, older = "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"
     if values[newer] == TOPIC_SETTINGS[newer].default:
         values[newer] = values[older]
-
-
-def _default_text(name: str) -> str | None:
-    setting = broker_setting(name)
-    return None if setting is None else format_value(setting.default)
 
 
 def _row(setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], *, read_only: bool) -> ConfigRow:
