@@ -65,22 +65,27 @@ class Scale:
 
 SCALES = {
     "quick": Scale(3, 256, 2, 1.0, 2000, (1,)),
-    "full": Scale(5, 1000, 10, 4.0, 10_000, (1, 4)),
+    "full": Scale(5, 600, 8, 3.0, 10_000, (1, 4)),
 }
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Records of one size in batches of one size, written once and read back."""
+    """Records of one size in batches of one size, written once and read back.
+
+    :param synced: whether the broker acknowledges only what is on the disk (``flush.messages=1``).
+    """
 
     record_bytes: int
     batch_bytes: int
-    partitions: int
+    partitions: int = 1
+    synced: bool = False
 
     def __str__(self) -> str:
         record = f"{self.record_bytes} B" if self.record_bytes < KB else f"{self.record_bytes // KB} KB"
         text = f"{record} in {BATCHES[self.batch_bytes]} batches"
-        return text if self.partitions == 1 else f"{text}, {self.partitions} partitions"
+        text += f", {self.partitions} partitions" if self.partitions > 1 else ""
+        return f"{text}, synced" if self.synced else text
 
 
 def streams(scale: Scale) -> Iterator[Stream]:
@@ -89,10 +94,14 @@ def streams(scale: Scale) -> Iterator[Stream]:
         for record_bytes in (100, 1000, 10_000):
             for batch_bytes in BATCHES:
                 yield Stream(record_bytes, batch_bytes, partitions)
+    for batch_bytes in BATCHES:
+        yield Stream(1000, batch_bytes, synced=True)
 
 
 def produce_targets(stream: Stream) -> list[Target]:
     """The bar for writing; none for 10 KB records."""
+    if stream.synced:
+        return [Target("MB/s", "MB/s", least=500 if stream.batch_bytes == 16_384 else 1000)]
     if stream.record_bytes == 100:
         return [Target("records/s", "records/s", least=2e6)]
     if stream.record_bytes == 1000 and stream.batch_bytes == 16_384:
@@ -151,24 +160,26 @@ class Bench:
                 wrote, read = self._write_and_read(case)
                 produced[case].append(wrote)
                 consumed[case].append(read)
-        rows = [
-            with_verdict(_stream_row("produce, acks=1", case, produced[case]), produce_targets(case)) for case in cases
-        ]
-        return rows + [
-            with_verdict(_stream_row("consume", case, consumed[case]), consume_targets(case)) for case in cases
+        written = {case: _stream_row("produce, acks=1", case, samples) for case, samples in produced.items()}
+        read_back = {
+            case: _stream_row("consume", case, samples) for case, samples in consumed.items() if not case.synced
+        }
+        return [
+            *(with_verdict(row, produce_targets(case)) for case, row in written.items()),
+            *(with_verdict(row, consume_targets(case)) for case, row in read_back.items()),
         ]
 
     def _write_and_read(self, case: Stream) -> tuple[Measurement, Measurement]:
         # The client, not the broker, is what small records cost; a part of them is enough.
         size = self._scale.megabytes * MB // (4 if case.record_bytes == 100 else 1)
-        topic = self._new_topic(case.partitions)
+        topic = self._new_topic(case.partitions, {"flush.messages": "1"} if case.synced else {})
         try:
             wrote = measure(
                 self._driver,
                 self._broker,
                 "produce",
                 *(topic, case.partitions, case.record_bytes, case.batch_bytes, size, 1),
-                before=lambda: touch_memory(self._broker.directory, size + size // 8),
+                before=lambda: touch_memory(self._broker.directory, size),
             )
             records = wrote.load["messages"]
             read = measure(self._driver, self._broker, "consume", topic, case.partitions, records, FETCH_BYTES)
@@ -181,7 +192,7 @@ class Bench:
         samples: dict[int, list[Measurement]] = {1000: [], 5000: []}
         for _ in range(self._scale.repetitions):
             for rate, taken in samples.items():
-                topic = self._new_topic(1)
+                topic = self._new_topic(1, {})
                 taken.append(measure(self._driver, self._broker, "latency", topic, rate, self._scale.latency_s, 100))
                 self._remove_topic(topic)
         return [with_verdict(_latency_row(rate, taken), latency_targets(rate)) for rate, taken in samples.items()]
@@ -191,7 +202,7 @@ class Bench:
         samples: dict[tuple[int, int], list[Measurement]] = {(1, 1): [], (1, 32): [], (64, 8): []}
         for _ in range(self._scale.repetitions):
             for (connections, window), taken in samples.items():
-                topic = self._new_topic(1)
+                topic = self._new_topic(1, {})
                 taken.append(
                     measure(self._driver, self._broker, "tiny", topic, connections, window, self._scale.tiny_s)
                 )
@@ -227,10 +238,12 @@ class Bench:
         targets = [Target("MB for 10,000", "MB for 10,000", most=30), Target("CPU %", "% CPU", most=1)]
         return with_verdict(row, targets)
 
-    def _new_topic(self, partitions: int) -> str:
+    def _new_topic(self, partitions: int, config: dict[str, str]) -> str:
         self._topics_count += 1
         name = f"bench-{self._topics_count}"
-        for future in self._admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=10).values():
+        for future in self._admin.create_topics(
+            [NewTopic(name, partitions, 1, config=config)], operation_timeout=10
+        ).values():
             future.result(20)
         return name
 
