@@ -6,15 +6,11 @@ import struct
 
 from embedded_peer import Peer, Scene
 
+from kreplica.zookeeper.errors import NoNode
 from kreplica.zookeeper.records import (
     EventType,
 )
-from kreplica.zookeeper.requests import (
-    Create,
-    Exists,
-    GetData,
-    SetData,
-)
+from kreplica.zookeeper.requests import Create, Delete, Exists, GetChildren, GetData, SetData
 from kreplica.zookeeper.responses import decode_data
 
 
@@ -71,6 +67,34 @@ def test_nothing_is_shown_that_a_power_loss_could_undo(scene: Scene) -> None:
     replies = [scene.run(reader.next()) for _ in range(3)]
     assert [reply.xid for reply in replies] == [dirty, missing, behind]
     assert decode_data(replies[0].body, 0, len(replies[0].body))[0] == b"new"
+
+
+def test_changes_that_gather_behind_a_slow_write_are_not_shown_either(scene: Scene) -> None:
+    """Neither a changed znode, nor that one is gone, nor that one is there, nor an event about it."""
+    writer, _ = scene.session()
+    watcher, _ = scene.session()
+    readers = [scene.session()[0] for _ in range(4)]
+    for path in ("/first", "/changed", "/deleted"):
+        scene.ask(writer, Create(path, b"old"))
+    scene.ask(watcher, Exists("/created", watch=True))
+    scene.host.offload.delay_s = (1.0, 1.0)
+    writer.send(SetData("/first", b"new"))
+    scene.pass_time(0.1)
+    gathering = [SetData("/changed", b"new"), Delete("/deleted"), Create("/created")]
+    for request in gathering:
+        writer.send(request)
+    scene.pass_time(0.1)
+    reads = [GetData("/changed"), GetData("/deleted"), GetData("/created"), GetChildren("/")]
+    for reader, request in zip(readers, reads, strict=True):
+        reader.send(request)
+    # The first write is durable after two delays; what gathered behind it only two delays later.
+    scene.pass_time(2.5)
+    assert len(writer.frames.pending) == 1
+    assert [reader.frames.pending for reader in (*readers, watcher)] == [[]] * 5
+    scene.pass_time(2)
+    assert len(writer.frames.pending) == 4
+    assert [scene.run(reader.next()).error for reader in readers] == [0, NoNode.code, 0, 0]
+    assert scene.run(watcher.next()).event == (EventType.NODE_CREATED, "/created")
 
 
 def test_a_power_loss_takes_nothing_that_was_answered(scene: Scene) -> None:
