@@ -1,0 +1,159 @@
+"""Apache Kafka itself, from Maven: its dump tool and a broker with its own ZooKeeper, to compare with.
+
+Nothing here is needed by ``make test``: without Maven and Java, what uses it says so and stops.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KAFKA_VERSION = "3.9.1"
+JARS = Path(__file__).resolve().parents[2] / "build" / f"kafka-{KAFKA_VERSION}-jars"
+
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>
+"""
+
+
+class NoKafka(Exception):
+    """Kafka's jars cannot be had here; the text says what is missing."""
+
+
+def class_path() -> str:
+    """Kafka's class path; its jars are fetched once, with Maven.
+
+    :raise NoKafka: there is no Java, or no Maven and no jars.
+    """
+    if shutil.which("java") is None:
+        raise NoKafka("java is not installed")
+    if not JARS.is_dir():
+        _fetch()
+    return f"{JARS}/*"
+
+
+def _fetch() -> None:
+    if shutil.which("mvn") is None:
+        raise NoKafka(f"mvn is not installed, and {JARS} is not there")
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "pom.xml").write_text(_POM)
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={JARS}.part"]
+        result = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600, check=False)
+    if result.returncode:
+        raise NoKafka(f"mvn could not fetch Kafka {KAFKA_VERSION}: {result.stdout[-500:]}")
+    Path(f"{JARS}.part").rename(JARS)
+
+
+def dump_log(*arguments: str) -> str:
+    """What Kafka's ``DumpLogSegments`` prints."""
+    command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", class_path(), "kafka.tools.DumpLogSegments"]
+    result = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    if result.returncode:
+        raise AssertionError(f"DumpLogSegments failed: {result.stdout[-2000:]}{result.stderr[-2000:]}")
+    return result.stdout + result.stderr
+
+
+def free_port() -> int:
+    """A port of loopback that was free a moment ago (Kafka cannot say which one it took)."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], deadline_s: float = 60.0) -> None:
+    """Wait until something listens there."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise AssertionError(f"it ended with {process.returncode} before it listened on {port}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"nothing listens on {port} after {deadline_s} s")
+
+
+class Broker:
+    """A running broker; ``stop`` ends it in order, ``kill`` does not."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self._process = process
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        self._process.terminate()
+        self._process.wait(60)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self._process.kill()
+        self._process.wait(60)
+
+
+def _start(main: str, properties: dict[str, object], directory: Path, heap: str) -> subprocess.Popen[bytes]:
+    name = main.rsplit(".", 1)[-1]
+    config = directory / f"{name}.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    with open(directory / f"{name}.out", "wb") as output:
+        return subprocess.Popen(
+            ["java", f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-cp", class_path(), main, str(config)],
+            stdout=output,
+            stderr=output,
+        )
+
+
+@contextmanager
+def zookeeper(directory: Path) -> Iterator[str]:
+    """A ZooKeeper on loopback; gives its address."""
+    port = free_port()
+    properties = {
+        "dataDir": directory / "zookeeper",
+        "clientPort": port,
+        "clientPortAddress": "127.0.0.1",
+        "admin.enableServer": "false",
+        "tickTime": 500,
+    }
+    process = _start("org.apache.zookeeper.server.quorum.QuorumPeerMain", properties, directory, "128m")
+    try:
+        wait_for_port(port, process)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+@contextmanager
+def broker(directory: Path, zookeeper_address: str, log_directory: Path, **settings: object) -> Iterator[Broker]:
+    """A broker on loopback with its log directory; killed at the end where it was not stopped."""
+    port = free_port()
+    properties = {
+        "broker.id": 1,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "zookeeper.connect": zookeeper_address,
+        "log.dirs": log_directory,
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    process = _start("kafka.Kafka", properties, directory, "384m")
+    try:
+        wait_for_port(port, process)
+        yield Broker(process, port)
+    finally:
+        process.kill()
+        process.wait(30)

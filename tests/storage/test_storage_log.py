@@ -1,0 +1,353 @@
+"""A log as a leader, a follower and a reader use it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from storage_world import (
+    SMALL,
+    bases_of,
+    batch,
+    fill,
+    idempotent,
+    marker,
+    offsets_of,
+    open_log,
+    read_bytes,
+    records_of,
+    values_of,
+)
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.storage import AppendResult, LogConfig, Origin
+from kreplica.wire.batches import parse_header, verify_crc
+from kreplica.wire.compression import Codec
+
+
+def append(log, records, epoch=0, **options):
+    return log.append_as_leader(records, epoch, now_ms=2000, **options)
+
+
+def code_of(call, *arguments, **options):
+    with pytest.raises(KafkaError) as caught:
+        call(*arguments, **options)
+    return caught.value.code
+
+
+class TestLeader:
+    def test_offsets_follow_one_another(self, tmp_path):
+        """Each record gets the next offset, and comes back under it."""
+        log = open_log(tmp_path / "t-0")
+        assert append(log, batch("a", "b")) == AppendResult(0, 1, -1, False, 61 + 2 * 8)
+        assert append(log, batch("c")).base_offset == 2
+        assert values_of(log) == [(0, "a"), (1, "b"), (2, "c")]
+        assert log.log_end_offset == 3
+
+    def test_a_batch_is_stored_as_it_came(self, tmp_path):
+        """Only offset and leader epoch are set; the CRC stays the producer's."""
+        log = open_log(tmp_path / "t-0")
+        append(log, batch("first"))
+        sent = batch("a", "b", codec=Codec.GZIP)
+        append(log, sent, epoch=9)
+        stored = read_bytes(log, 1)
+        header = parse_header(stored)
+        assert (header.base_offset, header.partition_leader_epoch) == (1, 9)
+        assert bytes(sent[16:]) == stored[16:]
+        assert verify_crc(stored, header)
+
+    def test_read_only_memory_is_copied(self, tmp_path):
+        """Bytes that the caller may not see changed are not changed."""
+        log = open_log(tmp_path / "t-0")
+        fill(log, 3)
+        sent = bytes(batch("a"))
+        for records in (sent, memoryview(sent)):
+            append(log, records, epoch=5)
+        assert sent == bytes(batch("a"))
+        assert offsets_of(log) == [0, 1, 2, 3, 4]
+
+    def test_log_append_time(self, tmp_path):
+        """The broker's clock replaces the producer's, in the answer and in every record."""
+        log = open_log(tmp_path / "t-0", replace(SMALL, message_timestamp_type="LogAppendTime"))
+        assert append(log, batch("a", "b", timestamp_ms=77)).log_append_time_ms == 2000
+        assert [record.timestamp_ms for record in records_of(read_bytes(log))] == [2000, 2000]
+        assert verify_crc(read_bytes(log), parse_header(read_bytes(log)))
+
+    def test_a_missing_highest_timestamp_is_found(self, tmp_path):
+        """A batch whose header lacks the highest timestamp can still be searched by time."""
+        sent = batch("a", "b", timestamp_ms=500)
+        unset = bytearray(sent)
+        unset[35:43] = (-1).to_bytes(8, "big", signed=True)
+        from crc32c import crc32c
+
+        unset[17:21] = crc32c(memoryview(unset)[21:]).to_bytes(4, "big")
+        log = open_log(tmp_path / "t-0")
+        append(log, unset)
+        assert log.offset_for_timestamp(501, 2).offset == 1
+
+    @pytest.mark.parametrize(
+        ("records", "config", "code"),
+        [
+            (batch("x" * 300), {"max_message_bytes": 200}, ErrorCode.MESSAGE_TOO_LARGE),
+            (batch("x" * 300), {"segment_bytes": 200}, ErrorCode.RECORD_LIST_TOO_LARGE),
+            (batch("a")[:-1], {}, ErrorCode.CORRUPT_MESSAGE),
+            (batch("a")[:-1] + b"!", {}, ErrorCode.CORRUPT_MESSAGE),
+            (batch("a") + batch("b"), {}, ErrorCode.INVALID_RECORD),
+            (bytearray(), {}, ErrorCode.INVALID_RECORD),
+            (batch("a"), {"cleanup_policy": frozenset({"compact"})}, ErrorCode.INVALID_RECORD),
+            (marker(1, committed=True), {}, ErrorCode.INVALID_RECORD),
+            (batch("a", timestamp_ms=1000), {"message_timestamp_before_max_ms": 999}, ErrorCode.INVALID_TIMESTAMP),
+            (batch("a", timestamp_ms=3001), {"message_timestamp_after_max_ms": 1000}, ErrorCode.INVALID_TIMESTAMP),
+        ],
+    )
+    def test_what_is_refused_leaves_no_trace(self, tmp_path, records, config, code):
+        """A refused batch gets its own error code, and the log is as it was, also after it opens again."""
+        log = open_log(tmp_path / "t-0", replace(SMALL, **config))
+        assert code_of(append, log, records) is code
+        assert (log.log_end_offset, log.size_bytes, log.leader_epochs.entries) == (0, 0, ())
+        assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size == 0
+
+    def test_compacted_topics_take_records_with_keys(self, tmp_path):
+        """A key is all that a compacted topic asks for; compressed ones are looked into."""
+        log = open_log(tmp_path / "t-0", replace(SMALL, cleanup_policy=frozenset({"compact"})))
+        append(log, batch(("k", "v"), ("k", None), codec=Codec.ZSTD))
+        assert code_of(append, log, batch(("k", "v"), (None, "v"), codec=Codec.ZSTD)) is ErrorCode.INVALID_RECORD
+
+
+class TestRolling:
+    def test_by_size(self, tmp_path):
+        """A batch that does not fit starts a new segment, and every offset stays readable."""
+        log = open_log(tmp_path / "t-0")
+        fill(log, 30)
+        assert len(bases_of(log)) > 4
+        assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
+        assert offsets_of(log) == list(range(30))
+
+    def test_by_time_of_the_records(self, tmp_path):
+        """A segment spans at most ``segment.ms`` of the records' own time."""
+        log = open_log(tmp_path / "t-0", LogConfig(segment_ms=100))
+        for timestamp_ms in (1000, 1100, 1101, 1150):
+            append(log, batch("a", timestamp_ms=timestamp_ms))
+        assert bases_of(log) == [0, 2]
+
+    def test_by_full_index(self, tmp_path):
+        """An index that could take no more entries ends its segment."""
+        log = open_log(tmp_path / "t-0", LogConfig(segment_index_bytes=60, index_interval_bytes=1))
+        fill(log, 20)
+        assert len(bases_of(log)) > 3
+        assert all(path.stat().st_size <= 60 for path in (tmp_path / "t-0").glob("*.timeindex"))
+        assert offsets_of(log) == list(range(20))
+
+    def test_on_request(self, tmp_path):
+        """An empty active segment is not rolled again."""
+        log = open_log(tmp_path / "t-0")
+        fill(log, 2)
+        log.roll(1)
+        log.roll(1)
+        assert bases_of(log) == [0, 2]
+        assert values_of(log, offset_max=2)[-1] == (1, "value 1")
+
+
+class TestFollower:
+    def test_is_byte_for_byte_the_leader(self, tmp_path):
+        """A follower that is given what the leader's log reads has the same bytes, offsets and epochs."""
+        leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0", replace(SMALL, segment_bytes=500))
+        fill(leader, 5, epoch=1)
+        fill(leader, 5, epoch=4)
+        copied = read_bytes(leader)
+        result = follower.append_as_follower(copied, now_ms=1)
+        assert (result.base_offset, result.last_offset, result.size) == (0, 9, len(copied))
+        assert read_bytes(follower) == copied
+        assert follower.leader_epochs.entries == leader.leader_epochs.entries == ((1, 0), (4, 5))
+        assert len(bases_of(follower)) > len(bases_of(leader))
+
+    def test_a_cut_last_batch_is_left_for_the_next_fetch(self, tmp_path):
+        """Fetch answers may end in the middle of a batch."""
+        leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
+        fill(leader, 3)
+        copied = read_bytes(leader)
+        assert follower.append_as_follower(copied[:-1], now_ms=1).last_offset == 1
+        assert follower.append_as_follower(copied[:10], now_ms=1).size == 0
+        assert follower.append_as_follower(read_bytes(leader, 2), now_ms=1).last_offset == 2
+
+    def test_damage_and_disorder_are_refused(self, tmp_path):
+        """Nothing is written of an answer with a damaged batch, or with offsets that are there already."""
+        leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
+        fill(leader, 3)
+        copied = bytearray(read_bytes(leader))
+        damaged = copied[:-1] + bytes([copied[-1] ^ 1])
+        assert code_of(follower.append_as_follower, damaged, now_ms=1) is ErrorCode.CORRUPT_MESSAGE
+        follower.append_as_follower(copied, now_ms=1)
+        assert code_of(follower.append_as_follower, copied, now_ms=1) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert read_bytes(follower) == copied
+
+    def test_gaps_of_a_compacted_leader_are_kept(self, tmp_path):
+        """Offsets need not be without gaps, and a fetch in a gap gets the next batch."""
+        follower = open_log(tmp_path / "b-0")
+        for offset in (3, 10):
+            follower.append_as_follower(batch("a", base_offset=offset, leader_epoch=0), now_ms=1)
+        assert follower.log_end_offset == 11
+        assert follower.read(5, size_max=1000, offset_max=11).first_offset == 10
+
+
+class TestReading:
+    @pytest.fixture
+    def log(self, tmp_path):
+        log = open_log(tmp_path / "t-0")
+        for index in range(12):
+            append(log, batch(*[f"{index}.{part}".ljust(60) for part in range(3)], timestamp_ms=1000 + 10 * index))
+        return log
+
+    def test_from_any_offset_the_whole_batch(self, log):
+        """A fetch inside a batch returns all of it, wherever the segments and index entries lie."""
+        for offset in range(36):
+            part = log.read(offset, size_max=10_000, offset_max=36)
+            assert part.first_offset == offset - offset % 3
+            assert parse_header(part.ranges[0].read()).base_offset == part.first_offset
+            assert part.size == sum(piece.size for piece in part.ranges)
+
+    def test_nothing_from_the_bound_on(self, log):
+        """A consumer sees nothing of a batch that reaches beyond the high watermark."""
+        for offset_max in range(37):
+            seen = [offset for offset, _ in values_of(log, offset_max=offset_max)]
+            assert seen == list(range(offset_max - offset_max % 3))
+
+    def test_size(self, log):
+        """At least the first batch whole where asked for, otherwise at most the size."""
+        first = parse_header(read_bytes(log)).size
+        assert log.read(4, size_max=1, offset_max=36).size == first
+        assert log.read(4, size_max=1, offset_max=36, at_least_one=False).size == 0
+        assert log.read(4, size_max=first + 1, offset_max=36).size == first + 1
+        assert log.read(35, size_max=1, offset_max=36).size == first
+
+    def test_outside(self, log):
+        """Below the start and beyond the end is an error; at the end there is nothing yet."""
+        log.advance_log_start_offset(4)
+        assert code_of(log.read, 3, size_max=1, offset_max=36) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert code_of(log.read, 37, size_max=1, offset_max=36) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert log.read(36, size_max=1, offset_max=36).ranges == []
+        assert log.read(4, size_max=1, offset_max=36).first_offset == 3
+
+    def test_by_timestamp_exactly(self, log):
+        """The first record that is not earlier, also within a compressed batch, and never beyond the bound."""
+        append(log, batch("x", "y", "z", timestamp_ms=2000, codec=Codec.LZ4))
+        stamps = {record.offset: record.timestamp_ms for record in records_of(read_bytes(log))}
+        for wanted in range(995, 2004):
+            expected = min((offset for offset, stamp in stamps.items() if stamp >= wanted), default=None)
+            found = log.offset_for_timestamp(wanted, 39)
+            assert (found and found.offset) == expected
+            assert found is None or found.timestamp_ms == stamps[found.offset]
+        assert log.offset_for_timestamp(2001, 37) is None
+
+    def test_special_timestamps(self, log):
+        """Latest, earliest, and the record with the highest timestamp."""
+        append(log, batch("late", timestamp_ms=9999), epoch=3)
+        append(log, batch("early", timestamp_ms=1), epoch=3)
+        log.advance_log_start_offset(5)
+        assert log.offset_for_timestamp(-1, 30)[1:] == (30, 0)
+        assert log.offset_for_timestamp(-2, 30)[1:] == (5, 0)
+        assert log.offset_for_timestamp(-4, 30)[1:] == (5, 0)
+        assert log.offset_for_timestamp(-3, 38) == (9999, 36, 3)
+
+    def test_what_was_read_stays_readable(self, log, tmp_path):
+        """An answer that is still being sent is not hurt by retention, eviction or deletion of the log."""
+        part = log.read(0, size_max=10_000, offset_max=36).ranges[0]
+        before = part.read()
+        log.advance_log_start_offset(36)
+        log.delete_expired(1, 36)
+        log.rename_for_deletion(str(tmp_path / "gone"))
+        assert part.read() == before
+
+
+class TestTruncation:
+    @pytest.fixture
+    def log(self, tmp_path):
+        log = open_log(tmp_path / "t-0")
+        fill(log, 10, epoch=1)
+        fill(log, 10, epoch=2, first=10)
+        return log
+
+    def test_offsets_epochs_and_bytes_go(self, log):
+        """What follows is as if the removed records had never been there."""
+        assert log.truncate_to(9) == 9
+        assert values_of(log)[-1] == (8, "value 8")
+        assert log.leader_epochs.entries == ((1, 0),)
+        assert append(log, batch("other"), epoch=5).base_offset == 9
+        assert values_of(log)[-2:] == [(8, "value 8"), (9, "other")]
+        assert log.leader_epochs.entries == ((1, 0), (5, 9))
+
+    def test_a_batch_goes_as_a_whole(self, log):
+        """Truncation into a batch removes it."""
+        append(log, batch("a", "b", "c"))
+        assert log.truncate_to(21) == 20
+        assert log.log_end_offset == 20
+
+    def test_beyond_the_end_changes_nothing(self, log):
+        """A follower that is behind has nothing to remove."""
+        before = read_bytes(log)
+        assert log.truncate_to(20) == 20
+        assert read_bytes(log) == before
+
+    def test_everything(self, log):
+        """A replica that starts anew does so at the leader's log start."""
+        log.truncate_fully_and_start_at(1000)
+        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (1000, 1000, 0)
+        assert log.leader_epochs.entries == ()
+        assert append(log, batch("a"), epoch=3).base_offset == 1000
+        assert values_of(log) == [(1000, "a")]
+
+    def test_a_sync_that_was_under_way_promises_nothing(self, log):
+        """What was synced before a truncation says nothing about what was written after it."""
+        under_way = log.unsynced()
+        log.truncate_to(5)
+        fill(log, 15, epoch=3)
+        log.mark_synced(under_way)
+        assert log.recovery_point <= 5
+
+    def test_producers_are_as_they_were(self, tmp_path):
+        """After a truncation a producer's sequences continue from what is left."""
+        log = open_log(tmp_path / "p-0")
+        for sequence in range(12):
+            append(log, idempotent(sequence))
+        log.truncate_to(4)
+        assert code_of(append, log, idempotent(5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert append(log, idempotent(3)).duplicate
+        assert append(log, idempotent(4)).base_offset == 4
+
+
+class TestTransactions:
+    def test_open_committed_and_aborted(self, tmp_path):
+        """Readers of committed records stop at the first open transaction, and are told which were aborted."""
+        log = open_log(tmp_path / "t-0")
+        append(log, idempotent(0, 2, producer_id=1, transactional=True))
+        append(log, idempotent(0, 2, producer_id=2, transactional=True))
+        append(log, marker(2, committed=False), origin=Origin.COORDINATOR)
+        assert log.last_stable_offset(5) == 0
+        append(log, marker(1, committed=True), origin=Origin.COORDINATOR)
+        assert log.last_stable_offset(5) == 0, "the marker is not below the high watermark"
+        assert log.last_stable_offset(6) == 6
+        assert log.aborted_transactions(0, 6) == [(2, 2, 4, 0)]
+        assert log.aborted_transactions(5, 6) == []
+
+    def test_they_survive_a_kill(self, tmp_path):
+        """Open transactions and the index of aborted ones are found again in the batches."""
+        log = open_log(tmp_path / "t-0")
+        for round_ in range(4):
+            append(log, idempotent(2 * round_, 2, producer_id=2, transactional=True))
+            append(log, marker(2, committed=round_ % 2 == 1), origin=Origin.COORDINATOR)
+            fill(log, 3)
+        append(log, idempotent(0, 1, producer_id=1, transactional=True))
+        again = open_log(tmp_path / "t-0")
+        end = log.log_end_offset
+        assert again.aborted_transactions(0, end) == log.aborted_transactions(0, end)
+        assert len(again.aborted_transactions(0, end)) == 2
+        assert again.last_stable_offset(end) == log.last_stable_offset(end) == end - 1
+
+    def test_old_coordinators_and_producers_are_fenced(self, tmp_path):
+        """A marker of an older coordinator or producer epoch is refused."""
+        log = open_log(tmp_path / "t-0")
+        append(log, marker(1, committed=True, epoch=3, coordinator_epoch=5), origin=Origin.COORDINATOR)
+        old = marker(1, committed=True, epoch=3, coordinator_epoch=4)
+        assert code_of(append, log, old, origin=Origin.COORDINATOR) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        old = marker(1, committed=True, epoch=2, coordinator_epoch=5)
+        assert code_of(append, log, old, origin=Origin.COORDINATOR) is ErrorCode.INVALID_PRODUCER_EPOCH
