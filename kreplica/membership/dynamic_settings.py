@@ -284,7 +284,7 @@ class DynamicSettings:
                 data, stat = await self._client.get_data(path)
                 if apply and number > self._last_change:
                     await self._reload(*znodes.decode_config_change(path, data))
-                if self._wall_clock_ms() - stat.mtime > CHANGE_KEPT_MS:
+                if self._wall_clock_ms() - stat.mtime_ms > CHANGE_KEPT_MS:
                     await self._client.delete(path)
             except NoNode:
                 pass

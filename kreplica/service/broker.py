@@ -22,11 +22,9 @@ from kreplica.membership.session import Membership
 from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
 from kreplica.replication import ControlFence, Partitions
 from kreplica.runtime import Runtime, real_runtime
-from kreplica.server.dispatch import Dispatch
 from kreplica.server.fetch_sessions import FetchSessions
-from kreplica.server.listeners import Listeners
+from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
-from kreplica.server.metrics import ServerMetrics
 from kreplica.server.topic_admin import TopicAdmin, TopicDefaults
 from kreplica.service.handlers import handler_table
 from kreplica.service.settings_maps import admin_listener, advertised, bounds, storage_config
@@ -72,11 +70,11 @@ class Broker:
                 settings["controller.socket.timeout.ms"] / 1000,
             ),
         )
-        self.metrics = ServerMetrics()
         # These need the cluster's id, or what is on disk: ``start`` makes them.
         self.metadata: MetadataCache
         self.partitions: Partitions
-        self.listeners: Listeners | None = None
+        self.server: Server | None = None
+        self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
         self._stopped = False
         self._joined_once = False
@@ -113,31 +111,30 @@ class Broker:
             self._is_known,
         )
         self.directories.start(self.partitions.high_watermarks)
-        self.listeners = self._build_listeners()
-        endpoints = self._listen(self.listeners)
+        self.server = self._build_server()
+        endpoints = self._listen(self.server)
         self._start_admin()
         remember_session(self.runtime.disk, self._session_directory, self.client, connect)
         await self.membership.join(self._registration(endpoints))
         self.controller.start()
         await self.metadata.wait_until(self._is_served, self._connection_timeout_ms() / 1000)
 
-    def _build_listeners(self) -> Listeners:
+    def _build_server(self) -> Server:
         topics = TopicAdmin(
             self.client, self.metadata, self._topic_defaults, self.dynamic_settings.check_topic, self.runtime.random
         )
-        dispatch = Dispatch(handler_table(self, topics), self.metrics, self.runtime.reactor.seconds)
-        return Listeners(self.runtime, dispatch, bounds(self.settings))
+        return Server(self.runtime, handler_table(self, topics), bounds(self.settings))
 
     def _topic_defaults(self) -> TopicDefaults:
         return TopicDefaults(self.settings["num.partitions"], self.settings["default.replication.factor"])
 
-    def _listen(self, listeners: Listeners) -> tuple[Endpoint, ...]:
+    def _listen(self, server: Server) -> tuple[Endpoint, ...]:
         """Bind the listeners, and say what to announce of them."""
         asked = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
         for endpoint in asked.values():
-            listeners.listen(endpoint.listener, endpoint.host, endpoint.port)
+            self._ports[endpoint.listener] = server.listen(endpoint)
         return tuple(
-            advertised(told, asked[told.listener], listeners.port(told.listener), socket.gethostname())
+            advertised(told, asked[told.listener], self._ports[told.listener], socket.gethostname())
             for told in self.settings.advertised_listeners
         )
 
@@ -159,8 +156,7 @@ class Broker:
     @property
     def port(self) -> int:
         """The port of the first listener."""
-        assert self.listeners is not None, "the broker was not started"
-        return self.listeners.port(self.settings.listeners[0].listener)
+        return self._ports[self.settings.listeners[0].listener]
 
     @property
     def _session_directory(self) -> str:
@@ -217,10 +213,10 @@ class Broker:
         await self.controller.stop()
         await self.membership.leave()
         await self.dynamic_settings.stop()
-        if self.listeners is not None:
+        if self.server is not None:
             self.metadata.stop()
             self.partitions.stop()
-            await self.listeners.stop()
+            await self.server.stop()
         if self.admin is not None:
             await self.admin.stop()
         await self.directories.close(self.fence.broker_epoch)

@@ -76,7 +76,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
         (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),
         (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
-        (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions)),
+        (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
         (messages.DESCRIBE_CLUSTER, DescribeCluster(metadata)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import provider
@@ -58,7 +58,7 @@ def observer(log_format: str, output: TextIO | None = None) -> ILogObserver:
             except (OSError, ValueError):
                 pass  # nobody reads us any more: there is nowhere left to say so
 
-    return observe
+    return cast(ILogObserver, observe)
 
 
 def _is_wanted(event: LogEvent) -> bool:

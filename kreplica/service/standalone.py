@@ -17,14 +17,6 @@ from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 
 HOST = "127.0.0.1"
 
-SETTINGS = {
-    "auto.create.topics.enable": "true",
-    # One machine: what is internal has as many replicas as there are brokers, at most three.
-    "group.initial.rebalance.delay.ms": "0",
-}
-"""What differs from Kafka's defaults, apart from places and ports."""
-
-
 @dataclass(frozen=True, slots=True)
 class StandaloneConfig:
     """What ``twistd kreplica standalone`` was asked for; port 0 lets the system choose."""
@@ -42,14 +34,11 @@ class StandaloneConfig:
         :raise SettingsError: an override is unknown or malformed.
         """
         port = self.port + number - 1 if self.port else 0
-        settings = SETTINGS | {
+        settings = {
             "broker.id": str(number),
             "listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": os.path.join(self.data_directory, f"broker-{number}"),
             "zookeeper.connect": f"{HOST}:{coordinator_port}",
-            "offsets.topic.replication.factor": str(min(self.brokers, 3)),
-            "transaction.state.log.replication.factor": str(min(self.brokers, 3)),
-            "transaction.state.log.min.isr": str(min(self.brokers, 2)),
         }
         if number == 1:
             settings["kreplica.admin.listener"] = f"{HOST}:{self.admin_port}"

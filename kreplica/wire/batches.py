@@ -185,6 +185,11 @@ def is_transactional(buffer: Bytes) -> bool:
     return len(buffer) >= HEADER_SIZE and buffer[CRC_START + 1] & TRANSACTIONAL_BIT != 0
 
 
+def codec_of(buffer: Bytes) -> int:
+    """The codec id of the batch that a buffer starts with; 0 of too few bytes."""
+    return buffer[CRC_START + 1] & CODEC_MASK if len(buffer) >= HEADER_SIZE else 0
+
+
 def check_batch(buffer: Bytes) -> BatchHeader:
     """Check what a client sent for one partition: one batch, by header and CRC, its records unopened.
 

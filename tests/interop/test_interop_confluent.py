@@ -5,6 +5,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from interop_records import CODECS, Sent, sample
 
+# Consumers of this client have a group even where they use none of it.
+NO_GROUP = {"group.id": "none", "enable.auto.commit": False}
+
 
 def produce(broker, topic, records, **config):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **config})
@@ -24,7 +27,7 @@ def produce(broker, topic, records, **config):
 
 
 def consume(broker, topic, count, offset=OFFSET_BEGINNING, **config):
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none", **config})
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **NO_GROUP, **config})
     consumer.assign([TopicPartition(topic, 0, offset)])
     records, offsets = [], []
     while len(records) < count:
@@ -52,7 +55,7 @@ def test_offsets_for_times_and_watermarks(broker, topic):
     """A time finds its record exactly; the watermarks are the log's ends."""
     records = sample(50)
     produce(broker, topic, records, **{"linger.ms": 50})
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"})
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **NO_GROUP})
     asked = [TopicPartition(topic, 0, 1_600_000_000_017)]
     assert consumer.offsets_for_times(asked, 10)[0].offset == 17
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 10) == (0, 50)

@@ -27,8 +27,7 @@ def test_what_goes_in_comes_out(broker, topic, codec):
     compression = None if codec == "none" else codec
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, compression_type=compression, linger_ms=20)
     sent = [
-        producer.send(topic, r.value, r.key, list(r.headers), partition=0, timestamp_ms=r.timestamp_ms)
-        for r in records
+        producer.send(topic, r.value, r.key, list(r.headers), partition=0, timestamp_ms=r.timestamp_ms) for r in records
     ]
     assert [future.get(20).offset for future in sent] == list(range(len(records)))
     producer.close()

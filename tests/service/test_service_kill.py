@@ -11,6 +11,9 @@ from kreplica.testing.standalone import StandaloneProcess
 
 PARTITIONS = 3
 
+# Consumers of this client have a group even where they use none of it.
+NO_GROUP = {"group.id": "none", "enable.auto.commit": False}
+
 
 class Load:
     """An idempotent producer that never stops, and what was acknowledged to it: (partition, offset) -> value."""
@@ -66,7 +69,7 @@ class Load:
 
 def read_all(bootstrap_servers):
     """Everything that is in the topic: (partition, offset, value)."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "none", "enable.partition.eof": True})
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, **NO_GROUP, "enable.partition.eof": True})
     ends = {p: consumer.get_watermark_offsets(TopicPartition("load", p), 20)[1] for p in range(PARTITIONS)}
     consumer.assign([TopicPartition("load", p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
     found, finished = [], set()

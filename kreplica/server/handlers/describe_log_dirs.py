@@ -8,6 +8,7 @@ from typing import Any
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Partitions
+from kreplica.runtime.disk import Disk
 from kreplica.server.request import Request
 from kreplica.storage.directory import LogDirectory
 
@@ -15,8 +16,9 @@ Row = dict[str, Any]
 
 
 class DescribeLogDirs:
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, disk: Disk) -> None:
         self._partitions = partitions
+        self._disk = disk
 
     def __call__(self, request: Request) -> None:
         asked = request.body["topics"]
@@ -43,6 +45,6 @@ class DescribeLogDirs:
                         "is_future_key": False,
                     }
                 )
-        row["total_bytes"], row["usable_bytes"] = directory.usage()
+        row["total_bytes"], row["usable_bytes"] = self._disk.usage(directory.path)
         row["topics"] = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
         return row

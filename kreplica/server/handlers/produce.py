@@ -10,11 +10,15 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions, Waiting
 from kreplica.runtime import Reactor
 from kreplica.server.request import Request
-from kreplica.wire.batches import is_transactional
+from kreplica.wire.batches import codec_of, is_transactional
+from kreplica.wire.compression import Codec
 
 ALL_IN_SYNC = -1
 NO_ANSWER = 0
 LEADER_ONLY = 1
+
+ZSTD_FROM = 7
+"""Clients that speak only older versions cannot read zstd (KIP-110)."""
 
 Row = dict[str, Any]
 
@@ -32,6 +36,7 @@ class Produce:
         acks = body["acks"]
         now_ms = self._wall_clock_ms()
         refusal = _refusal(body, acks)
+        zstd = request.version >= ZSTD_FROM
         pending: list[_Pending] = []
         failed: KafkaError | None = None
         responses = []
@@ -43,7 +48,7 @@ class Produce:
                 try:
                     if refusal is not None:
                         raise refusal
-                    rows.append(self._append(TopicPartition(name, index), data["records"], acks, now_ms, pending))
+                    rows.append(self._append(TopicPartition(name, index), data["records"], acks, now_ms, pending, zstd=zstd))
                 except KafkaError as error:
                     failed = error
                     rows.append(_error_row(index, error))
@@ -60,7 +65,14 @@ class Produce:
             request.answer({"responses": responses})
 
     def _append(
-        self, key: TopicPartition, records: memoryview | None, acks: int, now_ms: int, pending: list[_Pending]
+        self,
+        key: TopicPartition,
+        records: memoryview | None,
+        acks: int,
+        now_ms: int,
+        pending: list[_Pending],
+        *,
+        zstd: bool,
     ) -> Row:
         partition = self._partitions.get(key)
         if partition is None:
@@ -69,6 +81,8 @@ class Produce:
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
         if is_transactional(records):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
+        if not zstd and codec_of(records) == Codec.ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_FROM} or later")
         result = partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
         row = {
             "index": key.partition,
