@@ -17,6 +17,7 @@ from kreplica.errors import SettingsError
 from kreplica.model import Endpoint
 from kreplica.runtime.disk import FileRange, OsDisk, OsFile
 from kreplica.server.bounds import Bounds
+from kreplica.server.transport import FastTransport
 
 MEBI = 1024 * 1024
 
@@ -137,6 +138,50 @@ def test_what_is_not_in_memory_is_read_away_from_the_reactor(environment: str, t
         assert scene.server.metrics.cold_reads == (3 if environment == "fast" else 12)
 
     play(environment, story)
+
+
+@pytest.mark.parametrize("environment", ["fast", "stock"])
+def test_each_range_is_looked_at(environment: str, tmp_path: Path) -> None:
+    """That one file was in memory says nothing of the next, even at the same position."""
+    files = []
+    for name in ("first", "second"):
+        (tmp_path / name).write_bytes(bytes(10_000))
+        files.append(ColdFile(str(tmp_path / name)))
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        client = await scene.connect()
+        for number, file in enumerate(files):
+            scene.handlers.records = FileRange(file, 0, 10_000)
+            client.send(fetch_frame(number))
+            await client.fetched()
+        assert scene.server.metrics.cold_reads == 2
+
+    play(environment, story)
+
+
+def test_closing_while_the_disk_is_read_costs_nothing(tmp_path: Path) -> None:
+    """A connection that is to close as soon as it has sent what is being read does not keep the reactor busy."""
+    (tmp_path / "segment").write_bytes(bytes(10_000))
+    file = ColdFile(str(tmp_path / "segment"))
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        loaded: Deferred[Any] = Deferred()
+        scene.server.resources.cold_reads._offload.run = lambda *_: loaded  # type: ignore[method-assign, assignment]
+        client = await scene.connect()
+        scene.handlers.records = FileRange(file, 0, 10_000)
+        client.send(fetch_frame(1), produce_frame(2, b"boom"))
+        await scene.until(lambda: len(scene.handlers.received) == 1 and scene.server.metrics.api(0).errors == 1)
+        for _ in range(3):
+            await scene.pause()
+        reactor: Any = scene.runtime.reactor
+        assert not [writer for writer in reactor.getWriters() if isinstance(writer, FastTransport)]
+        loaded.callback(None)
+        assert await client.fetched() == (1, bytes(10_000))
+        await client.closed()
+
+    play("fast", story)
 
 
 @pytest.mark.parametrize("environment", ["fast", "stock"])

@@ -76,7 +76,7 @@ def test_too_many_waiting_requests_stop_only_their_own_connection(play_story: Pl
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), requests_outstanding_max=4))
         client, other = await scene.connect(), await scene.connect()
-        client.send(*(produce_frame(number, b"waits", acks=-1) for number in range(10)))
+        client.send(*(produce_frame(number, bytes(3000), acks=-1) for number in range(10)))
         await scene.until(lambda: len(scene.handlers.received) == 4)
         other.send(produce_frame(77, b"x"))
         assert await other.answered_ids(1) == [77]
@@ -322,10 +322,28 @@ def test_stopping_answers_what_was_asked(play_story: Play) -> None:
         client.send(produce_frame(1, b"waits", acks=-1))
         await scene.until(lambda: bool(scene.handlers.parked))
         scene.runtime.reactor.callLater(0.05, scene.handlers.release)
-        await scene.server.stop(timeout_s=5.0)
+        await scene.server.stop(timeout_s=1000.0)
         assert await client.answered_ids(1) == [1]
         await client.closed()
         await idle.closed()
+
+    play_story(story)
+
+
+def test_stopping_sends_all_of_a_large_answer(play_story: Play) -> None:
+    """What a slow client has still to take when the server stops is sent to the end."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        scene.handlers.records = bytes(8_000_000)
+        client = await scene.connect()
+        client.transport.pauseProducing()
+        client.send(fetch_frame(1))
+        await scene.until(lambda: bool(scene.handlers.received))
+        scene.runtime.reactor.callLater(0.05, client.transport.resumeProducing)
+        await scene.server.stop(timeout_s=1000.0)
+        assert await client.fetched() == (1, scene.handlers.records)
+        await client.closed()
 
     play_story(story)
 
