@@ -7,7 +7,7 @@ end is cut off.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from twisted.logger import Logger
@@ -78,7 +78,7 @@ class Loading:
         clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
         self._segments = Segments(self._disk, self._list_segments(start_offset), self._remove)
-        self._check_indexes()
+        self._check_indexes(self._segments if clean_shutdown else self._segments.closed)
         if not clean_shutdown:
             self._recover_from(recovery_point)
         end_offset = self._find_end(recovery_point if not clean_shutdown else 0)
@@ -124,15 +124,15 @@ class Loading:
         file.close()
         return segment
 
-    def _check_indexes(self) -> None:
-        """Make again what is missing of the closed segments' indexes (the active one's may lack entries anyway)."""
+    def _check_indexes(self, segments: Iterable[Segment]) -> None:
+        """Make again the indexes that are missing (a segment that is recovered has its own made again anyway)."""
         names = set(self._disk.list_directory(self._path))
-        for segment in self._segments.closed:
+        for segment in segments:
             stem = f"{segment.base_offset:020d}"
-            if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
+            if segment.size and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names:
                 _log.info("{log}: makes the indexes of segment {base} again", log=self._name, base=segment.base_offset)
                 self._rebuild(segment)
-                segment.seal()
+                segment.write_indexes()
 
     def _rebuild(self, segment: Segment) -> None:
         """Make the indexes of a segment by its headers alone."""
@@ -140,6 +140,7 @@ class Loading:
         segment.reset()
         for position, header in segment.headers(0, size):
             segment.note(header, position, self._config.index_interval_bytes)
+        segment.time_index.append(*segment.largest)
         segment.size = size
 
     # --- recovery ---
@@ -210,7 +211,8 @@ class Loading:
         return last.next_offset if last is not None else active.base_offset
 
     def _start_anew(self, start_offset: int) -> int:
-        for segment in list(self._segments):
+        self._rebuilt.clear()
+        for segment in self._segments:
             self._segments.drop(segment)
         segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
         segment.create()

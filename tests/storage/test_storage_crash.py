@@ -1,0 +1,175 @@
+"""Power lost at every single write: what was synced is there, nothing else than what was written is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from storage_world import SMALL, batch, idempotent, open_log, read_bytes, records_of
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.storage.compaction import Compaction, plan_compaction
+from kreplica.testing.disk import MemoryDisk
+
+PATH = "/data/orders-0"
+TINY = replace(SMALL, segment_bytes=300, index_interval_bytes=80)
+COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}), segment_bytes=600)
+
+
+class PowerCut(BaseException):
+    """The machine is off."""
+
+
+class DyingDisk(MemoryDisk):
+    """Loses power at its n-th change."""
+
+    def __init__(self):
+        super().__init__(directories=["/data"])
+        self.changes_left = None
+        self.changes = 0
+
+    def _change(self):
+        self.changes += 1
+        if self.changes_left is not None:
+            self.changes_left -= 1
+            if self.changes_left < 0:
+                raise PowerCut
+
+    def write(self, content, path, position, piece):
+        self._change()
+        super().write(content, path, position, piece)
+
+    def resize(self, content, path, size):
+        self._change()
+        super().resize(content, path, size)
+
+    def rename(self, old, new):
+        self._change()
+        super().rename(old, new)
+
+    def remove(self, path):
+        self._change()
+        super().remove(path)
+
+
+def everything(log, done):
+    """Appends of two producers, syncs, rolls and a truncation; notes what is durable."""
+    for number in range(14):
+        log.append_as_leader(idempotent(number), number // 5, now_ms=1)
+        done["written"] = number + 1
+        if number % 3 == 0:
+            log.flush()
+            done["synced"] = log.recovery_point
+        if number == 9:
+            done["synced"] = min(done["synced"], 8)
+            done["written"] = 10
+            log.truncate_to(8)
+            log.producers.clear()
+            done["truncated"] = True
+            for again in range(8, 10):
+                log.append_as_leader(batch(f"again {again}"), 2, now_ms=1)
+    log.close()
+    done["synced"] = log.recovery_point
+
+
+def test_appends_survive_power_loss_at_every_write():
+    """Whatever write the power fails in, the log opens, holds all that was synced, and carries on."""
+    reference = DyingDisk()
+    everything(open_log(PATH, TINY, reference), {"synced": 0, "written": 0})
+    assert reference.changes > 50
+    for cut in range(reference.changes):
+        disk = DyingDisk()
+        done = {"synced": 0, "written": 0}
+        disk.changes_left = cut
+        with pytest.raises(PowerCut):
+            everything(open_log(PATH, TINY, disk), done)
+        disk.changes_left = None
+        disk.power_loss(Random(cut))
+        log = open_log(PATH, TINY, disk, recovery_point=done["synced"])
+        found = records_of(read_bytes(log))
+        assert [record.offset for record in found] == list(range(log.log_end_offset))
+        assert log.log_end_offset >= done["synced"]
+        for record in found:
+            again = record.offset in (8, 9) and "truncated" in done
+            allowed = {f"7/0/{record.offset}".encode()} | ({f"again {record.offset}".encode()} if again else set())
+            assert record.value in allowed
+        log.append_as_leader(batch("carries on"), 9, now_ms=1)
+        log.close()
+        again = open_log(PATH, TINY, disk, clean_shutdown=True)
+        assert records_of(read_bytes(again))[-1].value == b"carries on"
+
+
+def compact(log, disk):
+    plan = plan_compaction(log, 0, log.log_end_offset, 5000)
+    compaction = Compaction(plan, disk, 5000, 2**20)
+    compaction.read_keys()
+    for group in compaction.groups():
+        target = compaction.write_group(group)
+        assert log.replace_segments([source.segment for source in group], target)
+
+
+def test_compaction_survives_power_loss_at_every_write():
+    """Whatever step of a compaction the power fails in, every key still has its last value, at its one offset."""
+
+    def written(disk):
+        log = open_log(PATH, COMPACTED, disk)
+        for number in range(40):
+            log.append_as_leader(batch((f"key {number % 4}", f"value {number}")), 0, now_ms=1)
+        log.flush()
+        disk.write_back()
+        return log
+
+    reference = DyingDisk()
+    log = written(reference)
+    before = {record.offset: record for record in records_of(read_bytes(log))}
+    last = {record.key: record for record in before.values()}
+    changes = reference.changes
+    compact(log, reference)
+    steps = reference.changes - changes
+    assert steps > 20
+    for cut in range(steps):
+        disk = DyingDisk()
+        log = written(disk)
+        disk.changes_left = cut
+        with pytest.raises(PowerCut):
+            compact(log, disk)
+        disk.changes_left = None
+        disk.power_loss(Random(cut))
+        log = open_log(PATH, COMPACTED, disk, recovery_point=40)
+        found = records_of(read_bytes(log))
+        assert [record.offset for record in found] == sorted({record.offset for record in found})
+        assert all(before[record.offset] == record for record in found)
+        assert {record.key: record for record in found} == last
+        assert not [name for name in disk.list_directory(PATH) if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_a_full_disk_refuses_and_recovers():
+    """An append that does not fit is taken back whole; once there is room, the log goes on where it was."""
+    disk = MemoryDisk(directories=["/data"])
+    log = open_log(PATH, SMALL, disk)
+    log.append_as_leader(batch("first"), 0, now_ms=1)
+    total, free = disk.usage("/data")
+    used = total - free
+    for spare in range(0, 200, 7):
+        disk.capacity_bytes = used + spare
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_leader(batch("x" * 300), 0, now_ms=1)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (log.log_end_offset, log.failure) == (1, None)
+        assert disk.open(f"{PATH}/00000000000000000000.log").size() == log.size_bytes
+    disk.capacity_bytes = 1 << 40
+    assert log.append_as_leader(batch("second"), 0, now_ms=1).base_offset == 1
+    assert [record.value for record in records_of(read_bytes(open_log(PATH, SMALL, disk)))] == [b"first", b"second"]
+
+
+def test_a_failing_device_ends_the_use_of_the_log():
+    """After an I/O error nothing more is accepted: nobody knows what was written."""
+    disk = MemoryDisk(directories=["/data"])
+    log = open_log(PATH, SMALL, disk)
+    disk.fail("write", "*.log", times=2)
+    for _ in range(2):
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_leader(batch("a"), 0, now_ms=1)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "orders-0" in str(log.failure)

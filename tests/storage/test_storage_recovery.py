@@ -1,0 +1,216 @@
+"""Logs open again after a stop, a kill, a torn write or damage, and say what they did."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from storage_world import SMALL, bases_of, batch, fill, idempotent, offsets_of, open_log, read_bytes, values_of
+
+from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.storage.leader_epochs import FILE_NAME
+from kreplica.storage.segment import Segment
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "orders-0"
+
+
+def active_of(path):
+    return sorted(path.glob("*.log"))[-1]
+
+
+def test_after_a_kill_everything_written_is_there(path):
+    """A killed process loses nothing that it had written, index or not."""
+    log = open_log(path)
+    fill(log, 25, epoch=3)
+    again = open_log(path, recovery_point=7)
+    assert read_bytes(again) == read_bytes(log)
+    assert again.leader_epochs.entries == ((3, 0),)
+    assert again.recovery_point == 7
+
+
+def test_after_an_orderly_stop_nothing_is_scanned(path, monkeypatch):
+    """The clean-shutdown marker makes a start independent of the size of the logs."""
+    log = open_log(path)
+    fill(log, 25)
+    log.append_as_leader(idempotent(0, 3), 0, now_ms=1)
+    before = read_bytes(log)
+    log.close()
+    monkeypatch.setattr(Segment, "reset", lambda self: pytest.fail("a segment was recovered"))
+    again = open_log(path, clean_shutdown=True)
+    assert again.log_end_offset == again.recovery_point == 28
+    assert read_bytes(again) == before
+    assert again.append_as_leader(idempotent(0, 3), 0, now_ms=1).duplicate
+
+
+@pytest.mark.parametrize("cut", [1, 60, 62, 170])
+def test_a_torn_tail_is_cut_off(path, cut):
+    """Half a batch at the end goes; whole ones before it stay."""
+    fill(open_log(path), 3)
+    file = active_of(path)
+    size = file.stat().st_size
+    with open(file, "r+b") as content:
+        content.truncate(size - cut)
+    log = open_log(path)
+    assert offsets_of(log) == list(range(3 - -(-cut // (size // 3))))
+    assert file.stat().st_size == log.size_bytes
+    fill(log, 1)
+    assert offsets_of(open_log(path)) == offsets_of(log)
+
+
+def test_zeros_and_noise_at_the_end_are_cut_off(path):
+    """A file system may leave zeros or old bytes where an append was under way."""
+    fill(open_log(path), 3)
+    whole = active_of(path).read_bytes()
+    for tail in (bytes(500), b"\x01" * 300, whole[:100], whole):
+        active_of(path).write_bytes(whole + tail)
+        assert offsets_of(open_log(path)) == [0, 1, 2]
+        assert active_of(path).read_bytes() == whole
+
+
+def test_a_flipped_bit_beyond_the_recovery_point_ends_the_log(path):
+    """What was never promised as durable is dropped from the first damaged batch on, with all later segments."""
+    fill(open_log(path), 25)
+    second = sorted(path.glob("*.log"))[1]
+    first_offset = int(second.stem)
+    damage(second, -1)
+    log = open_log(path, recovery_point=first_offset)
+    end = log.log_end_offset
+    assert first_offset < end < 25
+    assert offsets_of(log) == list(range(end))
+    assert bases_of(log)[-1] == first_offset
+    fill(log, 3)
+    assert offsets_of(open_log(path)) == list(range(end + 3))
+
+
+def test_a_flipped_bit_below_the_recovery_point_is_an_error(path):
+    """What was durable is never cut off silently: the replica is offline, and its files stay as they are."""
+    fill(open_log(path), 25)
+    files = {file: file.read_bytes() for file in path.glob("*.log")}
+    file = active_of(path)
+    damage(file, -1)
+    with pytest.raises(StorageError, match=file.name):
+        open_log(path, recovery_point=25)
+    assert file.stat().st_size == len(files[file])
+
+
+def damage(file, position):
+    data = bytearray(file.read_bytes())
+    data[position] ^= 0x10
+    file.write_bytes(data)
+
+
+def test_missing_and_damaged_indexes_are_made_again(path):
+    """Indexes are hints: without them, or with wrong ones in what is recovered, every offset is still found."""
+    log = open_log(path)
+    fill(log, 25)
+    before = read_bytes(log)
+    log.close()
+    kept = {file.name: file.read_bytes() for file in path.glob("*index")}
+    for file in path.glob("*index"):
+        file.unlink()
+    again = open_log(path, clean_shutdown=True)
+    assert read_bytes(again) == before
+    again.close()
+    assert {file.name: file.read_bytes() for file in path.glob("*index")} == kept
+    for file in path.glob("*index"):
+        file.write_bytes(b"\x01" * 48)
+    assert read_bytes(open_log(path)) == before
+
+
+def test_an_index_that_kafka_lengthened_with_zeros(path):
+    """Kafka reserves the indexes of an active segment, and leaves zeros there when it is killed."""
+    log = open_log(path)
+    fill(log, 25)
+    before = read_bytes(log)
+    log.close()
+    for file in path.glob("*index"):
+        file.write_bytes(file.read_bytes().ljust(1200, b"\0"))
+    assert read_bytes(open_log(path, clean_shutdown=True)) == before
+
+
+def test_damaged_leader_epochs_are_found_in_the_batches(path):
+    """The epoch file is a summary; the batches carry their epochs."""
+    log = open_log(path)
+    for epoch in (1, 4, 9):
+        fill(log, 6, epoch=epoch)
+    for text in (b"", b"0\n2\n1 0\n", b"nonsense"):
+        (path / FILE_NAME).write_bytes(text)
+        assert open_log(path).leader_epochs.entries == ((1, 0), (4, 6), (9, 12))
+    (path / FILE_NAME).unlink()
+    assert open_log(path).leader_epochs.entries == ((1, 0), (4, 6), (9, 12))
+
+
+def test_damaged_snapshots_are_passed_over(path):
+    """Producers' sequences come from the last good snapshot and the batches after it, or from the batches alone."""
+    log = open_log(path)
+    for sequence in range(20):
+        log.append_as_leader(idempotent(sequence, 1), 0, now_ms=1)
+    log.close()
+    for count in (2, 1):
+        snapshots = sorted(path.glob("*.snapshot"))
+        assert len(snapshots) == count
+        snapshots[-1].write_bytes(snapshots[-1].read_bytes()[:-3])
+        again = open_log(path, clean_shutdown=True)
+        assert again.append_as_leader(idempotent(19), 0, now_ms=1).duplicate
+        assert again.append_as_leader(idempotent(20), 0, now_ms=1).base_offset == 20
+        again.truncate_to(20)
+
+
+def test_leftovers_of_a_deletion_go(path):
+    """Files that were about to be deleted are gone at the next start, and orphaned indexes with them."""
+    log = open_log(path)
+    fill(log, 25)
+    first = sorted(path.glob("*.log"))[0]
+    first.rename(f"{first}.deleted")
+    second = bases_of(log)[1]
+    again = open_log(path)
+    assert again.log_start_offset == second
+    assert offsets_of(again) == list(range(second, 25))
+    assert not list(path.glob("*.deleted"))
+    assert not list(path.glob("00000000000000000000.*"))
+
+
+def test_the_start_offset_is_kept(path):
+    """Deleted records stay deleted; a start beyond the end (a lost tail) begins anew there."""
+    fill(open_log(path), 5)
+    assert offsets_of(open_log(path, log_start_offset=3)) == [3, 4]
+    shutil.rmtree(path)
+    fill(open_log(path), 2)
+    log = open_log(path, log_start_offset=10)
+    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
+    fill(log, 1)
+    assert offsets_of(open_log(path, log_start_offset=10)) == [10]
+
+
+def test_an_empty_directory_is_an_empty_log(path):
+    """A new log starts at offset 0, and so does it again."""
+    assert open_log(path).log_end_offset == 0
+    assert open_log(path, clean_shutdown=True).log_end_offset == 0
+
+
+def test_a_restart_does_not_reset_sequences_of_many_segments(path):
+    """An idempotent producer's retry is recognised after any number of kills and rolls."""
+    sequence = 0
+    for _ in range(4):
+        log = open_log(path, SMALL)
+        if sequence:
+            assert log.append_as_leader(idempotent(sequence - 1), 0, now_ms=1).duplicate
+        for _ in range(7):
+            log.append_as_leader(idempotent(sequence), 0, now_ms=1)
+            sequence += 1
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_leader(idempotent(sequence + 1), 0, now_ms=1)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [value for _, value in values_of(log)] == [f"7/0/{number}" for number in range(28)]
+
+
+def test_batches_of_the_same_offset_are_not_read_twice(path):
+    """A write that was repeated in the file (and never promised) is cut off."""
+    log = open_log(path)
+    log.append_as_leader(batch("a", "b"), 0, now_ms=1)
+    file = active_of(path)
+    file.write_bytes(file.read_bytes() * 2)
+    assert values_of(open_log(path)) == [(0, "a"), (1, "b")]
