@@ -110,14 +110,14 @@ def decode_get(buffer: bytes, start: int) -> tuple[bytes, tuple[int, ...]]:
     return buffer[start + 4 : end], _STAT.unpack_from(buffer, end)
 
 
-def set_encoder(data: bytes) -> Callable[[int, str], bytes]:
-    """Sets of the same data."""
-    tail = _INT.pack(len(data)) + data + _INT.pack(-1)
+def set_encoder(data: bytes, version: int = -1) -> Callable[[int, str], bytes]:
+    """Sets of the same data, encoded anew each time, for callers have other data each time."""
 
     def encode(xid: int, path: str) -> bytes:
         name = path.encode()
         size = len(name)
-        return _REQUEST.pack(12 + size + len(tail), xid, SET_DATA, size) + name + tail
+        head = _REQUEST.pack(20 + size + len(data), xid, SET_DATA, size)
+        return head + name + _INT.pack(len(data)) + data + _INT.pack(version)
 
     return encode
 
@@ -126,17 +126,17 @@ def decode_stat(buffer: bytes, start: int) -> tuple[int, ...]:
     return _STAT.unpack_from(buffer, start)
 
 
-def multi_encoder(data: bytes, check: str | None) -> Callable[[int, Sequence[str]], bytes]:
-    """Multis of sets of the same data, behind a check of a znode's version where one is named."""
-    tail = _INT.pack(len(data)) + data + _INT.pack(-1)
+def multi_encoder(data: bytes, check: str | None, version: int = -1) -> Callable[[int, Sequence[str]], bytes]:
+    """Multis of such sets, behind a check of a znode's version where one is named."""
     name = (check or "").encode()
     head = _OPERATION.pack(CHECK, False, -1, len(name)) + name + _INT.pack(0) if check else b""
 
     def encode(xid: int, paths: Sequence[str]) -> bytes:
         pieces = [head]
+        extend, pack_operation, pack_int = pieces.extend, _OPERATION.pack, _INT.pack
         for path in paths:
             name = path.encode()
-            pieces.append(_OPERATION.pack(SET_DATA, False, -1, len(name)) + name + tail)
+            extend((pack_operation(SET_DATA, False, -1, len(name)), name, pack_int(len(data)), data, pack_int(version)))
         pieces.append(_MULTI_END)
         body = b"".join(pieces)
         return _REQUEST.pack(len(body) + 8, xid, MULTI, 0)[:12] + body

@@ -6,7 +6,7 @@ What callers use is exported here.  Client, from the outside in:
 * ``batches`` many conditional writes, or reads, cut into multis of a bounded size and pipelined
 * ``session`` finding a server, keeping alive, moving to another, ending; ``waiting`` requests without a connection
 * ``watches`` the registry of one session; ``sasl`` DIGEST-MD5
-* ``ensemble`` connect strings and the order of servers
+* ``ensemble`` connect strings and the order of servers; ``chroot`` a client's paths and the server's
 * ``connection`` one TCP connection: requests out, answers in, pings
 
 Protocol, without I/O, for both sides:
@@ -14,7 +14,8 @@ Protocol, without I/O, for both sides:
 * ``errors`` one class per error code
 * ``jute`` the record encoding; ``framing`` a byte stream into frames
 * ``records`` operation codes, stat, ACLs, watch events, the session handshake, frame headers
-* ``requests`` every request as a value, ``responses`` every answer's body, both with their encoding both ways
+* ``requests`` every request as a value (``operations``: those that can stand in a multi), ``responses`` every answer's
+  body; all with their encoding both ways
 
 * ``embedded`` the coordinator of a single machine and of simulations
 """

@@ -14,8 +14,8 @@ from twisted.internet.defer import Deferred, DeferredList, DeferredSemaphore
 from twisted.python.failure import Failure
 
 from kreplica.zookeeper.errors import MultiFailed, NoAuth, NoNode, Unimplemented, ZooKeeperError
+from kreplica.zookeeper.operations import Check, GetChildren, GetData, Operation, Read, encode_operation
 from kreplica.zookeeper.records import Stat
-from kreplica.zookeeper.requests import Check, GetChildren, GetData, Operation, Read, encode_operation
 from kreplica.zookeeper.responses import OperationResult, ReadResult
 
 T = TypeVar("T")

@@ -11,9 +11,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.runtime import Reactor
+from kreplica.zookeeper.chroot import Chroot
 from kreplica.zookeeper.connection import Answered
 from kreplica.zookeeper.ensemble import Ensemble, TlsContextFactory
-from kreplica.zookeeper.errors import BadArguments, NodeExists, NoNode
+from kreplica.zookeeper.errors import NodeExists, NoNode
 from kreplica.zookeeper.multi import multi_decoder
 from kreplica.zookeeper.records import FRAME_SIZE_MAX, OPEN_ACL, Acl, AddWatchMode, Opcode, Stat
 from kreplica.zookeeper.requests import (
@@ -111,7 +112,8 @@ class ZooKeeperClient:
         self._reactor = reactor
         self._random = random
         self._ensemble = Ensemble.parse(connect_string)
-        self._chroot = self._ensemble.chroot
+        self._chroot = Chroot(self._ensemble.chroot)
+        self._absolute = self._chroot.absolute
         self._connection_timeout_s = connection_timeout_ms / 1000
         self._options = SessionOptions(
             timeout_ms=session_timeout_ms,
@@ -306,7 +308,10 @@ class ZooKeeperClient:
     def sync(self, path: str = "/") -> Deferred[str]:
         """Let this client's server catch up with the leader; reads made after this see all earlier writes."""
         return self._session.submit(
-            Opcode.SYNC, Sync(self._absolute(path)).encode(), lambda *body: self._relative(decode_path(*body)), path
+            Opcode.SYNC,
+            Sync(self._absolute(path)).encode(),
+            lambda *body: self._chroot.relative(decode_path(*body)),
+            path,
         )
 
     # Several at once.
@@ -318,9 +323,9 @@ class ZooKeeperClient:
         :raise MultiFailed: naming the first operation that failed; nothing was done.
         """
         absolute = (
-            [each._replace(path=self._absolute(each.path)) for each in operations] if self._chroot else operations
+            [each._replace(path=self._absolute(each.path)) for each in operations] if self._chroot.path else operations
         )
-        decode = multi_decoder(operations, self._relative if self._chroot else None)
+        decode = multi_decoder(operations, self._chroot.relative if self._chroot.path else None)
         return self._session.submit(Opcode.MULTI, encode_operations(absolute), decode, None)
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
@@ -331,7 +336,7 @@ class ZooKeeperClient:
         :raise Unimplemented: where the server is too old; some close the connection instead (``ConnectionLoss``).
         """
         paths = [each.path for each in reads]
-        absolute = [each._replace(path=self._absolute(each.path)) for each in reads] if self._chroot else reads
+        absolute = [each._replace(path=self._absolute(each.path)) for each in reads] if self._chroot.path else reads
         return self._session.submit(
             Opcode.MULTI_READ,
             encode_operations(absolute),
@@ -351,7 +356,7 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
-        watch = Watch(self._session, path, absolute, mode, self._relative_listener(listener))
+        watch = Watch(self._session, path, absolute, mode, self._chroot.listener(listener))
         body = AddWatch(absolute, mode).encode()
         return self._session.submit(Opcode.ADD_WATCH, body, watch.decode, path, watch.answered)
 
@@ -362,9 +367,7 @@ class ZooKeeperClient:
         return Deferred.fromCoroutine(self._create_chroot())
 
     async def _create_chroot(self) -> None:
-        parts = self._chroot.split("/")[1:]
-        for depth in range(1, len(parts) + 1):
-            path = "/" + "/".join(parts[:depth])
+        for path in self._chroot.prefixes():
             found = self._session.submit(Opcode.EXISTS, Exists(path).encode(), decode_stat, path)
             if await found.addErrback(_none_without_node) is not None:
                 continue
@@ -373,32 +376,14 @@ class ZooKeeperClient:
             except NodeExists:
                 pass  # another client was quicker
 
-    def _absolute(self, path: str) -> str:
-        # Servers look at this in an order of their own, and a chroot would hide a missing slash from them.
-        if path[:1] != "/" or "//" in path or (path[-1] == "/" and path != "/") or "\0" in path:
-            raise BadArguments(path, "a path begins with a slash, and something stands between any two")
-        if "/." in path and not {".", ".."}.isdisjoint(path.split("/")):
-            raise BadArguments(path, "a path has no relative parts")
-        if not self._chroot:
-            return path
-        return self._chroot if path == "/" else self._chroot + path
-
-    def _relative(self, path: str) -> str:
-        return path.removeprefix(self._chroot) or "/"
-
     def _decode_created(self, data: bytes, start: int, end: int) -> Created:
         created = decode_created(data, start, end)
-        return created._replace(path=self._relative(created.path)) if self._chroot else created
-
-    def _relative_listener(self, listener: WatchListener) -> WatchListener:
-        if not self._chroot:
-            return listener
-        return lambda event: listener(event._replace(path=self._relative(event.path)))
+        return created._replace(path=self._chroot.relative(created.path)) if self._chroot.path else created
 
     def _leave_watch(self, registry: dict[str, list[WatchListener]], absolute: str, watch: WatchListener) -> Answered:
         def answered(error: int) -> None:
             if not error:
-                registry.setdefault(absolute, []).append(self._relative_listener(watch))
+                registry.setdefault(absolute, []).append(self._chroot.listener(watch))
 
         return answered
 
@@ -408,7 +393,7 @@ class ZooKeeperClient:
         def answered(error: int) -> None:
             if error in (0, NoNode.code):
                 registry = watches.exists if error else watches.data
-                registry.setdefault(absolute, []).append(self._relative_listener(watch))
+                registry.setdefault(absolute, []).append(self._chroot.listener(watch))
 
         return answered
 

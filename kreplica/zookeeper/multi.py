@@ -8,7 +8,7 @@ from typing import cast
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.connection import Decode
 from kreplica.zookeeper.errors import MultiFailed, error_of
-from kreplica.zookeeper.requests import Operation
+from kreplica.zookeeper.operations import Operation
 from kreplica.zookeeper.responses import Created, OperationResult, decode_multi_results
 
 

@@ -20,8 +20,8 @@ from kreplica.zookeeper.jute import (
     pack_texts,
     unpack_int32,
 )
+from kreplica.zookeeper.operations import MULTI_HEADER
 from kreplica.zookeeper.records import STAT, Acl, Opcode, Stat, new_stat, pack_acl, read_acl, read_stat
-from kreplica.zookeeper.requests import MULTI_HEADER
 
 
 class Created(NamedTuple):
