@@ -180,7 +180,7 @@ static int consume(char **argument) {
     rd_kafka_queue_t *queue = consume_all(rk, topic, partitions, RD_KAFKA_OFFSET_BEGINNING);
     while (count < total) {
         /* Asked for more than will come, librdkafka waits for the rest of its time before it gives what there is. */
-        long wanted = total - count < 10000 ? total - count : 10000;
+        long wanted = !first ? 1 : total - count < 10000 ? total - count : 10000;
         ssize_t got = rd_kafka_consume_batch_queue(queue, 1000, messages, wanted);
         for (ssize_t i = 0; i < got; i++) {
             if (!messages[i]->err) {

@@ -105,7 +105,7 @@ def consume(bootstrap: str, topic: str, partitions: str, messages: str, fetch_by
     started, cpu = wait_for_go()
     began = 0.0
     while count < int(messages):
-        for message in consumer.consume(min(10_000, int(messages) - count), 1.0):
+        for message in consumer.consume(min(10_000, int(messages) - count) if began else 1, 1.0):
             if message.error() is None:
                 count += 1
                 total_bytes += len(message.value() or b"")
