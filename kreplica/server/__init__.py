@@ -1,0 +1,23 @@
+"""Clients' requests, from the socket to whoever answers them, and back.
+
+From the outside in:
+
+* ``listeners``: ``Server``: binds the listeners, accepts, stops in order
+* ``connections``: all that are open: how many there may be, which are idle
+* ``resources``: what listeners and connections of one broker share
+* ``transport``: the fast transport, on Twisted's reactor but not on its read and write paths; ``outgoing``: its queue
+* ``stock``: the same over Twisted's own transports, for TLS and reactors without descriptors
+* ``buffers``: memory for frames that come in several reads, and the bound on it
+* ``cold_reads``: answers that are on disk only are read away from the reactor first
+* ``control_first``: the control plane goes before data
+* ``connection``: one client without I/O: requests and answers in order, and its bounds; ``bounds``: their numbers
+* ``turn``: answers of one turn of the loop leave together
+* ``dispatch``: from a frame to its handler by one table
+* ``request``: what a handler sees; ``pieces``: what its answer is made of; ``answers``: answers that take a while
+* ``metrics``: counters
+* ``handlers``: one file per API
+* ``metadata``: what this broker knows of the cluster; ``topic_admin``: changes to topics, written to ZooKeeper
+* ``fetch_sessions``: what clients fetch without naming it again (KIP-227)
+
+A frame is handled where it lies: nothing is copied, queued or deferred between the socket and a handler.
+"""
