@@ -45,11 +45,13 @@ class MetadataCache:
     """Owned by the broker's server.  Replaced piece by piece: a reader sees one whole topic or none.
 
     ``generation`` grows with every change, so that answers made from it can be kept until it does.
+
+    :ivar cluster_id: set when the broker has learned it, before it listens (clients crash on a null one).
     """
 
-    def __init__(self, reactor: Reactor, cluster_id: str) -> None:
+    def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
-        self.cluster_id = cluster_id
+        self.cluster_id = ""
         self.controller_id = -1
         self.brokers: dict[int, LiveBroker] = {}
         self.topics: dict[str, TopicMetadata] = {}

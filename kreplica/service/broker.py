@@ -70,9 +70,14 @@ class Broker:
                 settings["controller.socket.timeout.ms"] / 1000,
             ),
         )
-        # These need the cluster's id, or what is on disk: ``start`` makes them.
-        self.metadata: MetadataCache
-        self.partitions: Partitions
+        self.metadata = MetadataCache(runtime.reactor)
+        self.partitions = Partitions(
+            runtime.reactor,
+            self.broker_id,
+            self.directories,
+            self.dynamic_settings.partition_settings,
+            self._is_known,
+        )
         self.server: Server | None = None
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
@@ -101,15 +106,8 @@ class Broker:
         await create_persistent_paths(self.client)
         cluster_id = await read_or_make_cluster_id(self.client, self.runtime.random)
         await self.dynamic_settings.start()
-        self.metadata = MetadataCache(self.runtime.reactor, cluster_id)
+        self.metadata.cluster_id = cluster_id
         await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
-        self.partitions = Partitions(
-            self.runtime.reactor,
-            self.broker_id,
-            self.directories,
-            self.dynamic_settings.partition_settings,
-            self._is_known,
-        )
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
         endpoints = self._listen(self.server)

@@ -37,7 +37,7 @@ class _Options(usage.Options):
     ]
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self["overrides"] = []
 
     def opt_override(self, text: str) -> None:

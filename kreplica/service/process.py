@@ -50,16 +50,16 @@ class ProcessService(Service):
         # twistd asks the application for its observer right after this: the only place to say which one.
         if isinstance(parent, Componentized):
             parent.setComponent(ILogObserver, self._observer)
-        super().setServiceParent(parent)
+        super().setServiceParent(parent)  # type: ignore[no-untyped-call]
 
     def startService(self) -> None:
-        super().startService()
+        super().startService()  # type: ignore[no-untyped-call]
         from twisted.internet import reactor
 
         self._starting = Deferred.fromCoroutine(self._start(reactor))
 
     def stopService(self) -> Deferred[None]:
-        super().stopService()
+        super().stopService()  # type: ignore[no-untyped-call]
         if self._starting is not None:
             self._starting.cancel()
         return Deferred.fromCoroutine(self._stop())
