@@ -25,7 +25,8 @@ def bounds(settings: BrokerSettings) -> Bounds:
         connections_max=settings["max.connections"],
         connections_per_host_max=settings["max.connections.per.ip"],
         idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),
-        # Kafka's default of 100 KiB is from slower days: unless somebody chose a size, the operating system adapts it.
+        # Kafka's defaults of these three are from slower days: they count where somebody chose them.
+        accept_backlog=settings["socket.listen.backlog.size"] if "socket.listen.backlog.size" in given else 1024,
         send_buffer_bytes=settings["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in given else -1,
         receive_buffer_bytes=settings["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in given else -1,
     )

@@ -14,6 +14,7 @@ from kreplica.settings.definitions.words import (
     MEDIUM,
     PASSWORD,
     READ_ONLY,
+    REPLICATION_LATER,
     STRING,
     Row,
     known_only,
@@ -125,18 +126,22 @@ CONTROLLER = (
     Setting(
         "auto.leader.rebalance.enable", BOOLEAN, True, ANY, HIGH, READ_ONLY,
         "Whether the controller gives leadership back to the preferred replicas of its own accord.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "controlled.shutdown.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
         "Whether a stopping broker first hands its leaderships over.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "controlled.shutdown.max.retries", INT, 3, ANY, MEDIUM, READ_ONLY,
         "How often a stopping broker asks the controller again before it stops all the same.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "controlled.shutdown.retry.backoff.ms", LONG, 5000, ANY, MEDIUM, READ_ONLY,
         "How long a stopping broker waits before it asks the controller again.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "controller.socket.timeout.ms", INT, 30_000, ANY, MEDIUM, READ_ONLY,
@@ -145,10 +150,12 @@ CONTROLLER = (
     Setting(
         "leader.imbalance.check.interval.seconds", LONG, 300, at_least(1), HIGH, READ_ONLY,
         "How often the controller looks whether preferred replicas should lead again.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "leader.imbalance.per.broker.percentage", INT, 10, ANY, HIGH, READ_ONLY,
         "What share of the partitions that prefer a broker may be led elsewhere before leadership is given back.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY, HIGH, CLUSTER_WIDE,

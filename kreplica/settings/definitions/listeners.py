@@ -85,6 +85,7 @@ CONNECTIONS = (
     Setting(
         "queued.max.requests", INT, 500, at_least(1), HIGH, READ_ONLY,
         "How many requests may wait for their turn before no further connection is read.",
+        instead="each connection has bounds of its own (kreplica.connection.*), and none waits for another",
     ),
     Setting(
         "socket.listen.backlog.size", INT, 50, at_least(1), MEDIUM, READ_ONLY,

@@ -122,6 +122,7 @@ STORAGE = (
     Setting(
         "num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, AT_START,
         "How many threads open the logs of one directory when the broker starts, and close them when it stops.",
+        instead="logs are opened and compacted on the few threads that all blocking work shares",
     ),
     *known_only(
         "codecs compress with their default level",
@@ -185,6 +186,7 @@ RETENTION = (
     Setting(
         "log.cleaner.threads", INT, 1, at_least(0), MEDIUM, AT_START,
         "How many threads compact logs.",
+        instead="logs are opened and compacted on the few threads that all blocking work shares",
     ),
     Setting(
         "log.cleanup.policy", LIST, ("delete",), EachOneOf(("compact", "delete")), MEDIUM, CLUSTER_WIDE,

@@ -10,6 +10,7 @@ from kreplica.settings.definitions.words import (
     MEDIUM,
     PER_BROKER,
     READ_ONLY,
+    REPLICATION_LATER,
     STRING,
     Row,
     known_only,
@@ -21,22 +22,27 @@ REPLICATION = (
     Setting(
         "replica.fetch.backoff.ms", INT, 1000, at_least(0), MEDIUM, READ_ONLY,
         "How long a follower waits after a fetch that failed.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "replica.fetch.max.bytes", INT, 1_048_576, at_least(0), MEDIUM, READ_ONLY,
         "How many bytes a follower asks for per partition; a larger batch still comes whole.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "replica.fetch.min.bytes", INT, 1, ANY, HIGH, READ_ONLY,
         "How many bytes a leader gathers before it answers a follower, unless replica.fetch.wait.max.ms passes.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "replica.fetch.response.max.bytes", INT, 10_485_760, at_least(0), MEDIUM, READ_ONLY,
         "How many bytes a follower asks for in one fetch over all its partitions.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "replica.fetch.wait.max.ms", INT, 500, ANY, HIGH, READ_ONLY,
         "How long a leader may hold the fetch of a follower for which there is nothing new.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "replica.high.watermark.checkpoint.interval.ms", LONG, 5000, ANY, HIGH, READ_ONLY,
@@ -45,14 +51,17 @@ REPLICATION = (
     Setting(
         "replica.lag.time.max.ms", LONG, 30_000, ANY, HIGH, READ_ONLY,
         "How long a follower may fail to reach the leader's log end before it counts as out of sync.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "replica.socket.receive.buffer.bytes", INT, 65_536, ANY, HIGH, READ_ONLY,
         "The receive buffer of the connections by which followers fetch.",
+        instead=REPLICATION_LATER,
     ),
     Setting(
         "replica.socket.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY,
         "How long a follower waits for the answer to a fetch.",
+        instead=REPLICATION_LATER,
     ),
     *known_only(
         "one connection to each leader fetches for all partitions",
