@@ -26,6 +26,7 @@ from kreplica.server.request import HandlerEntry
 from kreplica.server.resources import Resources
 from kreplica.server.stock import StockTransport
 from kreplica.server.transport import FastTransport
+from kreplica.server.turn import Turn
 
 _ADVICE = {
     errno.EADDRINUSE: "another program has that port: stop it, or choose another port",
@@ -83,16 +84,23 @@ class Server:
     """All listeners of one broker, on one reactor, before one table of handlers.
 
     :param table: what is served; ApiVersions is added.
+    :param turn: where others wake requests at the turn's end too (``Turn.at_end``), the one that they use.
     :param stock: use Twisted's own transports although the reactor could do better.
     :ivar metrics: what it counts.
     """
 
     def __init__(
-        self, runtime: Runtime, table: Mapping[int, HandlerEntry], bounds: Bounds | None = None, *, stock: bool = False
+        self,
+        runtime: Runtime,
+        table: Mapping[int, HandlerEntry],
+        bounds: Bounds | None = None,
+        *,
+        turn: Turn | None = None,
+        stock: bool = False,
     ) -> None:
         self.metrics = ServerMetrics()
         dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds)
-        self.resources = Resources(runtime, dispatch, bounds or Bounds())
+        self.resources = Resources(runtime, dispatch, bounds or Bounds(), turn or Turn(runtime.reactor))
         self._fast = IReactorFDSet.providedBy(runtime.reactor) and not stock
         self._ports: list[Any] = []
 

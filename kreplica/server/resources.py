@@ -22,12 +22,12 @@ class Resources:
     :ivar scratch: what a read fills, and frames are parsed in; good until the read that filled it returns.
     """
 
-    def __init__(self, runtime: Runtime, dispatch: Dispatch, bounds: Bounds) -> None:
+    def __init__(self, runtime: Runtime, dispatch: Dispatch, bounds: Bounds, turn: Turn) -> None:
         self.reactor = runtime.reactor
         self.dispatch = dispatch
         self.bounds = bounds
         self.metrics = dispatch.metrics
-        self.turn = Turn()
+        self.turn = turn
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.buffers = BufferPool()
         self.partial = PartialFrames(bounds.partial_bytes_max)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
+
+from twisted.logger import Logger
+
+from kreplica.runtime import Reactor
+
+log = Logger()
 
 
 class Flushing(Protocol):
@@ -19,11 +26,13 @@ class Turn:
     Use it as a context manager; turns do not nest (an inner one counts as part of the outer).
     """
 
-    __slots__ = ("_depth", "_waiting")
+    __slots__ = ("_callbacks", "_depth", "_reactor", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
         self._depth = 0
         self._waiting: list[Flushing] = []
+        self._callbacks: list[Callable[[], object]] = []
 
     def add(self, connection: Flushing) -> None:
         """Note that a connection has answers to send."""
@@ -32,13 +41,42 @@ class Turn:
         else:
             connection.flush()
 
+    def at_end(self, callback: Callable[[], object]) -> None:
+        """Call back when this turn's requests have all been handled and before its answers leave.
+
+        Waiting requests are woken so: once, however many requests of the turn they waited for, and their answers leave
+        with the turn's.  Outside of a turn, and from within such a callback, it is called in a turn of its own, soon.
+        """
+        self._callbacks.append(callback)
+        if not self._depth:
+            self._schedule()
+
     def __enter__(self) -> Turn:
         self._depth += 1
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self._depth == 1 and self._callbacks:
+            self._call_back()
         self._depth -= 1
         if not self._depth and self._waiting:
             waiting, self._waiting = self._waiting, []
             for connection in waiting:
                 connection.flush()
+
+    def _call_back(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                log.failure("{callback!r} failed at the end of a turn", callback=callback)
+        if self._callbacks:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._reactor.callLater(0, self._run)
+
+    def _run(self) -> None:
+        with self:
+            pass

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from server_scene import Handlers, parse_answer, produce_frame, produced, request_frame
+from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from kreplica.errors import ErrorCode, ProtocolError
@@ -61,7 +62,8 @@ class Bench:
         self.now_s = 100.0
         self.handlers = Handlers()
         self.metrics = ServerMetrics()
-        self.turn = Turn()
+        self.clock = Clock()
+        self.turn = Turn(self.clock)
         self.dispatch = Dispatch(self.handlers.table(), self.metrics, self.seconds)
         self.transport = MemoryTransport()
         bounds = bounds or Bounds()
@@ -151,6 +153,44 @@ def test_answers_for_many_connections_leave_at_the_end_of_the_outermost_turn() -
         bench.handlers.release()
     assert len(bench.transport.sends) == 1
     assert bench.ids() == [0, 1, 2]
+
+
+def test_what_a_turn_wakes_is_answered_with_it() -> None:
+    """Requests that waited for others of their turn are looked at once, at its end, and answered in the same send."""
+    bench = Bench()
+    looks: list[int] = []
+
+    def wake() -> None:
+        looks.append(len(bench.handlers.parked))
+        while bench.handlers.parked:
+            bench.handlers.release()
+
+    with bench.turn:
+        bench.turn.at_end(wake)
+        bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
+    assert looks == [3]
+    assert len(bench.transport.sends) == 1
+    assert bench.ids() == [0, 1, 2]
+    assert not bench.clock.getDelayedCalls()
+
+
+def test_what_is_woken_outside_of_a_turn_gets_one() -> None:
+    """A wake-up from anywhere else comes soon, but not within whatever its caller is doing."""
+    bench = Bench()
+    bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
+    sends: list[int] = []
+
+    def first() -> None:
+        bench.turn.at_end(lambda: sends.append(len(bench.transport.sends)))
+        bench.handlers.release()
+        bench.handlers.release()
+        raise LookupError("a callback that fails")
+
+    bench.turn.at_end(first)
+    assert bench.transport.sends == []
+    bench.clock.advance(0)
+    assert bench.ids() == [0, 1]
+    assert sends == [1], "the second has a turn of its own, after the answers of the first have left"
 
 
 def test_a_request_is_answered_once() -> None:
