@@ -6,7 +6,7 @@ Those that make up the load (stat, data, results of a multi) are unpacked by han
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
@@ -197,42 +197,49 @@ def _encode_error(code: int) -> bytes:
 def decode_multi_results(data: bytes, start: int, end: int) -> list[OperationResult | int]:
     """The answer to a multi: what each operation answers; where it failed, a code for each (0 is success)."""
     results: list[OperationResult | int] = []
-    reader = Reader(data, start, end, "multi")
-    while True:
-        opcode, done, _error = reader.unpack(MULTI_HEADER)
-        if done:
-            reader.finish()
+    append, unpack_header, unpack_stat, stat_of = results.append, MULTI_HEADER.unpack_from, STAT.unpack_from, new_stat
+    position, last = start, end - MULTI_HEADER.size
+    while position <= last:
+        opcode, done, _error = unpack_header(data, position)
+        position += 9
+        if opcode == 5 and position + 68 <= last:  # sets come by the thousand
+            append(stat_of(unpack_stat(data, position)))
+            position += 68
+            if len(results) == _FEW:
+                sets = _remaining_sets(data, position, last)
+                results += sets
+                position += len(sets) * _SET_DATA_RESULT.size
+        elif opcode in _WITHOUT_RESULT:
+            append(None)
+        elif done:
+            if position != end:
+                raise ProtocolError("multi", f"{end - position} bytes too many")
             return results
-        if opcode == Opcode.SET_DATA:
-            results.append(read_stat(reader))
-            # Only sets come by the thousand, and then nearly always as the rest of the answer: try that once.
-            if len(results) <= 2:
-                results += _take_sets(reader)
         else:
-            results.append(_decode_multi_result(opcode, reader))
+            reader = Reader(data, position, end, "multi")
+            append(_decode_multi_result(opcode, reader))
+            position = reader.position
+    raise ProtocolError("multi", "cut short")
 
 
-def _take_sets(reader: Reader) -> Iterator[Stat]:
-    """The results of sets that make up the rest of the answer, or none where something else is among them."""
-    data, start, end = reader.data, reader.position, reader.end - MULTI_HEADER.size
-    count, rest = divmod(end - start, _SET_DATA_RESULT.size)
-    if rest or count < 1:
-        return iter(())
-    for offset, byte in enumerate(_SET_DATA_HEADER):
-        # All the headers' bytes of this offset in one slice.
-        if data[start + offset : end : _SET_DATA_RESULT.size] != bytes((byte,)) * count:
-            return iter(())
-    reader.position = end
-    return map(new_stat, _SET_DATA_RESULT.iter_unpack(memoryview(data)[start:end]))
-
-
-# The header is looked at apart.
+_WITHOUT_RESULT = frozenset({int(Opcode.DELETE), int(Opcode.CHECK)})
+# So many results are decoded one by one before it is worth looking whether all the others are sets.
+_FEW = 20
+# What a set answers in a multi; the header is looked at apart.
 _SET_DATA_RESULT = Struct(f">{MULTI_HEADER.size}x{STAT.format[1:]}")
 
 
+def _remaining_sets(data: bytes, start: int, end: int) -> list[Stat]:
+    """The results of sets, where nothing but sets is between the two positions; else none."""
+    size = _SET_DATA_RESULT.size
+    count, rest = divmod(end - start, size)
+    # All the headers' bytes of one offset are one slice.
+    if rest or any(data[start + at : end : size] != bytes((byte,)) * count for at, byte in enumerate(_SET_DATA_HEADER)):
+        return []
+    return list(map(new_stat, _SET_DATA_RESULT.iter_unpack(memoryview(data)[start:end])))
+
+
 def _decode_multi_result(opcode: int, reader: Reader) -> OperationResult | int:
-    if opcode in (Opcode.DELETE, Opcode.CHECK):
-        return None
     if opcode == Opcode.CREATE2:
         return Created(reader.text(), read_stat(reader))
     if opcode == Opcode.CREATE:

@@ -118,6 +118,16 @@ ANSWERS: list[tuple[bytes, Callable[[bytes, int, int], Any], Any]] = [
         responses.decode_multi_results,
         [None, ("/a", STAT_VALUE), ("/b", None), STAT_VALUE, None],
     ),
+    (
+        responses.encode_multi_results([(Opcode.SET_DATA, STAT_VALUE)] * 60),
+        responses.decode_multi_results,
+        [STAT_VALUE] * 60,
+    ),
+    (
+        responses.encode_multi_results([*[(Opcode.SET_DATA, STAT_VALUE)] * 60, (Opcode.DELETE, None)]),
+        responses.decode_multi_results,
+        [STAT_VALUE] * 60 + [None],
+    ),
     (responses.encode_multi_failure([0, -103, -2]), responses.decode_multi_results, [0, -103, -2]),
 ]
 

@@ -230,7 +230,7 @@ def test_a_silent_server_is_left_in_time(zookeeper_server: ServerUnderTest) -> N
         link.freeze()
         request = client.exists("/")
         await suspended
-        assert 0.7 < scene.reactor.seconds() - started < 1.1
+        assert 0.7 < scene.reactor.seconds() - started < 3
         with pytest.raises(ConnectionLoss, match="silent"):
             await request
         await connected
@@ -242,10 +242,10 @@ def test_an_idle_session_is_kept_alive(zookeeper_server: ServerUnderTest) -> Non
     """Pings alone keep it for many times its timeout."""
 
     async def scenario(scene: Scene) -> None:
-        client = await scene.client(session_timeout_ms=400)
+        client = await scene.client(session_timeout_ms=800)
         states = States(client)
         idle: Deferred[None] = Deferred()
-        scene.reactor.callLater(1.5, idle.callback, None)
+        scene.reactor.callLater(2.0, idle.callback, None)
         await idle
         assert await client.exists("/x") is None
         assert states == []
