@@ -1,0 +1,81 @@
+"""What the README shows is what happens."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kreplica import __version__
+from kreplica.service.banner import banner
+from kreplica.testing.standalone import StandaloneProcess
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    with StandaloneProcess(tmp_path_factory.mktemp("readme")) as started:
+        yield started
+
+
+def moved(text, process):
+    """The same on the ports of the test's process."""
+    return text.replace("127.0.0.1:9092", f"127.0.0.1:{process.port}").replace(
+        "127.0.0.1:8080", f"127.0.0.1:{process.admin_port}"
+    )
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_session_goes_as_shown(process):
+    """Each command of the console session prints what stands below it."""
+    if shutil.which("kcat") is None and not os.environ.get("CI"):
+        pytest.skip("kcat is not installed (Debian: apt install kcat)")
+    (session,) = blocks("console")
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
+    assert len(steps) >= 4
+    for command, expected in steps:
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", moved(command, process)], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
+def test_the_python_example_runs(process):
+    """It prints the record that it wrote."""
+    (program,) = blocks("python")
+    done = subprocess.run([sys.executable, "-c", moved(program, process)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "b'42' b'two coffees'\n", done.stderr
+
+
+def test_the_banner_is_the_banner():
+    """The picture in the README is what the process prints."""
+    shown = banner(
+        __version__, ["127.0.0.1:9092"], "http://127.0.0.1:8080", "127.0.0.1:2181", "/home/you/kreplica/data"
+    )
+    assert shown.strip() in README
+
+
+def test_the_commands_exist():
+    """Every make target and twistd command that the README names is there."""
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+    twistd = Path(sys.executable).with_name("twistd")
+    for command in re.findall(r"twistd -n kreplica (\w+)", README):
+        done = subprocess.run([twistd, "kreplica", command, "--help"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0
+        assert "Usage" in done.stdout
+
+
+@pytest.mark.parametrize("path", re.findall(r"`(docs/[\w./-]+|etc/[\w./-]+)`", README))
+def test_the_files_exist(path):
+    """Every file that the README points to is there."""
+    assert (ROOT / path).exists()
