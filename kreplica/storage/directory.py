@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -96,7 +97,7 @@ class LogDirectory:
         :raise StorageError: it is in use, or belongs to another cluster or broker.
         :raise OSError: the device fails.
         """
-        self._disk.make_directories(self.path)
+        _make_durably(self._disk, self.path)
         self._lock = self._disk.lock_directory(self.path)
         try:
             self._check_identity(cluster_id, broker_id)
@@ -362,6 +363,17 @@ class LogDirectory:
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"
+
+
+def _make_durably(disk: Disk, path: str) -> None:
+    """Make a directory whose name, and its parents' names, survive a power loss."""
+    missing = []
+    while not disk.exists(path):
+        missing.append(path)
+        path = posixpath.dirname(path) or "."
+    for name in reversed(missing):
+        disk.make_directories(name)
+        disk.sync_directory(posixpath.dirname(name) or ".")
 
 
 def _close_all(logs: Iterable[Log]) -> None:

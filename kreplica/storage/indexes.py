@@ -218,9 +218,8 @@ def _read(disk: Disk, path: str, entry_size: int) -> bytes:
     except FileNotFoundError:
         return b""
     used = len(data.rstrip(b"\0"))
-    if len(data) - used >= entry_size:
+    if len(data) > entry_size:  # a single entry of zeros is one: the record of offset 0 was made at time 0
         data = data[: -(-used // entry_size) * entry_size]
-        # A first entry of relative offset 0 at position 0 is all zeros as well; it says nothing that its lack does not.
     return data[: len(data) // entry_size * entry_size]
 
 

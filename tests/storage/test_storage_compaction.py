@@ -1,0 +1,247 @@
+"""Compaction keeps the last record of each key, and what readers and producers still need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from storage_world import SMALL, bases_of, batch, idempotent, marker, open_log, read_bytes, records_of
+
+from kreplica.errors import StorageError
+from kreplica.runtime.disk import OsDisk
+from kreplica.storage import Origin
+from kreplica.storage.compaction import KEY_ENTRY_SIZE, Compaction, plan_compaction
+from kreplica.wire.batches import iter_headers, parse_header
+from kreplica.wire.compression import Codec
+
+COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}), delete_retention_ms=1000)
+NOW_MS = 5000
+
+
+def append(log, *pairs, **options):
+    return log.append_as_leader(batch(*pairs, **options), 0, now_ms=1)
+
+
+def compact(log, *, now_ms=NOW_MS, memory=2**20, cleaned_offset=0):
+    plan = plan_compaction(log, cleaned_offset, log.log_end_offset, now_ms)
+    assert plan is not None
+    compaction = Compaction(plan, OsDisk(), now_ms, memory)
+    compaction.read_keys()
+    for group in compaction.groups():
+        target = compaction.write_group(group)
+        assert log.replace_segments([source.segment for source in group], target)
+    return compaction.end_offset
+
+
+def contents(log):
+    return [(record.offset, record.key, record.value) for record in records_of(read_bytes(log))]
+
+
+@pytest.fixture
+def log(tmp_path):
+    return open_log(tmp_path / "t-0", COMPACTED)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_the_last_record_of_each_key_stays(log, codec):
+    """Whoever reads from the start gets the latest value of every key, at its offset, with its timestamp."""
+    for number in range(60):
+        append(log, (f"key {number % 7}", f"value {number}".ljust(50)), (f"once {number}", "x"), codec=codec)
+    log.roll(1)
+    before = {record.offset: record for record in records_of(read_bytes(log))}
+    last = {record.key: record for record in before.values()}
+    size = log.size_bytes
+    assert compact(log) == 120
+    found = records_of(read_bytes(log))
+    assert {record.key: record for record in found} == last
+    assert len(found) == 67
+    assert all(before[record.offset] == record for record in found)
+    assert log.size_bytes < size
+
+
+def test_the_active_segment_is_left_alone(log):
+    """New records are compacted only once their segment is closed."""
+    append(log, ("k", "1"))
+    log.roll(1)
+    append(log, ("k", "2"))
+    append(log, ("k", "3"))
+    compact(log)
+    assert [value for _, _, value in contents(log)] == [b"1", b"2", b"3"]
+    log.roll(1)
+    compact(log)
+    assert [value for _, _, value in contents(log)] == [b"3"]
+    assert log.read(0, size_max=1000, offset_max=3).first_offset == 2
+
+
+def test_tombstones_stay_for_a_while(log):
+    """A deleted key is seen as deleted until ``delete.retention.ms`` after the first compaction, then it is gone."""
+    append(log, ("gone", "1"), ("kept", "1"))
+    append(log, ("gone", None))
+    log.roll(1)
+    compact(log)
+    assert contents(log) == [(1, b"kept", b"1"), (2, b"gone", None)]
+    header = [header for _, header in iter_headers(read_bytes(log))][1]
+    assert header.has_delete_horizon
+    assert header.base_timestamp == NOW_MS + 1000
+    assert records_of(read_bytes(log))[1].timestamp_ms == 1000
+    compact(log, now_ms=NOW_MS + 999)
+    assert len(contents(log)) == 2
+    compact(log, now_ms=NOW_MS + 1000)
+    assert contents(log) == [(1, b"kept", b"1")]
+
+
+def test_small_segments_are_joined(log):
+    """What little stays of many segments goes into few, and everything is found by offset and by time."""
+    for number in range(80):
+        append(log, (f"key {number % 20}", f"value {number}".ljust(60)), timestamp_ms=1000 + number)
+    log.roll(1)
+    many = len(bases_of(log))
+    compact(log)
+    compact(log)
+    assert len(bases_of(log)) < many / 2
+    for number in range(60, 80):
+        assert log.read(number, size_max=1, offset_max=80).first_offset == number
+        assert log.offset_for_timestamp(1000 + number, 80).offset == number
+    reopened = open_log(log.path, COMPACTED)
+    assert contents(reopened) == contents(log)
+    assert reopened.log_end_offset == 80
+
+
+def test_little_memory_needs_several_passes(log):
+    """More keys than the memory holds are compacted part by part; no pass loses anything."""
+    log.config = replace(COMPACTED, min_cleanable_dirty_ratio=0)
+    for number in range(60):
+        append(log, (f"key {number % 15}", f"value {number}".ljust(40)))
+    log.roll(1)
+    last = {key: value for _, key, value in contents(log)}
+    ends = [0]
+    while ends[-1] < 60:
+        ends.append(compact(log, memory=4 * KEY_ENTRY_SIZE, cleaned_offset=ends[-1]))
+        assert {key: value for _, key, value in contents(log)} == last
+        assert ends[-1] > ends[-2]
+    assert len(ends) > 4
+
+
+def test_producers_keep_their_last_sequence(log, tmp_path):
+    """The last batch of a producer stays, empty: its next retry is still told from its next batch."""
+    for sequence in range(3):
+        append(log, ("k", str(sequence)), producer_id=5, producer_epoch=1, base_sequence=sequence)
+    append(log, ("k", "last"))
+    log.roll(1)
+    compact(log)
+    assert contents(log) == [(3, b"k", b"last")]
+    headers = [header for _, header in iter_headers(read_bytes(log))]
+    assert [(header.base_offset, header.record_count, header.last_sequence) for header in headers] == [
+        (2, 0, 2),
+        (3, 1, -1),
+    ]
+    for file in (tmp_path / "t-0").glob("*.snapshot"):
+        file.unlink()
+    again = open_log(tmp_path / "t-0", COMPACTED)
+    retry = batch(("k", "2"), producer_id=5, producer_epoch=1, base_sequence=2)
+    assert again.append_as_leader(retry, 0, now_ms=1).duplicate
+
+
+def test_aborted_records_go_and_markers_follow(log):
+    """Records of an aborted transaction are dropped; its marker goes after the delete horizon, and not before them."""
+
+    def transaction(name, sequence, committed):
+        append(log, (name, name), producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True)
+        log.append_as_leader(marker(5, committed=committed), 0, now_ms=1, origin=Origin.COORDINATOR)
+
+    transaction("aborted", 0, False)
+    transaction("committed", 1, True)
+    append(log, ("other", "x"), producer_id=5, producer_epoch=0, base_sequence=2)
+    log.roll(1)
+
+    def shape():
+        return [(header.base_offset, header.is_control) for _, header in iter_headers(read_bytes(log))]
+
+    compact(log)
+    assert shape() == [(1, True), (2, False), (3, True), (4, False)]
+    assert len(log.aborted_transactions(0, 5)) == 1
+    compact(log)
+    compact(log, now_ms=NOW_MS + 5000)
+    assert shape() == [(2, False), (3, True), (4, False)]
+    assert log.aborted_transactions(0, 5) == []
+
+
+def test_an_open_transaction_holds_compaction_back(log):
+    """Nothing at or after the last stable offset is touched."""
+    append(log, ("k", "1"))
+    append(log, ("k", "2"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    log.roll(1)
+    append(log, ("k", "3"))
+    log.roll(1)
+    assert plan_compaction(log, 0, log.log_end_offset, NOW_MS) is None
+
+
+class TestPlan:
+    def test_only_when_dirty_enough(self, log):
+        """``min.cleanable.dirty.ratio`` and ``max.compaction.lag.ms`` decide."""
+        for number in range(4):
+            append(log, ("k", str(number)), timestamp_ms=1000)
+        log.roll(1)
+        append(log, ("k", "x"), timestamp_ms=1000)
+        log.roll(1)
+        assert plan_compaction(log, 0, 5, NOW_MS).dirty_ratio == 1
+        assert plan_compaction(log, 4, 5, NOW_MS) is None
+        assert plan_compaction(log, 5, 5, NOW_MS) is None
+        log.config = replace(COMPACTED, max_compaction_lag_ms=3999)
+        assert plan_compaction(log, 4, 5, NOW_MS).overdue
+        log.config = replace(COMPACTED, min_cleanable_dirty_ratio=0.1)
+        assert plan_compaction(log, 4, 5, NOW_MS).dirty_offset == 4
+
+    def test_not_too_young(self, log):
+        """``min.compaction.lag.ms`` protects what is younger."""
+        append(log, ("k", "1"), timestamp_ms=1000)
+        log.roll(1)
+        append(log, ("k", "2"), timestamp_ms=4000)
+        log.roll(1)
+        log.config = replace(COMPACTED, min_compaction_lag_ms=2000)
+        assert plan_compaction(log, 0, 2, NOW_MS).end_offset == 1
+
+
+def test_a_damaged_batch_is_not_made_good(log, tmp_path):
+    """Compaction refuses a batch with a wrong CRC rather than give it a right one."""
+    append(log, ("k", "1"))
+    append(log, ("k", "2"))
+    log.roll(1)
+    file = tmp_path / "t-0" / "00000000000000000000.log"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(StorageError, match="damaged"):
+        compact(log)
+    assert file.read_bytes() == data
+    assert not list((tmp_path / "t-0").glob("*.cleaned"))
+
+
+def test_a_truncation_in_between_discards_the_result(log):
+    """A compaction that runs while the log is truncated or deleted changes nothing."""
+    for number in range(10):
+        append(log, ("k", str(number)))
+    log.roll(1)
+    plan = plan_compaction(log, 0, 10, NOW_MS)
+    compaction = Compaction(plan, OsDisk(), NOW_MS, 2**20)
+    compaction.read_keys()
+    (group, *_) = compaction.groups()
+    target = compaction.write_group(group)
+    log.truncate_to(3)
+    before = contents(log)
+    assert not log.replace_segments([source.segment for source in group], target)
+    compaction.discard(target)
+    assert contents(log) == before
+    assert contents(open_log(log.path, COMPACTED)) == before
+
+
+def test_idempotent_data_survives(log):
+    """Batches in which all records stay are copied as they are."""
+    sent = idempotent(0, 1)
+    log.config = replace(log.config, cleanup_policy=frozenset({"delete"}))
+    append(log, ("a", "1"), ("b", "2"), codec=Codec.SNAPPY)
+    log.append_as_leader(sent, 0, now_ms=1)
+    log.roll(1)
+    before = read_bytes(log)
+    compact(log)
+    assert read_bytes(log)[: parse_header(before).size] == before[: parse_header(before).size]

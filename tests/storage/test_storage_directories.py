@@ -1,0 +1,271 @@
+"""The log directories of a broker: whose they are, what they hold, and how they start, stop and fail."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from storage_world import batch, fill, read_bytes, records_of, values_of
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.storage import LogConfig, LogDirectories, StorageConfig
+from kreplica.testing.simulation import Simulation
+
+CLUSTER = "cluster-one"
+TOPIC_ID = UUID(int=77)
+KEYS = [TopicPartition("a.b-c", partition) for partition in range(4)]
+SMALL = LogConfig(segment_bytes=1000)
+
+
+class Broker:
+    """One broker's directories on a simulated host."""
+
+    def __init__(self, paths=("/data/one", "/data/two"), config=SMALL):
+        self.simulation = Simulation(3)
+        self.host = self.simulation.host("broker")
+        self.disk = self.host.disk
+        self.paths = list(paths)
+        self.config = config
+        self.offline = []
+        self.synced = []
+
+    def start(self, cluster=CLUSTER, broker_id=1, storage=None):
+        self.directories = LogDirectories(self.host.runtime, self.paths, storage)
+        self.directories.on_offline(self.offline.extend)
+        self.directories.on_synced(self.synced.extend)
+        self.run(self.directories.open(cluster, broker_id, lambda topic: self.config))
+        self.directories.start(lambda: {key: log.log_end_offset for key, log in self.logs.items()})
+        return self
+
+    @property
+    def logs(self):
+        return self.directories.logs
+
+    def run(self, coroutine):
+        return self.simulation.run_until(Deferred.fromCoroutine(coroutine))
+
+    def create(self, *keys, topic_id=TOPIC_ID):
+        return [self.directories.create(key, topic_id, self.config) for key in keys]
+
+    def stop(self, epoch=5):
+        self.run(self.directories.close(epoch))
+
+    def after(self, seconds):
+        self.simulation.run(seconds)
+
+
+@pytest.fixture
+def broker():
+    return Broker().start()
+
+
+def test_logs_come_back_after_an_orderly_stop(broker):
+    """Offsets, ids, high watermarks and start offsets survive; the marker says which broker epoch it was."""
+    for log in broker.create(*KEYS):
+        fill(log, 20)
+    broker.logs[KEYS[0]].advance_log_start_offset(3)
+    before = {key: read_bytes(log) for key, log in broker.logs.items()}
+    broker.stop(epoch=42)
+    broker.start()
+    assert broker.directories.clean_broker_epoch == 42
+    assert {key: read_bytes(log) for key, log in broker.logs.items()} == before
+    assert broker.logs[KEYS[0]].log_start_offset == 3
+    assert all(log.recovery_point == 20 for log in broker.logs.values())
+    assert all(broker.directories.topic_id(key) == TOPIC_ID for key in KEYS)
+    assert all(broker.directories.high_watermark(key) == 20 for key in KEYS)
+    assert not broker.disk.exists("/data/one/.kafka_cleanshutdown")
+    broker.stop()
+    assert not [path for path in broker.disk.open_paths if not path.endswith(".log")]
+
+
+def test_logs_come_back_after_a_kill(broker):
+    """Without the marker the logs are recovered, and nothing that was written is lost."""
+    for log in broker.create(*KEYS):
+        fill(log, 20)
+    broker.after(120)
+    broker.host.kill()
+    broker.start()
+    assert broker.directories.clean_broker_epoch is None
+    assert [log.log_end_offset for log in broker.logs.values()] == [20] * 4
+    assert all(broker.directories.high_watermark(key) == 20 for key in KEYS)
+
+
+def test_synced_records_survive_power_loss(broker):
+    """With ``flush.messages=1`` what was reported as synced is there after the power comes back."""
+    broker.config = replace(SMALL, flush_messages=1)
+    broker.create(*KEYS)
+    promised = {}
+    for number in range(30):
+        for key, log in broker.logs.items():
+            log.append_as_leader(batch(f"{number}"), 0, now_ms=1)
+            promised[key] = log.recovery_point
+        broker.after(0.001)
+    assert set(broker.synced) == set(KEYS)
+    assert all(promised.values())
+    broker.host.power_loss()
+    broker.start()
+    for key, offset in promised.items():
+        assert values_of(broker.logs[key])[:offset] == [(number, str(number)) for number in range(offset)]
+
+
+def test_directories_of_others_are_refused(broker):
+    """Another cluster's or another broker's directory is not touched; the error names both."""
+    broker.stop()
+    with pytest.raises(StorageError, match=r"cluster-one.*cluster-two"):
+        broker.start(cluster="cluster-two")
+    with pytest.raises(StorageError, match=r"broker 1.*broker 2"):
+        broker.start(broker_id=2)
+    broker.start()
+
+
+def test_a_directory_has_one_user(broker):
+    """A second broker on the same directory is told that it is in use."""
+    with pytest.raises(StorageError, match="in use"):
+        broker.start()
+
+
+def test_new_logs_go_where_there_are_fewest(broker):
+    """Logs spread over the directories; a log that is there is not made twice."""
+    broker.create(*KEYS)
+    assert [len(directory.logs) for directory in broker.directories.directories] == [2, 2]
+    with pytest.raises(StorageError, match="already"):
+        broker.create(KEYS[0])
+
+
+def test_deleted_logs_are_renamed_and_then_removed(broker):
+    """The name is free at once, also for a topic of another id; the files go after ``file.delete.delay.ms``."""
+    (log,) = broker.create(KEYS[0])
+    fill(log, 3)
+    part = log.read(0, size_max=10_000, offset_max=3).ranges[0]
+    broker.run(broker.directories.delete(KEYS[0]))
+    assert KEYS[0] not in broker.logs
+    with pytest.raises(KafkaError) as caught:
+        fill(log, 1)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    (again,) = broker.create(KEYS[0], topic_id=UUID(int=78))
+    assert again.log_end_offset == 0
+    left = lambda: [name for path in broker.paths for name in broker.disk.list_directory(path) if "-delete" in name]  # noqa: E731
+    assert len(left()) == 1
+    assert len(records_of(part.read())) == 3
+    broker.after(61)
+    assert left() == []
+    assert broker.directories.topic_id(KEYS[0]) == UUID(int=78)
+
+
+def test_deletions_that_were_interrupted_are_finished(broker):
+    """What was renamed before a kill is removed after the next start, and is no log."""
+    broker.create(*KEYS)
+    broker.run(broker.directories.delete(KEYS[0]))
+    broker.host.kill()
+    broker.start()
+    broker.after(1)
+    assert sorted(broker.logs) == KEYS[1:]
+    assert not [name for path in broker.paths for name in broker.disk.list_directory(path) if "-delete" in name]
+
+
+def test_one_damaged_log_leaves_the_others_alone(broker):
+    """A log that was damaged below its recovery point is offline, by name; all others are served."""
+    for log in broker.create(*KEYS):
+        fill(log, 20)
+    broker.after(120)
+    for log in broker.logs.values():
+        log.flush()
+    broker.after(120)
+    path = broker.logs[KEYS[1]].path
+    broker.host.kill()
+    last = [name for name in broker.disk.list_directory(path) if name.endswith(".log")][-1]
+    broker.disk.flip_bit(f"{path}/{last}", 100)
+    broker.start()
+    assert sorted(broker.logs) == [KEYS[0], KEYS[2], KEYS[3]]
+    (failed,) = [one for one in broker.directories.directories if one.failed_logs]
+    assert "damaged" in str(failed.failed_logs[KEYS[1]])
+    with pytest.raises(StorageError, match="damaged"):
+        broker.create(KEYS[1])
+
+
+def test_a_failed_device_takes_its_directory_offline(broker):
+    """A sync that fails is not tried again: all logs of that directory are offline, those of the other go on."""
+    broker.create(*KEYS)
+    first, second = broker.directories.directories
+    broker.disk.fail("sync", "/data/one/*", number=errno.EIO, times=1)
+    for log in broker.logs.values():
+        fill(log, 20)
+    broker.after(1)
+    assert broker.offline == list(first.logs)
+    assert sorted(broker.logs) == sorted(second.logs)
+    for log in first.logs.values():
+        with pytest.raises(KafkaError):
+            fill(log, 1)
+    for log in second.logs.values():
+        fill(log, 1)
+    with pytest.raises(StorageError, match="offline"):
+        broker.create(broker.offline[0])
+    broker.stop()
+    assert broker.disk.exists("/data/two/.kafka_cleanshutdown")
+    assert not broker.disk.exists("/data/one/.kafka_cleanshutdown")
+
+
+def test_retention_and_compaction_go_on_by_themselves():
+    """Old segments go and compacted topics shrink while the broker runs, without anybody asking."""
+    broker = Broker(paths=["/data"], config=replace(SMALL, retention_ms=1000)).start()
+    (log,) = broker.create(KEYS[0])
+    fill(log, 30)
+    compacted = replace(SMALL, cleanup_policy=frozenset({"compact"}))
+    other = broker.directories.create(KEYS[1], ZERO_UUID, compacted)
+    for number in range(40):
+        other.append_as_leader(batch((f"key {number % 2}", f"value {number}".ljust(80))), 0, now_ms=1)
+    broker.after(20)
+    assert len(values_of(other)) < 20
+    assert values_of(other)[-1] == (39, "value 39")
+    broker.after(700)
+    assert log.log_start_offset == 30
+    broker.stop()
+    assert b"a.b-c 1 " in broker.disk.read_file("/data/cleaner-offset-checkpoint")
+    assert broker.directories.topic_id(KEYS[1]) is None
+
+
+def test_flush_ms_is_kept():
+    """A log with ``flush.ms`` is synced at least that often."""
+    broker = Broker(paths=["/data"], config=replace(SMALL, flush_ms=5000)).start(
+        storage=StorageConfig(log_flush_scheduler_interval_ms=1000)
+    )
+    (log,) = broker.create(KEYS[0])
+    fill(log, 1)
+    broker.after(1)
+    fill(log, 1)
+    broker.after(3)
+    assert log.recovery_point < 2
+    broker.after(5)
+    assert log.recovery_point == 2
+
+
+def test_strays_are_reported_and_left_alone(broker):
+    """Directories that are no logs stay as they are, and are named."""
+    broker.disk.make_directories("/data/one/lost+found")
+    broker.disk.make_directories("/data/one/topic-1.0123-future")
+    broker.stop()
+    broker.start()
+    assert broker.directories.directories[0].strays == ["lost+found", "topic-1.0123-future"]
+
+
+def test_nothing_is_left_running_after_a_stop(broker):
+    """A closed broker leaves no timer behind."""
+    broker.create(*KEYS)
+    broker.run(broker.directories.delete(KEYS[0]))
+    broker.stop()
+    assert [call for call in broker.host.reactor.getDelayedCalls() if call.active()] == []
+
+
+def test_a_log_in_two_directories_is_refused(broker):
+    """Nobody can say which of two copies is the right one."""
+    broker.create(KEYS[0])
+    broker.stop()
+    broker.disk.make_directories("/data/two/a.b-c-0")
+    with pytest.raises(StorageError, match="two log directories"):
+        broker.start()
+    broker.disk.remove_tree("/data/two/a.b-c-0")
+    broker.start()

@@ -1,0 +1,97 @@
+"""Old segments go by time, by size and by the log start offset, and never beyond the high watermark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from storage_world import SMALL, bases_of, batch, fill, offsets_of, open_log
+
+FOREVER = replace(SMALL, retention_ms=-1, retention_bytes=-1)
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = open_log(tmp_path / "t-0", FOREVER)
+    fill(log, 24)
+    assert len(bases_of(log)) > 3
+    return log
+
+
+def test_nothing_without_a_limit(log):
+    """Without limits nothing is ever removed."""
+    assert log.delete_expired(10**15, 24) == 0
+    assert offsets_of(log) == list(range(24))
+
+
+def test_by_time(log, tmp_path):
+    """A segment goes when its last record is older than ``retention.ms``, with all its files."""
+    first, second = bases_of(log)[:2]
+    log.config = replace(FOREVER, retention_ms=100)
+    last_ms = 1000 + second - 1
+    assert log.delete_expired(last_ms + 100, 24) == 0
+    assert log.delete_expired(last_ms + 101, 24) > 0
+    assert log.log_start_offset == second
+    assert offsets_of(log) == list(range(second, 24))
+    assert not list((tmp_path / "t-0").glob(f"{first:020d}.*"))
+
+
+def test_by_time_the_active_segment_too(log):
+    """A log that nobody writes to empties: its active segment is rolled first."""
+    log.config = replace(FOREVER, retention_ms=100)
+    log.delete_expired(10_000, 24)
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (24, 24, 0)
+    fill(log, 1)
+    assert offsets_of(log) == [24]
+    assert offsets_of(open_log(log.path, FOREVER)) == [24]
+
+
+def test_by_size(log):
+    """As many old segments go as leave at least ``retention.bytes``."""
+    size = log.size_bytes
+    log.config = replace(FOREVER, retention_bytes=size - 1)
+    assert log.delete_expired(1, 24) == 0
+    log.config = replace(FOREVER, retention_bytes=1000)
+    log.delete_expired(1, 24)
+    assert 1000 <= log.size_bytes < 2000
+
+
+def test_not_beyond_the_high_watermark(log):
+    """Records that are not committed yet are not removed."""
+    log.config = replace(FOREVER, retention_ms=0)
+    second = bases_of(log)[1]
+    log.delete_expired(10**15, second)
+    assert log.log_start_offset == second
+    log.delete_expired(10**15, second + 1)
+    assert log.log_start_offset == second
+
+
+def test_deleted_records_free_their_segments_whatever_the_policy(log):
+    """After DeleteRecords whole segments below the start go, also of a compacted topic."""
+    third = bases_of(log)[2]
+    log.config = replace(FOREVER, cleanup_policy=frozenset({"compact"}), retention_ms=0)
+    log.advance_log_start_offset(third + 1)
+    assert bases_of(log)[0] == 0
+    log.delete_expired(10**15, 24)
+    assert bases_of(log)[0] == third
+    assert offsets_of(log)[0] == log.log_start_offset == third + 1
+
+
+def test_without_timestamps_by_the_age_of_the_file(tmp_path):
+    """Records without timestamps age with their file."""
+    log = open_log(tmp_path / "t-0", replace(FOREVER, retention_ms=1000))
+    log.append_as_leader(batch("a", timestamp_ms=-1), 0, now_ms=1)
+    log.roll(1)
+    written_ms = (tmp_path / "t-0" / "00000000000000000000.log").stat().st_mtime_ns // 10**6
+    assert log.delete_expired(written_ms + 1000, 1) == 0
+    assert log.delete_expired(written_ms + 1001, 1) > 0
+
+
+def test_producers_are_forgotten_after_a_time(tmp_path):
+    """``producer.id.expiration.ms`` after its last batch a producer may start at any sequence again."""
+    log = open_log(tmp_path / "t-0", FOREVER, producer_expiration_ms=1000)
+    log.append_as_leader(batch("a", timestamp_ms=2000, producer_id=1, producer_epoch=0, base_sequence=0), 0, now_ms=1)
+    log.delete_expired(2999, 1)
+    assert len(log.producers) == 1
+    log.delete_expired(3000, 1)
+    assert len(log.producers) == 0

@@ -1,0 +1,234 @@
+"""Indexes, leader epochs, checkpoints and identities, each for itself."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kreplica.errors import StorageError
+from kreplica.model import TopicPartition
+from kreplica.runtime.disk import OsDisk
+from kreplica.storage.checkpoints import (
+    MetaProperties,
+    decode_uuid,
+    encode_uuid,
+    read_clean_shutdown,
+    read_meta_properties,
+    read_offsets,
+    read_topic_id,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offsets,
+    write_topic_id,
+)
+from kreplica.storage.indexes import OffsetIndex, TimeIndex
+from kreplica.storage.leader_epochs import LeaderEpochs
+from kreplica.storage.names import deleted_name, parse_directory_name
+from kreplica.storage.open_segments import OpenSegments
+from kreplica.testing.disk import MemoryDisk
+
+DISK = OsDisk()
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=40),
+    asked=st.integers(0, 2500),
+    cut=st.integers(0, 2500),
+)
+def test_an_offset_index_is_a_sorted_map(rows, asked, cut):
+    """The greatest entry at or below an offset is found, also after a truncation, a release and a reading."""
+    disk = MemoryDisk(directories=["/d"])
+    index = OffsetIndex("/d/i", 100, disk, new=True)
+    entries, offset, position = [], 100, 0
+    for step, size in rows:
+        offset, position = offset + step, position + size
+        index.append(offset, position)
+        entries.append((offset, position))
+    kept = [entry for entry in entries if entry[0] < 100 + cut]
+    if cut % 2:
+        index.write()
+        index.release()
+    index.truncate_to(100 + cut)
+    index.write()
+    again = OffsetIndex("/d/i", 100, disk)
+    expected = max((entry for entry in kept if entry[0] <= 100 + asked), default=(0, 0))[1]
+    assert index.lookup(100 + asked) == again.lookup(100 + asked) == expected
+    assert again.last == (kept[-1] if kept else (100, 0))
+
+
+@given(stamps=st.lists(st.integers(0, 60), max_size=40), asked=st.integers(0, 70), cut=st.integers(0, 45))
+def test_a_time_index_never_skips_a_record(stamps, asked, cut):
+    """Up to the offset it gives, every record is earlier than the time that is asked."""
+    disk = MemoryDisk(directories=["/d"])
+    index = TimeIndex("/d/t", 0, disk, new=True)
+    highest = (-1, 0)
+    for offset, stamp in enumerate(stamps):
+        if stamp > highest[0]:
+            highest = (stamp, offset)
+        index.append(*highest)
+    index.truncate_to(cut)
+    index.write()
+    again = TimeIndex("/d/t", 0, disk)
+    found = again.lookup(asked)
+    assert found == index.lookup(asked)
+    assert all(stamp < asked for stamp in stamps[: found + 1]) or found == 0
+    assert again.last[0] == max((stamp for stamp in stamps[:cut]), default=-1)
+
+
+def test_many_entries_reach_the_file_by_themselves(tmp_path):
+    """What waits in memory is bounded."""
+    index = OffsetIndex(str(tmp_path / "i"), 0, DISK, new=True)
+    for number in range(1, 1500):
+        index.append(number, number * 10)
+    assert (tmp_path / "i").stat().st_size >= 1024 * 8
+
+
+class TestLeaderEpochs:
+    @pytest.fixture
+    def epochs(self, tmp_path):
+        epochs = LeaderEpochs.empty(str(tmp_path / "e"), DISK)
+        for epoch, start in ((2, 10), (3, 20), (6, 30)):
+            epochs.assign(epoch, start)
+        return epochs
+
+    def test_end_offsets(self, epochs):
+        """A follower learns the largest epoch that is not above its own, and where that ended (KIP-279)."""
+        answers = {epoch: epochs.end_offset_for(epoch, 99) for epoch in (-1, 1, 2, 3, 4, 5, 6, 7)}
+        assert answers == {
+            -1: (-1, -1),
+            1: (1, 10),
+            2: (2, 20),
+            3: (3, 30),
+            4: (3, 30),
+            5: (3, 30),
+            6: (6, 99),
+            7: (-1, -1),
+        }
+
+    def test_truncation(self, epochs, tmp_path):
+        """What is cut off takes its epochs along, in the file too."""
+        epochs.truncate_to(20)
+        epochs.truncate_start(15)
+        assert epochs.entries == ((2, 15),)
+        assert LeaderEpochs.load(str(tmp_path / "e"), DISK).entries == ((2, 15),)
+        epochs.truncate_start(99)
+        assert epochs.entries == ((2, 99),)
+        epochs.clear()
+        assert (epochs.entries, epochs.latest, epochs.epoch_of(5)) == ((), -1, -1)
+
+    def test_an_epoch_without_records_goes(self, epochs):
+        """A leader that wrote nothing leaves no trace once the next one starts at the same offset."""
+        epochs.assign(7, 30)
+        epochs.assign(5, 40)
+        assert epochs.entries == ((2, 10), (3, 20), (7, 30))
+        assert [epochs.epoch_of(offset) for offset in (9, 10, 19, 29, 30, 99)] == [-1, 2, 2, 3, 7, 7]
+
+
+class TestCheckpoints:
+    def test_offsets(self, tmp_path):
+        """Offsets by partition come back; a missing file is empty."""
+        path = str(tmp_path / "c")
+        offsets = {TopicPartition("a.b-c", 0): 5, TopicPartition("x", 12): 2**40}
+        assert read_offsets(DISK, path) == {}
+        write_offsets(DISK, path, offsets)
+        assert read_offsets(DISK, path) == offsets
+        assert (tmp_path / "c").read_text() == "0\n2\na.b-c 0 5\nx 12 1099511627776\n"
+
+    @pytest.mark.parametrize("text", ["", "1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 x\n", "0\nx\n"])
+    def test_damage_is_told(self, tmp_path, text):
+        """A damaged checkpoint is an error that names the file."""
+        (tmp_path / "c").write_text(text)
+        with pytest.raises(StorageError, match="/c: "):
+            read_offsets(DISK, str(tmp_path / "c"))
+
+    def test_meta_properties(self, tmp_path):
+        """What Kafka writes is read, and what it knows and we do not is kept."""
+        path = str(tmp_path / "meta.properties")
+        assert read_meta_properties(DISK, path) is None
+        text = "#\n#Tue Nov 21\ncluster.id=I-2y\\=x\ndirectory.id=abc\nversion=0\nbroker.id=3\n"
+        (tmp_path / "meta.properties").write_text(text)
+        meta = read_meta_properties(DISK, path)
+        assert meta == MetaProperties("I-2y=x", 3, {"directory.id": "abc"})
+        write_meta_properties(DISK, path, meta)
+        assert read_meta_properties(DISK, path) == meta
+
+    @pytest.mark.parametrize("text", ["version=1\ncluster.id=x\nnode.id=1\n", "version=0\n", ""])
+    def test_other_meta_properties_are_refused(self, tmp_path, text):
+        """A directory of another kind of cluster is not touched."""
+        (tmp_path / "m").write_text(text)
+        with pytest.raises(StorageError, match="/m: "):
+            read_meta_properties(DISK, str(tmp_path / "m"))
+
+    def test_topic_ids(self, tmp_path):
+        """Kafka's 22 characters, both ways."""
+        path = str(tmp_path / "partition.metadata")
+        topic_id = UUID("0123456789abcdef0123456789abcdef")
+        assert read_topic_id(DISK, path) is None
+        write_topic_id(DISK, path, topic_id)
+        assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: ASNFZ4mrze8BI0VniavN7w\n"
+        assert read_topic_id(DISK, path) == decode_uuid(encode_uuid(topic_id)) == topic_id
+        (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AS!\n")
+        with pytest.raises(StorageError):
+            read_topic_id(DISK, path)
+
+    def test_the_clean_shutdown_marker(self, tmp_path):
+        """Present with its epoch, present without one (an older Kafka), or absent."""
+        path = str(tmp_path / "m")
+        assert read_clean_shutdown(DISK, path) is None
+        write_clean_shutdown(DISK, path, 42)
+        assert read_clean_shutdown(DISK, path) == 42
+        for text in ("", "[]", "{", '{"brokerEpoch": "x"}'):
+            (tmp_path / "m").write_text(text)
+            assert read_clean_shutdown(DISK, path) == -1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a-0", ("a", 0)),
+        ("a-b.c_d-12", ("a-b.c_d", 12)),
+        ("a--1", ("a-", 1)),
+        ("a", None),
+        ("-1", None),
+        ("a-01", None),
+        ("a-1.0123-delete", None),
+        ("a-1.0123-future", None),
+        ("lost+found", None),
+        ("é-1", None),
+    ],
+)
+def test_directory_names(name, expected):
+    """Topics may hold dashes and dots; the partition follows the last dash."""
+    assert parse_directory_name(name) == expected
+
+
+def test_names_of_deleted_directories_fit():
+    """The longest topic name still gives a name that a file system takes."""
+    name = deleted_name(TopicPartition("t" * 249, 7), "f" * 32)
+    assert len(name) == 255
+    assert name.endswith(f"-7.{'f' * 32}-delete")
+
+
+def test_open_files_are_bounded():
+    """The least recently used lets go first; a process out of descriptors gives up half of what it holds."""
+
+    class Held:
+        def __init__(self, name):
+            self.name = name
+
+        def release(self):
+            released.append(self.name)
+
+    released: list[int] = []
+    held = [Held(number) for number in range(6)]
+    segments = OpenSegments(4)
+    for one in (*held[:4], held[0], *held[4:]):
+        segments.touch(one)
+    assert released == [1, 2]
+    disk = MemoryDisk(directories=["/d"])
+    disk.fail("open", "/d/x", number=24, times=1)
+    assert segments.open(disk, "/d/x", create=True).size() == 0
+    assert released == [1, 2, 3, 0]
