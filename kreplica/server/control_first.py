@@ -6,6 +6,10 @@ import select
 from socket import socket
 from typing import Any
 
+from twisted.logger import Logger
+
+log = Logger()
+
 
 class ControlFirst:
     """Asked before any data connection is read: whatever waits on a control connection is served then.
@@ -39,4 +43,9 @@ class ControlFirst:
         for descriptor, _ in self._poll.poll(0):
             transport = self._transports.get(descriptor)
             if transport is not None and transport.is_reading:
-                transport.doRead()
+                try:
+                    transport.doRead()
+                except Exception:
+                    # Not the fault of the data connection on whose turn this happens.
+                    log.failure("reading from {transport!r} failed", transport=transport)
+                    transport.abort()

@@ -3,6 +3,7 @@
 What differs from Twisted's own: a read fills the scratch buffer that all connections share, and frames are handled
 right there as views; a large frame that comes in several reads lands in a pooled buffer without a copy; answers leave
 at the end of the turn in one system call; ranges of files go from the page cache to the socket with ``sendfile``.
+A client that closes its side for writing has left: what it still waits for is abandoned (Kafka does the same).
 """
 
 from __future__ import annotations
