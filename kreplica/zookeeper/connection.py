@@ -256,6 +256,8 @@ class Connection(TwistedProtocol):
             self._owner.authenticated(self, error_of(error) if error else None)
         elif xid != XID_SET_WATCHES:
             raise ProtocolError("reply", f"the server sent the unknown transaction id {xid}")
+        elif error:
+            self.abort(f"the server would not watch again: {error_of(error)}")
 
     def _schedule_check(self) -> None:
         silent_at = self._heard_at + self._timeout_s * 2 / 3

@@ -105,7 +105,7 @@ class ServerOrder:
         return server, pause_s * (0.5 + 0.5 * self._random.random())
 
     def succeeded(self) -> None:
-        """A session lives on the server tried last: the next pause is short again."""
+        """The session has lived for a while on the server tried last: the next pause is short again."""
         self._failures = 0
 
 

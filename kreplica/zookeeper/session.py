@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from kreplica.runtime import Reactor
 from kreplica.zookeeper.connection import Answered, Connection, Decode
-from kreplica.zookeeper.ensemble import Ensemble, Server, ServerOrder, TlsContextFactory, connect
+from kreplica.zookeeper.ensemble import PAUSE_S_MAX, Ensemble, Server, ServerOrder, TlsContextFactory, connect
 from kreplica.zookeeper.errors import (
     AuthFailed,
     ClientClosed,
@@ -140,6 +140,7 @@ class Session:
         self._attempt: Deferred[IProtocol] | None = None
         self._connection: Connection | None = None  # from the open socket on
         self._usable: Connection | None = None  # the same, once requests may go out
+        self._usable_since = 0.0
         self._identities_pending = 0
         self._timer: IDelayedCall | None = None  # until the next try, or the limit on what is under way
         waiting_ms_max = options.timeout_ms if options.waiting_ms_max is None else options.waiting_ms_max
@@ -222,7 +223,8 @@ class Session:
     # What the connection calls.
 
     def handshake_done(self, connection: Connection, response: ConnectResponse) -> None:
-        if response.timeout_ms <= 0:
+        # A server that answers with another session has lost ours, whatever it calls that.
+        if response.timeout_ms <= 0 or self.id not in (0, response.session_id):
             self._end(SessionState.EXPIRED, SessionExpired())
             return
         self.id, self.password, self.timeout_ms = response.session_id, response.password, response.timeout_ms
@@ -309,7 +311,7 @@ class Session:
 
     def _become_usable(self, connection: Connection) -> None:
         self._cancel_timer()
-        self._order.succeeded()
+        self._usable_since = self._reactor.seconds()
         for request in self.watches.requests(self._last_zxid):
             connection.send_apart(XID_SET_WATCHES, opcode_of(request), request.encode())
         self._usable = connection
@@ -366,6 +368,9 @@ class Session:
             self._last_zxid = self._connection.last_zxid
         if self._usable is not None:
             self._confirmed_at = self._usable.confirmed_at
+            # A server that takes the session and loses it at once must not be tried again and again without a pause.
+            if self._reactor.seconds() - self._usable_since >= PAUSE_S_MAX:
+                self._order.succeeded()
         self._connection = self._usable = None
         self._cancel_timer()
 

@@ -348,6 +348,53 @@ def test_expiry_is_told_before_anything_fails_and_leaves_no_timer() -> None:
     assert isinstance(late, SessionExpired)
 
 
+def test_another_session_than_ours_is_an_expired_one() -> None:
+    """A server that answers with a session of its own does not slip it to us."""
+    stage = Stage()
+    stage.connected().lose()
+    waiting = outcome(stage.client.exists("/a"))
+    peer = stage.peer()
+    peer.accept(session_id=78)
+    assert stage.states[-1] is SessionState.EXPIRED
+    assert isinstance(waiting[0], SessionExpired)
+    assert stage.client.session_id == 77
+    assert peer.transport.aborted
+
+
+def test_a_server_that_loses_the_session_at_once_is_not_hammered() -> None:
+    """The pauses grow although each connection succeeds; one that lasts makes them short again."""
+    stage = Stage()
+    peer = stage.connected()
+    for _ in range(8):
+        peer.lose()
+        peer = stage.peer()
+        peer.accept()
+    peer.lose()
+    lost_at = stage.reactor.seconds()
+    peer = stage.peer()
+    assert stage.reactor.seconds() - lost_at >= 1
+    peer.accept()
+    stage.reactor.advance(2.5)
+    peer.lose()
+    lost_at = stage.reactor.seconds()
+    stage.connecting()
+    assert stage.reactor.seconds() - lost_at < 0.1
+
+
+def test_a_server_that_will_not_watch_again_is_left() -> None:
+    """A session without its watches would go on with a stale view."""
+    stage = Stage()
+    peer = stage.connected()
+    outcome(stage.client.get_data("/a", print))
+    stage.turn()
+    peer.send(reply_frame(1, 9, 0, encode_data(b"", STAT)))
+    peer.lose()
+    peer = stage.peer()
+    peer.accept()
+    peer.send(reply_frame(XID_SET_WATCHES, 9, -6))
+    assert peer.transport.aborted
+
+
 def test_closing_leaves_no_timer() -> None:
     """Whether connected, on the way, or between two tries."""
     stage = Stage()
