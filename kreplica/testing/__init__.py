@@ -7,5 +7,5 @@
 * ``offload`` work that blocks
 * ``disk`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them; ``faults`` what is to fail
 * ``real_reactor`` coroutines on the process's real reactor, for pytest
-* ``zookeeper`` a real ZooKeeper, from the jars that PySpark ships; ``zookeeper_scene`` clients and links for its scenarios
+* ``zookeeper`` a real ZooKeeper, from the jars that PySpark ships; ``zookeeper_scene`` clients and links for scenarios
 """
