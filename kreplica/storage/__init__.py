@@ -11,7 +11,9 @@ A broker's data, from the outside in:
 
 A log, from the outside in:
 
-* ``log`` one partition's log: append, read, truncate, retention, what is durable
+* ``log`` one partition's log: append, truncate, retention, what is durable
+* ``readable_log`` its state, and reading by offset and by time
+* ``owner`` whom a log reports to
 * ``config`` the topic settings that a log obeys, with Kafka's defaults
 * ``validation`` what a leader and a follower check before they append
 * ``search`` offsets by timestamp
@@ -42,8 +44,9 @@ Coming back after a stop, a kill or a power loss:
 from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.config import LogConfig, StorageConfig
 from kreplica.storage.directories import LogDirectories
-from kreplica.storage.log import AppendResult, Log, LogSlice
+from kreplica.storage.log import AppendResult, Log
 from kreplica.storage.producers import Origin
+from kreplica.storage.readable_log import LogSlice
 from kreplica.storage.search import FoundOffset
 
 __all__ = [

@@ -1,7 +1,7 @@
 """The two sparse indexes of a segment, in Kafka's formats: offset -> position, and timestamp -> offset.
 
 An index is a hint that makes a search short: what is missing at its end only costs a longer scan.  Entries gather in
-memory and reach the file in blocks; whatever recovery scans, it indexes again.  Files are open only while they are
+memory until ``write``; whatever recovery scans, it indexes again.  Files are open only while they are
 read or written.
 """
 
@@ -19,9 +19,6 @@ from kreplica.runtime.disk import Disk
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
 NO_TIMESTAMP = -1
-
-_UNWRITTEN_MAX = 512
-"""Entries that may wait in memory before they are written."""
 
 _TIME_ENTRY = struct.Struct(">qi")
 _NATIVE_IS_LITTLE = sys.byteorder == "little"
@@ -59,8 +56,6 @@ class OffsetIndex:
         offsets = self._load()
         offsets.append(offset - self._base)
         self._positions.append(position)
-        if len(offsets) - self._written >= _UNWRITTEN_MAX:
-            self.write()
 
     def lookup(self, offset: int) -> int:
         """A position at or before the batch that holds ``offset``, at most one index interval away; 0 at worst."""
@@ -148,8 +143,6 @@ class TimeIndex:
         entries = self._load()
         if timestamp_ms > self.last[0]:
             entries += _TIME_ENTRY.pack(timestamp_ms, offset - self._base)
-            if len(entries) // TIME_ENTRY_SIZE - self._written >= _UNWRITTEN_MAX:
-                self.write()
 
     def lookup(self, timestamp_ms: int) -> int:
         """An offset up to which every record is earlier than ``timestamp_ms``; the base offset at worst."""

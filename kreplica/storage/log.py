@@ -8,33 +8,30 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import Buffer, Disk, FileRange
+from kreplica.runtime.disk import Buffer, Disk
 from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.checkpoints import PARTITION_METADATA
 from kreplica.storage.config import DAY_MS, LogConfig
 from kreplica.storage.durability import Unsynced
-from kreplica.storage.loading import Loading, Opened, restore_producers
+from kreplica.storage.loading import Loading, restore_producers
 from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.owner import LogOwner
 from kreplica.storage.producers import Origin, RecentBatch
+from kreplica.storage.readable_log import ReadableLog
 from kreplica.storage.retention import expired_segments
-from kreplica.storage.search import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    LATEST,
-    MAX_TIMESTAMP,
-    FoundOffset,
-    find_by_timestamp,
-    find_max_timestamp,
-)
 from kreplica.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, Segment
-from kreplica.storage.segments import Segments, remove_files
+from kreplica.storage.segments import remove_files
 from kreplica.storage.validation import check_as_follower, check_as_leader, read_markers, split_runs
-from kreplica.wire.batches import HEADER_SIZE, BatchHeader, parse_header, stamp
+from kreplica.wire.batches import BatchHeader, stamp
 from kreplica.wire.control_records import EndMarker
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_ENTRIES_WAITING_MAX = 512
+"""Index entries that may wait in memory before they are written."""
 
 _RECENT_MAX = 16
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
@@ -55,69 +52,8 @@ class AppendResult(NamedTuple):
     size: int
 
 
-class LogSlice(NamedTuple):
-    """Bytes of whole batches (the last may be cut short) that start at or before the offset that was asked."""
-
-    first_offset: int
-    ranges: list[FileRange]
-    size: int
-
-
-class LogOwner(Protocol):
-    """Whoever keeps a log (a log directory): told what it has to act on."""
-
-    def rolled(self, log: Log) -> None:
-        """A segment was closed, and may be synced."""
-
-    def start_offset_advanced(self, log: Log) -> None:
-        """The log start offset is to be remembered."""
-
-    def truncated(self, log: Log) -> None:
-        """The offsets that were remembered may be beyond the log's end."""
-
-    def failed(self, log: Log, error: OSError) -> None:
-        """The device failed: nothing may be trusted to be written any more."""
-
-    def remove(self, log: Log, paths: list[str]) -> None:
-        """Files that nobody needs any more."""
-
-    def flush_due(self, log: Log) -> None:
-        """``flush.messages`` are not synced yet."""
-
-
-class Log:
-    """Opened by ``open``; owned by one log directory; used on one thread.
-
-    Offsets: ``log_start_offset`` is the first that can be read, ``log_end_offset`` the next that will be given,
-    ``recovery_point`` the end of what is known to be durable.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        disk: Disk,
-        open_segments: OpenSegments,
-        parts: Opened,
-    ) -> None:
-        self.path = path
-        self.topic_partition = topic_partition
-        self.config = config
-        self.owner: LogOwner | None = None
-        self.log_start_offset = parts.log_start_offset
-        self.log_end_offset = parts.log_end_offset
-        self.recovery_point = parts.recovery_point
-        self.leader_epochs = parts.leader_epochs
-        self.producers = parts.producers
-        self._segments = parts.segments
-        self._segments.remove = self._remove
-        self._snapshots = parts.snapshots
-        self._disk = disk
-        self._open_segments = open_segments
-        self._recent: dict[int, int] = {}
-        self._generation = 0
-        self._failure: StorageError | None = None
+class Log(ReadableLog):
+    """Opened by ``open``; owned by one log directory; used on one thread."""
 
     @classmethod
     def open(
@@ -149,7 +85,9 @@ class Log:
             producer_expiration_ms=producer_expiration_ms,
             now_ms=wall_clock_ms(),
         )
-        return cls(path, topic_partition, config, disk, open_segments, parts)
+        log = cls(path, topic_partition, config, disk, open_segments, parts)
+        log._segments.remove = log._remove
+        return log
 
     def owned_by(self, owner: LogOwner, open_segments: OpenSegments) -> None:
         """Report to this owner, and count open files there, from now on."""
@@ -157,28 +95,6 @@ class Log:
         self._open_segments = open_segments
         for segment in self._segments:
             segment.share(open_segments)
-
-    # --- what it is ---
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all batches, those before the log start offset included while their segment is there."""
-        return self._segments.size_bytes
-
-    @property
-    def segments(self) -> Segments:
-        """Its segments; changed by the log alone."""
-        return self._segments
-
-    @property
-    def failure(self) -> StorageError | None:
-        """Why it can no longer be written, or None."""
-        return self._failure
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where readers of committed records may read: the high watermark or the first undecided transaction."""
-        first_unstable = self.producers.first_unstable_offset(high_watermark)
-        return high_watermark if first_unstable is None else min(first_unstable, high_watermark)
 
     # --- appending ---
 
@@ -266,8 +182,18 @@ class Log:
             if header.producer_id >= 0:
                 self._note_producer(header, marker, segment)
         self.log_end_offset = end_offset = header.next_offset
+        if segment.entries_waiting >= _ENTRIES_WAITING_MAX:
+            self._write_indexes(segment)
         if end_offset - self.recovery_point >= self.config.flush_messages and self.owner is not None:
             self.owner.flush_due(self)
+
+    def _write_indexes(self, segment: Segment) -> None:
+        try:
+            segment.write_indexes()
+        except OSError as error:
+            # The records are in the log, and a full disk may have room for the index later.
+            if error.errno not in _FULL:
+                self.fail(error)
 
     def _note_producer(self, header: BatchHeader, marker: EndMarker | None, segment: Segment) -> None:
         if not header.is_control:
@@ -299,7 +225,7 @@ class Log:
         except OSError as second:
             error = second
         else:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in _FULL:
                 return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error.strerror}")
         self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
@@ -324,7 +250,7 @@ class Log:
     def _roll_to(self, base_offset: int, now_ms: int) -> Segment:
         closed = self._segments.active
         closed.seal()
-        self._snapshots.write(self.log_end_offset, self.producers.entries)
+        self._snapshots.write(base_offset, self.producers.entries)
         segment = Segment(self.path, base_offset, self._disk, self._open_segments, size=0, new=True)
         segment.created_ms = now_ms
         segment.create()
@@ -441,88 +367,6 @@ class Log:
             self.owner.remove(self, paths)
         else:
             remove_files(self._disk, paths)
-
-    # --- reading ---
-
-    def read(self, offset: int, *, size_max: int, offset_max: int, at_least_one: bool = True) -> LogSlice:
-        """Where the batches lie that start with the one that holds ``offset``.
-
-        One slice stays within one segment; the last batch may be cut short by ``size_max``.
-
-        :param offset_max: nothing from this offset on: the high watermark, last stable offset or log end.
-        :param at_least_one: give the first batch whole also where it is larger than ``size_max`` (KIP-74).
-        :return: an empty slice where there is nothing below ``offset_max`` yet.
-        :raise KafkaError: OFFSET_OUT_OF_RANGE, outside the log.
-        """
-        end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within {self.log_start_offset} to {end_offset}"
-            )
-        if offset >= offset_max or offset == end_offset:
-            return LogSlice(offset, [], 0)
-        segment = self._segments.active
-        position = self._recent.get(offset)
-        header = None
-        if position is None:
-            found = self._segments.find(offset)
-            if found is None:
-                return LogSlice(offset, [], 0)
-            segment, position, header = found
-            offset = header.base_offset
-        size = self._position_of_end(segment, offset_max) - position
-        if size > size_max:
-            first_size = (header or parse_header(segment.file.read_at(position, HEADER_SIZE))).size
-            if first_size > size_max:
-                size = min(size, first_size) if at_least_one else 0
-            else:
-                size = size_max
-        if size <= 0:
-            return LogSlice(offset, [], 0)
-        return LogSlice(offset, [FileRange(segment.file, position, size)], size)
-
-    def _position_of_end(self, segment: Segment, offset_max: int) -> int:
-        """Where the batches of a segment end that lie wholly below ``offset_max``."""
-        if offset_max >= self.log_end_offset:
-            return segment.size
-        if segment is self._segments.active:
-            position = self._recent.get(offset_max)
-            if position is not None:
-                return position
-        elif offset_max >= self._segments.end_of(segment):
-            return segment.size
-        found = segment.find(offset_max)
-        return found[0] if found is not None else segment.size
-
-    def offset_for_timestamp(self, timestamp_ms: int, offset_max: int) -> FoundOffset | None:
-        """The first record that is not earlier than a time, exactly.
-
-        :param timestamp_ms: milliseconds since 1970, or ``search.LATEST`` (-1), ``EARLIEST`` (-2), ``MAX_TIMESTAMP``
-            (-3, KIP-734) or ``EARLIEST_LOCAL`` (-4).
-        :param offset_max: nothing from this offset on.
-        :return: None where there is no such record below ``offset_max``.
-        :raise ProtocolError: the records of a batch are malformed.
-        """
-        if timestamp_ms == LATEST:
-            return FoundOffset(-1, offset_max, self.leader_epochs.epoch_of(offset_max))
-        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-            return FoundOffset(-1, self.log_start_offset, self.leader_epochs.epoch_of(self.log_start_offset))
-        if timestamp_ms == MAX_TIMESTAMP:
-            found = find_max_timestamp(self._segments, self.log_start_offset)
-        else:
-            found = find_by_timestamp(self._segments, timestamp_ms, self.log_start_offset)
-        return found if found is not None and found.offset < offset_max else None
-
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [from, to), for readers of committed records (KIP-98)."""
-        found = []
-        for segment in self._segments.starting_from(from_offset):
-            for aborted in segment.aborted:
-                if aborted.last_offset >= from_offset and aborted.first_offset < to_offset:
-                    found.append(aborted)
-                if aborted.last_stable_offset >= to_offset:
-                    return found
-        return found
 
     # --- durability ---
 

@@ -47,6 +47,7 @@ class Segment:
         "aborted",
         "base_offset",
         "created_ms",
+        "entries_waiting",
         "offset_index",
         "size",
         "time_index",
@@ -66,6 +67,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = -1
+        self.entries_waiting = 0
         self._directory = directory
         self._name_end = name_end
         self._disk = disk
@@ -159,6 +161,7 @@ class Segment:
         if self._bytes_since_index > index_interval_bytes:
             self.offset_index.append(header.last_offset, position)
             self.time_index.append(*largest)
+            self.entries_waiting += 1
             self._bytes_since_index = 0
         size = header.size
         self._bytes_since_index += size
@@ -205,6 +208,7 @@ class Segment:
         """Bring the index files up to date; not synced."""
         self.offset_index.write()
         self.time_index.write()
+        self.entries_waiting = 0
 
     def indexes_full(self, config: LogConfig) -> bool:
         """Whether the next entry (two of the time index, when it is sealed) might not fit."""

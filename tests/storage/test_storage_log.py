@@ -148,6 +148,13 @@ class TestRolling:
         assert values_of(log, offset_max=2)[-1] == (1, "value 1")
 
 
+def test_index_entries_do_not_wait_for_ever(tmp_path):
+    """What of an index is only in memory is bounded."""
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=1))
+    fill(log, 1200)
+    assert (tmp_path / "t-0" / "00000000000000000000.index").stat().st_size >= 1024 * 8
+
+
 class TestFollower:
     def test_is_byte_for_byte_the_leader(self, tmp_path):
         """A follower that is given what the leader's log reads has the same bytes, offsets and epochs."""

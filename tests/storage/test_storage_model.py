@@ -15,7 +15,7 @@ from kreplica.storage import Log, LogConfig
 from kreplica.wire.batches import iter_headers, parse_header
 from kreplica.wire.compression import Codec
 
-CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, retention_ms=-1)
+CONFIG = LogConfig(segment_bytes=800, index_interval_bytes=100, retention_ms=-1)
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -78,14 +78,6 @@ def test_a_time_index_never_skips_a_record(stamps, asked, cut):
     assert again.last[0] == max((stamp for stamp in stamps[:cut]), default=-1)
 
 
-def test_many_entries_reach_the_file_by_themselves(tmp_path):
-    """What waits in memory is bounded."""
-    index = OffsetIndex(str(tmp_path / "i"), 0, DISK, new=True)
-    for number in range(1, 1500):
-        index.append(number, number * 10)
-    assert (tmp_path / "i").stat().st_size >= 1024 * 8
-
-
 class TestLeaderEpochs:
     @pytest.fixture
     def epochs(self, tmp_path):

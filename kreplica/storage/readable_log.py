@@ -1,0 +1,168 @@
+"""The state of a log, and everything that only reads it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.model import TopicPartition
+from kreplica.runtime.disk import Disk, FileRange
+from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.config import LogConfig
+from kreplica.storage.loading import Opened
+from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.owner import LogOwner
+from kreplica.storage.search import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    MAX_TIMESTAMP,
+    FoundOffset,
+    find_by_timestamp,
+    find_max_timestamp,
+)
+from kreplica.storage.segment import Segment
+from kreplica.storage.segments import Segments
+from kreplica.wire.batches import HEADER_SIZE, parse_header
+
+
+class LogSlice(NamedTuple):
+    """Bytes of whole batches (the last may be cut short) that start at or before the offset that was asked."""
+
+    first_offset: int
+    ranges: list[FileRange]
+    size: int
+
+
+class ReadableLog:
+    """The half of a ``Log`` that changes nothing.
+
+    Offsets: ``log_start_offset`` is the first that can be read, ``log_end_offset`` the next that will be given,
+    ``recovery_point`` the end of what is known to be durable.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        disk: Disk,
+        open_segments: OpenSegments,
+        parts: Opened,
+    ) -> None:
+        self.path = path
+        self.topic_partition = topic_partition
+        self.config = config
+        self.owner: LogOwner | None = None
+        self.log_start_offset = parts.log_start_offset
+        self.log_end_offset = parts.log_end_offset
+        self.recovery_point = parts.recovery_point
+        self.leader_epochs = parts.leader_epochs
+        self.producers = parts.producers
+        self._segments = parts.segments
+        self._snapshots = parts.snapshots
+        self._disk = disk
+        self._open_segments = open_segments
+        self._recent: dict[int, int] = {}
+        self._generation = 0
+        self._failure: StorageError | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all batches, those before the log start offset included while their segment is there."""
+        return self._segments.size_bytes
+
+    @property
+    def segments(self) -> Segments:
+        """Its segments; changed by the log alone."""
+        return self._segments
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it can no longer be written, or None."""
+        return self._failure
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where readers of committed records may read: the high watermark or the first undecided transaction."""
+        first_unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if first_unstable is None else min(first_unstable, high_watermark)
+
+    def read(self, offset: int, *, size_max: int, offset_max: int, at_least_one: bool = True) -> LogSlice:
+        """Where the batches lie that start with the one that holds ``offset``.
+
+        One slice stays within one segment; the last batch may be cut short by ``size_max``.
+
+        :param offset_max: nothing from this offset on: the high watermark, last stable offset or log end.
+        :param at_least_one: give the first batch whole also where it is larger than ``size_max`` (KIP-74).
+        :return: an empty slice where there is nothing below ``offset_max`` yet.
+        :raise KafkaError: OFFSET_OUT_OF_RANGE, outside the log.
+        """
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within {self.log_start_offset} to {end_offset}"
+            )
+        if offset >= offset_max or offset == end_offset:
+            return LogSlice(offset, [], 0)
+        segment = self._segments.active
+        position = self._recent.get(offset)
+        header = None
+        if position is None:
+            found = self._segments.find(offset)
+            if found is None:
+                return LogSlice(offset, [], 0)
+            segment, position, header = found
+            offset = header.base_offset
+        size = self._position_of_end(segment, offset_max) - position
+        if size > size_max:
+            first_size = (header or parse_header(segment.file.read_at(position, HEADER_SIZE))).size
+            if first_size > size_max:
+                size = min(size, first_size) if at_least_one else 0
+            else:
+                size = size_max
+        if size <= 0:
+            return LogSlice(offset, [], 0)
+        return LogSlice(offset, [FileRange(segment.file, position, size)], size)
+
+    def _position_of_end(self, segment: Segment, offset_max: int) -> int:
+        """Where the batches of a segment end that lie wholly below ``offset_max``."""
+        if offset_max >= self.log_end_offset:
+            return segment.size
+        if segment is self._segments.active:
+            position = self._recent.get(offset_max)
+            if position is not None:
+                return position
+        elif offset_max >= self._segments.end_of(segment):
+            return segment.size
+        found = segment.find(offset_max)
+        return found[0] if found is not None else segment.size
+
+    def offset_for_timestamp(self, timestamp_ms: int, offset_max: int) -> FoundOffset | None:
+        """The first record that is not earlier than a time, exactly.
+
+        :param timestamp_ms: milliseconds since 1970, or ``search.LATEST`` (-1), ``EARLIEST`` (-2), ``MAX_TIMESTAMP``
+            (-3, KIP-734) or ``EARLIEST_LOCAL`` (-4).
+        :param offset_max: nothing from this offset on.
+        :return: None where there is no such record below ``offset_max``.
+        :raise ProtocolError: the records of a batch are malformed.
+        """
+        if timestamp_ms == LATEST:
+            return FoundOffset(-1, offset_max, self.leader_epochs.epoch_of(offset_max))
+        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+            return FoundOffset(-1, self.log_start_offset, self.leader_epochs.epoch_of(self.log_start_offset))
+        if timestamp_ms == MAX_TIMESTAMP:
+            found = find_max_timestamp(self._segments, self.log_start_offset)
+        else:
+            found = find_by_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+        return found if found is not None and found.offset < offset_max else None
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [from, to), for readers of committed records (KIP-98)."""
+        found = []
+        for segment in self._segments.starting_from(from_offset):
+            for aborted in segment.aborted:
+                if aborted.last_offset >= from_offset and aborted.first_offset < to_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= to_offset:
+                    return found
+        return found

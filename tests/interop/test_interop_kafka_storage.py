@@ -1,0 +1,132 @@
+"""Apache Kafka's own tools and broker on directories that we wrote; needs Java and Maven, so it is part of the soak."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import apache_kafka
+import pytest
+
+from kreplica.model import TopicPartition
+from kreplica.runtime.disk import OsDisk
+from kreplica.storage import Log, LogConfig, Origin
+from kreplica.storage.compaction import Compaction, plan_compaction
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.compression import Codec
+from kreplica.wire.control_records import EndMarker, build_end_marker
+from kreplica.wire.records import Record
+
+pytestmark = pytest.mark.soak
+CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, cleanup_policy=frozenset({"compact"}))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kafka() -> None:
+    try:
+        apache_kafka.class_path()
+    except apache_kafka.NoKafka as missing:
+        pytest.skip(f"not compared with Apache Kafka: {missing}")
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A log with every codec, transactions, an idempotent producer, rolled, and partly compacted."""
+    path = tmp_path / "orders-0"
+    log = Log.open(str(path), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 10_000)
+    sequence = 0
+    for number, codec in enumerate(list(Codec) * 12):
+        records = [Record(NEXT_OFFSET, 1000 + number, f"key {number % 7}".encode(), b"v" * 60) for _ in range(2)]
+        if number % 11 == 0:
+            records[0] = Record(NEXT_OFFSET, 1000 + number, b"deleted", None)
+        options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence, "transactional": number % 2 == 0}
+        log.append_as_leader(build_batch(records, codec=codec, **options), 1 + number // 30, now_ms=1)
+        sequence += 2
+        if number % 2 == 0:
+            marker = build_end_marker(EndMarker(number % 4 == 0, 3), 5, 0, 2000)
+            log.append_as_leader(marker, 1 + number // 30, now_ms=1, origin=Origin.COORDINATOR)
+    compact(log)
+    for number in range(20):
+        log.append_as_leader(build_batch([Record(0, 3000 + number, b"k", b"v" * 80)]), 9, now_ms=1)
+    log.close()
+    return path
+
+
+def compact(log: Log) -> None:
+    compaction = Compaction(plan_compaction(log, 0, log.log_end_offset, 10_000), OsDisk(), 10_000, 2**20)
+    compaction.read_keys()
+    for group in compaction.groups():
+        log.replace_segments([source.segment for source in group], compaction.write_group(group))
+
+
+def paths(directory: Path, *suffixes: str) -> str:
+    return ",".join(str(path) for path in sorted(directory.iterdir()) if path.suffix in suffixes)
+
+
+def test_kafka_dumps_every_record(written: Path) -> None:
+    """DumpLogSegments opens every batch, finds every CRC right, and reads every record."""
+    shown = apache_kafka.dump_log("--deep-iteration", "--print-data-log", "--files", paths(written, ".log"))
+    again = Log.open(str(written), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 1, clean_shutdown=True)
+    expected = sum(header.record_count for segment in again.segments for _, header in segment.headers())
+    assert len(re.findall(r"^\| offset:", shown, re.MULTILINE)) == expected >= 60
+    assert "isvalid: false" not in shown
+    assert shown.count("isvalid: true") == sum(1 for segment in again.segments for _ in segment.headers())
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        assert f"compresscodec: {codec}" in shown
+    assert "endTxnMarker: COMMIT" in shown
+
+
+def test_kafka_finds_our_indexes_sane(written: Path) -> None:
+    """Its sanity checks pass, and no entry disagrees with the segment."""
+    for suffix in (".index", ".timeindex"):
+        checked = apache_kafka.dump_log("--index-sanity-check", "--files", paths(written, suffix))
+        assert checked.count("passed sanity check") == len(list(written.glob(f"*{suffix}")))
+        shown = apache_kafka.dump_log("--verify-index-only", "--files", paths(written, suffix))
+        assert "ismatch" not in shown.lower()
+        assert "Found timestamp" not in shown
+        assert "out of order" not in shown
+
+
+def test_kafka_reads_our_producers_and_transactions(written: Path) -> None:
+    """Snapshots and the indexes of aborted transactions are what its own are."""
+    shown = apache_kafka.dump_log("--files", paths(written, ".snapshot", ".txnindex"))
+    assert "producerId: 5 producerEpoch: 0" in shown
+    assert "lastSequence: 119" in shown
+
+
+def test_kafka_serves_a_directory_that_we_wrote(tmp_path: Path) -> None:
+    """A Kafka broker started on our log directory takes it for its own, and consumers read our records from it."""
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    logs = tmp_path / "logs"
+    with apache_kafka.zookeeper(tmp_path) as zookeeper:
+        with apache_kafka.broker(tmp_path, zookeeper, logs) as broker:
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+            admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+            producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+            producer.produce("orders", "by Kafka")
+            producer.flush(30)
+            broker.stop()
+        (logs / ".kafka_cleanshutdown").unlink()
+        config = replace(CONFIG, cleanup_policy=frozenset({"delete"}))
+        log = Log.open(str(logs / "orders-0"), TopicPartition("orders", 0), config, OsDisk(), lambda: 1)
+        for number in range(50):
+            log.append_as_leader(build_batch([Record(0, 5, b"k", f"by us {number}".encode())]), 7, now_ms=1)
+        log.close()
+        with apache_kafka.broker(tmp_path, zookeeper, logs) as broker:
+            consumer = Consumer(
+                {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+            )
+            consumer.subscribe(["orders"])
+            values = []
+            for _ in range(60):
+                message = consumer.poll(1)
+                if message is not None and message.error() is None:
+                    values.append(message.value().decode())
+                if len(values) == 51:
+                    break
+            consumer.close()
+            broker.stop()
+    assert values == ["by Kafka", *(f"by us {number}" for number in range(50))]
