@@ -11,7 +11,8 @@ from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
 from kreplica.replication.high_watermark import advance, required
 from kreplica.replication.waiting import Waiting, Wakeups
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.log import AppendResult, Log, LogSlice
+from kreplica.storage.log import AppendResult, Log
+from kreplica.storage.readable_log import LogSlice
 
 
 class Role(Enum):
@@ -200,6 +201,24 @@ class Partition:
         """Whether all records below ``offset`` are committed."""
         return self.high_watermark >= offset
 
+    # --- what counts -------------------------------------------------------------------------------------------------
+
+    @property
+    def end_offset_that_counts(self) -> int:
+        """The end of what this replica may say that it has: with ``flush.messages=1`` only what is synced."""
+        log = self.log
+        return log.recovery_point if log.config.flush_messages <= 1 else log.log_end_offset
+
+    def is_kept(self, offset: int) -> bool:
+        """Whether this replica has all records below ``offset`` as safely as the topic asks for."""
+        return self.end_offset_that_counts >= offset
+
+    def end_moved(self) -> None:
+        """More of the log counts now, by a sync or by the topic's settings."""
+        if self.role is Role.LEADER:
+            self._advance()
+        self._wakeups.mark(self)
+
     def _advance(self) -> None:
         leadership = self.leadership
         if len(leadership.isr) > 1:
@@ -207,7 +226,7 @@ class Partition:
             return
         new = advance(
             self.high_watermark,
-            (self.log.log_end_offset,),
+            (self.end_offset_that_counts,),
             in_sync_count=len(leadership.isr),
             in_sync_required=self._required,
         )
