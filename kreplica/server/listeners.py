@@ -71,7 +71,8 @@ class _ListenerFactory(Factory):
         resources = self._resources
         if not resources.connections.admit(addr.host):
             return None
-        connection = resources.connection(self._listener, f"{addr.host}:{addr.port}")
+        peer = f"[{addr.host}]:{addr.port}" if ":" in addr.host else f"{addr.host}:{addr.port}"
+        connection = resources.connection(self._listener, peer)
         resources.connections.opened(connection, addr.host)
         if self._fast:
             return _FastProtocol(resources, connection)

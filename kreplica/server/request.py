@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from twisted.logger import Logger
+
 from kreplica.server.metrics import ApiMetrics
 from kreplica.server.pieces import Piece, framed
 from kreplica.wire.headers import build_response_header
@@ -15,10 +17,13 @@ if TYPE_CHECKING:
     from kreplica.server.connection import Connection
 
 
+log = Logger()
+
+
 class Route:
     """All that requests of one API and version share."""
 
-    __slots__ = ("api", "build", "handle", "header_version", "metrics", "parse", "response_header_version", "version")
+    __slots__ = ("api", "build", "handle", "metrics", "parse", "response_header_version", "version")
 
     def __init__(self, api: Api, version: int, handle: Handler, metrics: ApiMetrics) -> None:
         self.api = api
@@ -27,7 +32,6 @@ class Route:
         self.metrics = metrics
         self.parse = api.request.parser(version)
         self.build = api.response.build_pieces
-        self.header_version = api.request_header_version(version)
         self.response_header_version = api.response_header_version(version)
 
 
@@ -95,8 +99,10 @@ class Request:
     def answer(self, body: dict[str, Any]) -> None:
         """Answer.  Answers leave in the order of their requests; after the connection has closed nothing happens.
 
+        A body that does not fit the schema is a fault of the handler: it is logged, and closes the connection, since
+        nobody would answer the request any more.
+
         :param body: as ``Schema.build`` takes it; records may be a range of a file.
-        :raise ProtocolError: where the body does not fit the schema.
         :raise RuntimeError: where it was answered before.
         """
         if not self.is_waiting:
@@ -104,7 +110,13 @@ class Request:
             return
         route = self._route
         header = build_response_header(route.response_header_version, self.correlation_id)
-        self._finish(*framed(route.build(route.version, body, header)))
+        try:
+            pieces, size = framed(route.build(route.version, body, header))
+        except Exception:
+            log.failure("the answer of {request!r} cannot be built", request=self)
+            self.abort(f"the answer to its {self.api.name} cannot be built")
+            return
+        self._finish(pieces, size)
 
     def answer_nothing(self) -> None:
         """Be done without an answer, as Produce with acks=0 is."""

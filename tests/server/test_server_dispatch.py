@@ -10,7 +10,7 @@ from server_scene import Handlers, parse_answer, produce_frame, produced, reques
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
-from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.errors import ErrorCode
 from kreplica.server.bounds import Bounds
 from kreplica.server.connection import Connection
 from kreplica.server.dispatch import Dispatch
@@ -205,15 +205,14 @@ def test_a_request_is_answered_once() -> None:
     assert bench.ids() == [1]
 
 
-def test_an_answer_that_does_not_fit_its_schema_is_refused() -> None:
-    """An answer with a wrong value names the field, and the request can still be answered."""
+def test_an_answer_that_cannot_be_built_closes_its_connection(lines: list[dict[str, Any]]) -> None:
+    """A handler's wrong answer is logged with the field, and its client does not wait for an answer for ever."""
     bench = Bench()
-    bench.receive(produce_frame(1, b"x", acks=-1))
-    request = bench.handlers.parked[0]
-    with pytest.raises(ProtocolError, match="base_offset"):
-        request.answer(produced(2**64))
-    request.answer(produced(1))
-    assert bench.ids() == [1]
+    bench.receive(produce_frame(1, b"x", acks=-1), produce_frame(2, b"waits", acks=-1))
+    bench.handlers.parked[0].answer(produced(2**64))
+    assert bench.transport.state == "closed"
+    assert bench.handlers.abandoned == [1, 2]
+    assert ["base_offset" in str(line["log_failure"].value) for line in lines if "log_failure" in line] == [True]
 
 
 def test_a_failing_handler_closes_its_connection_after_earlier_answers(lines: list[dict[str, Any]]) -> None:
