@@ -27,6 +27,7 @@ PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
 LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
 
@@ -36,7 +37,7 @@ PERSISTENT_PATHS = (
     TOPICS,
     "/brokers/seqid",
     CONFIG_CHANGES,
-    "/config/topics",
+    TOPIC_CONFIGS,
     "/config/clients",
     "/config/users",
     "/config/brokers",

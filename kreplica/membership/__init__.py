@@ -4,6 +4,7 @@
 * ``dynamic_settings`` settings that change while the cluster runs
 * ``effective_topic`` from a topic's settings to what its logs are told
 * ``producer_ids`` blocks of producer ids
+* ``reachable`` from ZooKeeper's trouble to what a client is told
 * ``session`` registers anew when the session with ZooKeeper was lost; ``previous_session`` ends a killed broker's
 """
 

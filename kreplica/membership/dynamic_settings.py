@@ -6,15 +6,15 @@ in effect is worked out once per change, not per request.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.effective_topic import PartitionSettings, partition_settings
+from kreplica.membership.reachable import reachable
 from kreplica.settings.alterations import (
     AlterOperation,
     alter_incrementally,
@@ -43,8 +43,6 @@ BROKER_RESOURCE = 4
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Notifications are removed after so long, by whichever broker sees them."""
 
-T = TypeVar("T")
-
 
 class DynamicSettings:
     """Owned by the broker.
@@ -69,25 +67,26 @@ class DynamicSettings:
         self._effective = EffectiveSettings(static)
         self._topics: dict[str, dict[str, str]] = {}
         self._partition_settings: dict[str, PartitionSettings] = {}
-        self._known_topics: set[str] = set()
-        self._last_change = -1
+        self._changes: dict[str, int] = {}
+        """The notifications that were seen and are still there, with the time of each in milliseconds since 1970."""
         self._reading: Deferred[None] | None = None
         self._read_again = False
         self._stopped = False
 
     async def start(self) -> None:
         """Read everything, and watch for changes."""
+        self._changes.clear()
         await self._read_changes(apply=False)
         await self._reload_brokers()
-        topics = await self._client.get_children("/config/topics")
-        await self.learn(topics)
+        configured = await self._client.get_children(znodes.TOPIC_CONFIGS)
+        await self.learn(list(dict.fromkeys([*configured, *self._topics])))
 
     def session_renewed(self) -> None:
         """Watches are gone with the old session, and changes may have been missed: read everything again."""
-        self._known_topics.clear()
         self._changes_seen(restart=True)
 
     async def stop(self) -> None:
+        """Follow no more changes."""
         self._stopped = True
         if self._reading is not None:
             self._reading.cancel()
@@ -172,7 +171,7 @@ class DynamicSettings:
         entity_type, entity = await self._entity(resource_type, name)
         path = znodes.config_path(entity_type, entity)
         while True:
-            version, current = await _reachable(self._read(path))
+            version, current = await reachable(self._read(path))
             new = change(current)
             if entity_type == "topics":
                 self.check_topic(new)
@@ -181,16 +180,16 @@ class DynamicSettings:
             if validate_only:
                 return
             try:
-                await _reachable(self._write(path, new, version))
+                await reachable(self._write(path, new, version))
             except (BadVersion, NodeExists, NoNode):
                 continue  # somebody else changed it meanwhile: what follows has to be worked out anew
             break
         self._apply(entity_type, entity, new)
-        await _reachable(self._notify(entity_type, entity))
+        await reachable(self._notify(entity_type, entity))
 
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
         if resource_type == TOPIC_RESOURCE:
-            if await _reachable(self._client.exists(znodes.topic_path(name))) is None:
+            if await reachable(self._client.exists(znodes.topic_path(name))) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             return "topics", name
         if resource_type != BROKER_RESOURCE:
@@ -221,27 +220,34 @@ class DynamicSettings:
 
     # --- changes by anybody ------------------------------------------------------------------------------------------
 
-    async def learn(self, topics: Iterable[str]) -> None:
-        """Read the settings of topics that are new to this broker."""
-        new = [topic for topic in dict.fromkeys(topics) if topic not in self._known_topics]
-        if not new:
-            return
-        paths = [znodes.config_path("topics", topic) for topic in new]
-        for topic, path, answer in zip(new, paths, await read_all(self._client, paths), strict=True):
-            self._known_topics.add(topic)
-            self._apply("topics", topic, znodes.decode_config(path, answer[0]) if isinstance(answer, tuple) else {})
+    def knows(self, topic: str) -> bool:
+        """Whether the topic's settings have been read."""
+        return topic in self._topics
+
+    async def learn(self, topics: Sequence[str]) -> None:
+        """Read the settings of topics, again where they are known."""
+        paths = [znodes.config_path("topics", topic) for topic in topics]
+        for topic, path, answer in zip(topics, paths, await read_all(self._client, paths), strict=True):
+            self._apply("topics", topic, self._decode(path, answer[0]) if isinstance(answer, tuple) else {})
 
     def forget(self, topic: str) -> None:
         """The topic was deleted: one of the same name is another."""
-        self._known_topics.discard(topic)
-        self._partition_settings.pop(topic, None)
         self._topics.pop(topic, None)
+        self._partition_settings.pop(topic, None)
+
+    def _decode(self, path: str, data: bytes) -> Mapping[str, str]:
+        """Settings that cannot be read are nobody's: the defaults hold, and the log says so."""
+        try:
+            return znodes.decode_config(path, data)
+        except znodes.ZnodeError as error:
+            log.error("settings that cannot be read are left out: {error}", error=str(error))
+            return {}
 
     def _apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
         if entity_type == "topics":
             self._topics[entity] = dict(settings)
-            self._partition_settings.pop(entity, None)
-            self._topic_changed(entity)
+            if self._partition_settings.pop(entity, None) is not None:
+                self._topic_changed(entity)
         elif entity_type == "brokers" and entity in (znodes.DEFAULT_ENTITY, self._broker_id):
             self._layers[entity] = dict(settings)
             own, shared = self._layers.get(self._broker_id), self._layers.get(znodes.DEFAULT_ENTITY)
@@ -269,6 +275,8 @@ class DynamicSettings:
             while self._read_again:
                 self._read_again = False
                 await self._read_changes(apply=True)
+        except CancelledError:
+            pass  # by stop
         except ZooKeeperError as error:
             # A lost session starts everything anew; a lost connection is followed by the watch's next event.
             log.warn("changed settings could not be read: {error}", error=str(error))
@@ -276,37 +284,42 @@ class DynamicSettings:
             self._reading = None
 
     async def _read_changes(self, *, apply: bool) -> None:
+        """Take in the notifications that are new, and remove those that every broker has had time to see."""
         names = await self._client.get_children(znodes.CONFIG_CHANGES, lambda _: self._changes_seen())
-        for name in sorted(names):
-            number = int(name.removeprefix(znodes.CONFIG_CHANGE_PREFIX))
-            path = f"{znodes.CONFIG_CHANGES}/{name}"
+        self._changes = {name: self._changes[name] for name in names if name in self._changes}
+        new = sorted(name for name in names if name not in self._changes)
+        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in new]
+        changed: dict[tuple[str, str], None] = {}
+        for name, path, answer in zip(new, paths, await read_all(self._client, paths), strict=True):
+            if not isinstance(answer, tuple):
+                continue  # gone again: another broker removed it
+            data, stat = answer
+            self._changes[name] = stat.mtime_ms
             try:
-                data, stat = await self._client.get_data(path)
-                if apply and number > self._last_change:
-                    await self._reload(*znodes.decode_config_change(path, data))
-                if self._wall_clock_ms() - stat.mtime_ms > CHANGE_KEPT_MS:
-                    await self._client.delete(path)
-            except NoNode:
-                pass
+                changed[znodes.decode_config_change(path, data)] = None
             except znodes.ZnodeError as error:
                 log.warn("a notification of changed settings is ignored: {error}", error=str(error))
-            self._last_change = max(self._last_change, number)
+        for entity in changed if apply else ():
+            await self._reload(*entity)
+        await self._remove_old_changes()
+
+    async def _remove_old_changes(self) -> None:
+        oldest_ms = self._wall_clock_ms() - CHANGE_KEPT_MS
+        for name in [name for name, made_ms in self._changes.items() if made_ms < oldest_ms]:
+            try:
+                await self._client.delete(f"{znodes.CONFIG_CHANGES}/{name}")
+            except NoNode:
+                pass
+            del self._changes[name]
 
     async def _reload(self, entity_type: str, entity: str) -> None:
-        if entity_type in ("topics", "brokers"):
-            _, settings = await self._read(znodes.config_path(entity_type, entity))
-            self._apply(entity_type, entity, settings)
+        if entity_type == "topics":
+            await self.learn([entity])
+        elif entity_type == "brokers":
+            path = znodes.config_path(entity_type, entity)
+            (answer,) = await read_all(self._client, [path])
+            self._apply(entity_type, entity, self._decode(path, answer[0]) if isinstance(answer, tuple) else {})
 
     async def _reload_brokers(self) -> None:
         for entity in (znodes.DEFAULT_ENTITY, self._broker_id):
             await self._reload("brokers", entity)
-
-
-async def _reachable(answer: Awaitable[T]) -> T:
-    """What ZooKeeper answers; where it cannot be reached, the client is told to try again."""
-    try:
-        return await answer
-    except (BadVersion, NodeExists, NoNode):
-        raise
-    except ZooKeeperError as error:
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error}") from error

@@ -54,7 +54,6 @@ class Partition:
 
     __slots__ = (
         "_broker_id",
-        "_required",
         "_wakeups",
         "high_watermark",
         "leadership",
@@ -87,7 +86,6 @@ class Partition:
         self.min_insync_replicas = min_insync_replicas
         self._broker_id = broker_id
         self._wakeups = wakeups
-        self._required = 1
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} {self.role.value} epoch {self.leadership.leader_epoch}>"
@@ -98,7 +96,6 @@ class Partition:
         """Become (or stay) the leader in a new epoch: its start is the log's end."""
         self.leadership = leadership
         self.role = Role.LEADER
-        self._required = required(self.min_insync_replicas, len(leadership.replicas))
         self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
         self._advance()
         self._wakeups.mark(self)
@@ -228,7 +225,7 @@ class Partition:
             self.high_watermark,
             (self.end_offset_that_counts,),
             in_sync_count=len(leadership.isr),
-            in_sync_required=self._required,
+            in_sync_required=required(self.min_insync_replicas, len(leadership.replicas)),
         )
         if new != self.high_watermark:
             self.high_watermark = new

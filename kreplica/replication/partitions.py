@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
@@ -56,9 +57,11 @@ class Partitions:
         self._settings_of = settings_of
         self._is_known = is_known
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self.directories = directories
         self.wakeups = Wakeups(reactor)
         directories.on_offline(self._directory_failed)
+        directories.on_synced(self._synced)
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -116,7 +119,7 @@ class Partitions:
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition.stop()
         if delete:
-            del self._partitions[key]
+            self._forget(key)
             await self.directories.delete(key)
         return ErrorCode.NONE
 
@@ -138,12 +141,14 @@ class Partitions:
             partition.lead(leadership)
         else:
             partition.follow(leadership)
+        self._see_that_it_counts(partition)
 
     def _open(self, key: TopicPartition, leadership: Leadership) -> Partition:
         settings = self._settings_of(key.topic)
         opened = self.directories.logs.get(key)
         if opened is None:
             opened = self.directories.create(key, leadership.topic_id, settings.log)
+        opened.config = settings.log
         partition = Partition(
             key,
             self.directories.topic_id(key) or leadership.topic_id,
@@ -153,18 +158,24 @@ class Partitions:
             high_watermark=self.directories.high_watermark(key),
             min_insync_replicas=settings.min_insync_replicas,
         )
-        self._partitions[key] = partition
+        self._partitions[key] = self._of_topic[key.topic][key.partition] = partition
         return partition
+
+    def _forget(self, key: TopicPartition) -> None:
+        del self._partitions[key]
+        of_topic = self._of_topic[key.topic]
+        del of_topic[key.partition]
+        if not of_topic:
+            del self._of_topic[key.topic]
 
     def settings_changed(self, topic: str) -> None:
         """The topic's settings are others now: its partitions and logs take them over."""
         settings = self._settings_of(topic)
-        for key, opened in self.directories.logs.items():
-            if key.topic == topic:
-                opened.config = settings.log
-        for key, partition in self._partitions.items():
-            if key.topic == topic:
-                partition.min_insync_replicas = settings.min_insync_replicas
+        for partition in self._of_topic.get(topic, {}).values():
+            partition.log.config = settings.log
+            partition.min_insync_replicas = settings.min_insync_replicas
+            partition.end_moved()
+            self._see_that_it_counts(partition)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What the checkpoint of high watermarks has to hold."""
@@ -175,6 +186,17 @@ class Partitions:
         for partition in self._partitions.values():
             partition.stop()
         self.wakeups.stop()
+
+    def _see_that_it_counts(self, partition: Partition) -> None:
+        """Have synced what only counts once it is: what a killed broker left, or what older settings let pass."""
+        if not partition.is_kept(partition.log.log_end_offset):
+            self.directories.flush(partition.topic_partition)
+
+    def _synced(self, keys: list[TopicPartition]) -> None:
+        for key in keys:
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.end_moved()
 
     def _directory_failed(self, keys: list[TopicPartition]) -> None:
         for key in keys:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from kreplica.errors import ErrorCode
 from kreplica.membership import DynamicSettings
@@ -43,9 +44,9 @@ class LeaderAndIsr:
             for row in topic["partition_states"]
         }
         # A new topic's settings are written with it: they have to be known before its logs are made.
-        await self._settings.learn(topic["topic_name"] for topic in body["topic_states"])
+        await self._settings.learn([topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)])
         errors = await self._partitions.lead_and_follow(wanted)
-        by_id: dict[Any, list[Row]] = {}
+        by_id: dict[UUID, list[Row]] = {}
         flat = []
         for key, error in errors.items():
             row = {"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)}
@@ -53,6 +54,10 @@ class LeaderAndIsr:
             by_id.setdefault(wanted[key].topic_id, []).append(row)
         topics = [{"topic_id": topic_id, "partition_errors": rows} for topic_id, rows in by_id.items()]
         return {"error_code": 0, "topics": topics, "partition_errors": flat}
+
+
+    def _is_new(self, topic: Row) -> bool:
+        return not self._settings.knows(topic["topic_name"]) or any(row["is_new"] for row in topic["partition_states"])
 
 
 def _leadership(topic: Row, row: Row) -> Leadership:
@@ -99,12 +104,16 @@ class StopReplica:
 class UpdateMetadata:
     """Tells this broker what to tell its clients."""
 
-    def __init__(self, fence: ControlFence, metadata: MetadataCache) -> None:
+    def __init__(self, fence: ControlFence, metadata: MetadataCache, settings: DynamicSettings) -> None:
         self._fence = fence
         self._metadata = metadata
+        self._settings = settings
 
     def __call__(self, request: Request) -> None:
         refused = _refused(self._fence, request)
         if refused is ErrorCode.NONE:
             self._metadata.update(request.body)
+            for topic in request.body["topic_states"]:
+                if self._metadata.topic(topic["topic_name"]) is None:
+                    self._settings.forget(topic["topic_name"])
         request.answer({"error_code": int(refused)})

@@ -46,5 +46,5 @@ class DescribeLogDirs:
                     }
                 )
         row["total_bytes"], row["usable_bytes"] = self._disk.usage(directory.path)
-        row["topics"] = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
+        row["topics"] = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
         return row

@@ -1,0 +1,266 @@
+"""Every API that the broker advertises, in every version of it: a sensible request gets a sensible answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from broker_scene import Scene, batch, create_body, fetch_body, on_broker, produce_body
+
+from kreplica.model import ZERO_UUID
+from kreplica.wire import messages
+from kreplica.wire.messages import Api
+
+Check = Callable[[Scene, int], Awaitable[None]]
+
+
+async def _produce(scene: Scene, version: int) -> None:
+    answer = await scene.ask(messages.PRODUCE, produce_body("t", batch(b"x")), version)
+    (row,) = answer["responses"][0]["partition_responses"]
+    assert (row["error_code"], row["index"]) == (0, 0)
+    assert row["base_offset"] >= 1
+
+
+async def _fetch(scene: Scene, version: int) -> None:
+    topic_id = scene.broker.metadata.topic_id("t")
+    answer = await scene.ask(messages.FETCH, fetch_body("t", 0, topic_id=topic_id), version)
+    assert answer.get("error_code", 0) == 0
+    (topic,) = answer["responses"]
+    assert topic.get("topic", "t") == "t"
+    assert topic.get("topic_id", topic_id) == topic_id
+    (row,) = topic["partitions"]
+    assert row["error_code"] == 0
+    assert row["high_watermark"] >= 1
+    assert bytes(row["records"])[61:].endswith(b"first\x00") or b"first" in bytes(row["records"])
+
+
+async def _list_offsets(scene: Scene, version: int) -> None:
+    asked = {"partition_index": 0, "timestamp": -2}
+    body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": [asked]}]}
+    answer = await scene.ask(messages.LIST_OFFSETS, body, version)
+    (row,) = answer["topics"][0]["partitions"]
+    assert (row["error_code"], row["offset"], row["timestamp"]) == (0, 0, -1)
+
+
+async def _metadata(scene: Scene, version: int) -> None:
+    answer = await scene.ask(messages.METADATA, {"topics": [{"topic_id": ZERO_UUID, "name": "t"}]}, version)
+    (broker,) = answer["brokers"]
+    assert (broker["node_id"], broker["host"], broker["port"]) == (1, "127.0.0.1", scene.broker.port)
+    (topic,) = answer["topics"]
+    assert (topic["name"], topic["error_code"]) == ("t", 0)
+    assert [row["leader_id"] for row in topic["partitions"]] == [1]
+    assert answer.get("controller_id", 1) == 1
+    assert answer.get("cluster_id", "id") is not None
+
+
+async def _find_coordinator(scene: Scene, version: int) -> None:
+    answer = await scene.ask(
+        messages.FIND_COORDINATOR, {"key": "g", "key_type": 0, "coordinator_keys": ["g", "h"]}, version
+    )
+    rows = answer["coordinators"] if version >= 4 else [answer]
+    assert [row["error_code"] for row in rows] == [15] * (2 if version >= 4 else 1)
+    assert [row["key"] for row in rows] == ["g", "h"] if version >= 4 else True
+
+
+async def _api_versions(scene: Scene, version: int) -> None:
+    body = {"client_software_name": "x", "client_software_version": "1.0"}
+    answer = await scene.ask(messages.API_VERSIONS, body, version)
+    assert answer["error_code"] == 0
+    assert {row["api_key"] for row in answer["api_keys"]} == set(scene.connection.versions)
+
+
+async def _create_topics(scene: Scene, version: int) -> None:
+    answer = await scene.ask(messages.CREATE_TOPICS, create_body(f"create{version}", 2), version)
+    (row,) = answer["topics"]
+    assert (row["error_code"], row["name"]) == (0, f"create{version}")
+    if version >= 5:
+        assert (row["num_partitions"], row["replication_factor"]) == (2, 1)
+        assert "retention.ms" in {config["name"] for config in row["configs"]}
+    if version >= 7:
+        assert row["topic_id"] == scene.broker.metadata.topic_id(f"create{version}")
+
+
+async def _delete_topics(scene: Scene, version: int) -> None:
+    name = f"delete{version}"
+    await scene.make_topic(name)
+    body = {"topics": [{"name": name, "topic_id": ZERO_UUID}], "topic_names": [name], "timeout_ms": 5000}
+    answer = await scene.ask(messages.DELETE_TOPICS, body, version)
+    assert [(row["name"], row["error_code"]) for row in answer["responses"]] == [(name, 0)]
+    assert (await scene.metadata(name))[name]["error_code"] == 3
+
+
+async def _delete_records(scene: Scene, version: int) -> None:
+    body = {
+        "topics": [{"name": "gone", "partitions": [{"partition_index": 0, "offset": 1}]}],
+        "timeout_ms": 5000,
+    }
+    answer = await scene.ask(messages.DELETE_RECORDS, body, version)
+    (row,) = answer["topics"][0]["partitions"]
+    assert (row["error_code"], row["low_watermark"]) == (0, 1)
+
+
+async def _init_producer_id(scene: Scene, version: int) -> None:
+    body = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+    answer = await scene.ask(messages.INIT_PRODUCER_ID, body, version)
+    assert (answer["error_code"], answer["producer_epoch"]) == (0, 0)
+    assert answer["producer_id"] >= 0
+
+
+async def _offset_for_leader_epoch(scene: Scene, version: int) -> None:
+    body = {"topics": [{"topic": "t", "partitions": [{"partition": 0, "leader_epoch": 0}]}]}
+    answer = await scene.ask(messages.OFFSET_FOR_LEADER_EPOCH, body, version)
+    (row,) = answer["topics"][0]["partitions"]
+    assert (row["error_code"], row["leader_epoch"]) == (0, 0)
+    assert row["end_offset"] >= 1
+
+
+async def _describe_configs(scene: Scene, version: int) -> None:
+    body = {
+        "resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": ["retention.ms"]}],
+        "include_synonyms": True,
+        "include_documentation": True,
+    }
+    answer = await scene.ask(messages.DESCRIBE_CONFIGS, body, version)
+    (result,) = answer["results"]
+    assert (result["error_code"], result["resource_name"]) == (0, "t")
+    (config,) = result["configs"]
+    assert (config["name"], config["value"]) == ("retention.ms", "604800000")
+
+
+async def _alter(scene: Scene, api: Api, version: int) -> None:
+    config = {"name": "retention.ms", "value": "1000", "config_operation": 0}
+    body = {
+        "resources": [{"resource_type": 2, "resource_name": "altered", "configs": [config]}],
+        "validate_only": False,
+    }
+    answer = await scene.ask(api, body, version)
+    assert [(row["error_code"], row["resource_name"]) for row in answer["responses"]] == [(0, "altered")]
+
+
+async def _describe_log_dirs(scene: Scene, version: int) -> None:
+    answer = await scene.ask(messages.DESCRIBE_LOG_DIRS, {"topics": None}, version)
+    (directory,) = answer["results"]
+    assert directory["error_code"] == 0
+    assert "t" in {topic["name"] for topic in directory["topics"]}
+    if version >= 4:
+        assert 0 < directory["usable_bytes"] <= directory["total_bytes"]
+
+
+async def _create_partitions(scene: Scene, version: int) -> None:
+    body = {
+        "topics": [{"name": "grows", "count": 2 + version, "assignments": None}],
+        "timeout_ms": 5000,
+        "validate_only": False,
+    }
+    answer = await scene.ask(messages.CREATE_PARTITIONS, body, version)
+    assert [(row["name"], row["error_code"]) for row in answer["results"]] == [("grows", 0)]
+    assert len((await scene.metadata("grows"))["grows"]["partitions"]) == 2 + version
+
+
+async def _describe_cluster(scene: Scene, version: int) -> None:
+    answer = await scene.ask(messages.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False}, version)
+    assert (answer["error_code"], answer["controller_id"]) == (0, 1)
+    assert len(answer["cluster_id"]) == 22
+    assert [row["broker_id"] for row in answer["brokers"]] == [1]
+
+
+CONTROL = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": -1}
+
+
+async def _refused_control(scene: Scene, api: Api, version: int, **more: Any) -> None:
+    answer = await scene.ask(api, CONTROL | more, version)
+    assert answer["error_code"] == 11, "a controller of epoch 0 was replaced long ago"
+
+
+async def _alter_configs(scene: Scene, version: int) -> None:
+    await _alter(scene, messages.ALTER_CONFIGS, version)
+
+
+async def _incremental_alter_configs(scene: Scene, version: int) -> None:
+    await _alter(scene, messages.INCREMENTAL_ALTER_CONFIGS, version)
+
+
+async def _leader_and_isr(scene: Scene, version: int) -> None:
+    await _refused_control(scene, messages.LEADER_AND_ISR, version, topic_states=[], live_leaders=[])
+
+
+async def _stop_replica(scene: Scene, version: int) -> None:
+    await _refused_control(scene, messages.STOP_REPLICA, version, topic_states=[])
+
+
+async def _update_metadata(scene: Scene, version: int) -> None:
+    await _refused_control(scene, messages.UPDATE_METADATA, version, topic_states=[], live_brokers=[])
+
+
+CHECKS: dict[Api, Check] = {
+    messages.PRODUCE: _produce,
+    messages.FETCH: _fetch,
+    messages.LIST_OFFSETS: _list_offsets,
+    messages.METADATA: _metadata,
+    messages.LEADER_AND_ISR: _leader_and_isr,
+    messages.STOP_REPLICA: _stop_replica,
+    messages.UPDATE_METADATA: _update_metadata,
+    messages.FIND_COORDINATOR: _find_coordinator,
+    messages.API_VERSIONS: _api_versions,
+    messages.CREATE_TOPICS: _create_topics,
+    messages.DELETE_TOPICS: _delete_topics,
+    messages.DELETE_RECORDS: _delete_records,
+    messages.INIT_PRODUCER_ID: _init_producer_id,
+    messages.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+    messages.DESCRIBE_CONFIGS: _describe_configs,
+    messages.ALTER_CONFIGS: _alter_configs,
+    messages.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
+    messages.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    messages.CREATE_PARTITIONS: _create_partitions,
+    messages.DESCRIBE_CLUSTER: _describe_cluster,
+}
+
+
+def test_every_advertised_version_of_every_api_answers_sensibly(tmp_path: Path) -> None:
+    """Whatever version a client picks from what ApiVersions offers, it is served."""
+
+    async def story(scene: Scene) -> None:
+        for name in ("t", "gone", "altered", "grows"):
+            await scene.make_topic(name)
+        await scene.produce("t", batch(b"first"))
+        await scene.produce("gone", batch(b"one", b"two"))
+        checks = {api.key: (api, check) for api, check in CHECKS.items()}
+        assert set(checks) >= set(scene.connection.versions), "an API is advertised that nobody checks here"
+        for key in sorted(scene.connection.versions):
+            api, check = checks[key]
+            for version in scene.versions(api):
+                try:
+                    await check(scene, version)
+                except Exception as error:
+                    raise AssertionError(f"{api.name} version {version}") from error
+
+    on_broker(tmp_path, story)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
+    """A client from the future learns which versions it may ask in, and goes on over the same connection."""
+
+    async def story(scene: Scene) -> None:
+        header = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\xff\xff"
+        received = bytearray()
+        connection = await scene.connect()
+        connection.dataReceived = received.extend  # type: ignore[method-assign]
+        connection.transport.protocol = connection
+        connection.transport.write(len(header).to_bytes(4, "big") + header)
+        await scene.until(lambda: len(received) >= 4 + 4 + 2 + 4 + 6, "an answer")
+        assert received[4:8] == (7).to_bytes(4, "big")
+        assert received[8:] == bytes.fromhex("0023 00000001 0012 0000 0004")
+
+    on_broker(tmp_path, story)
+
+
+def test_a_client_software_name_with_strange_characters_is_refused(tmp_path: Path) -> None:
+    """What a client calls itself ends up in metrics and logs, so it may not hold just anything (KIP-511)."""
+
+    async def story(scene: Scene) -> None:
+        body = {"client_software_name": "a b\n", "client_software_version": "1.0"}
+        answer = await scene.ask(messages.API_VERSIONS, body)
+        assert (answer["error_code"], answer["api_keys"]) == (42, [])
+
+    on_broker(tmp_path, story)
