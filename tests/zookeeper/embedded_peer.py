@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, DeferredQueue
@@ -118,8 +119,13 @@ class Peer(Protocol):
 class Scene:
     """A coordinator on a simulated host, and peers on another one."""
 
-    def __init__(self, settings: CoordinatorSettings | None = None, seed: int = 1) -> None:
-        self.simulation = Simulation(seed)
+    def __init__(
+        self,
+        settings: CoordinatorSettings | None = None,
+        seed: int = 1,
+        trace: Callable[[str], None] | None = None,
+    ) -> None:
+        self.simulation = Simulation(seed, trace)
         self.settings = settings or CoordinatorSettings(tick_time_ms=TICK_TIME_MS)
         self.host: Host = self.simulation.host("coordinator")
         self.failures: list[Failure] = []

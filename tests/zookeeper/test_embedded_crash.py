@@ -2,77 +2,25 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 from pathlib import Path
 from random import Random
 
+from blocking_client import BlockingClient
+
 from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.zookeeper.jute import Reader
-from kreplica.zookeeper.records import (
-    REPLY_HEADER,
-    ConnectRequest,
-    ConnectResponse,
-    Opcode,
-    frame,
-    read_stat,
-    request_frame,
-)
-from kreplica.zookeeper.requests import Create, GetData, Multi, SetData
+from kreplica.zookeeper.records import Opcode, request_frame
+from kreplica.zookeeper.requests import Create, Exists, GetData, Multi, SetData
+from kreplica.zookeeper.responses import decode_data
 
 KILLS_COUNT = 6
 REQUESTS_COUNT = 4_000
 ZNODES_COUNT = 20
-TIMEOUT_S = 20.0
 
 
-class BlockingClient:
-    """A session on a plain socket."""
-
-    def __init__(self, port: int, session: ConnectResponse | None = None) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
-        session_id, password = (session.session_id, session.password) if session else (0, bytes(16))
-        self._socket.sendall(frame(ConnectRequest(0, 30_000, session_id, password).encode()))
-        self.session = ConnectResponse.decode(Reader(self._frame()))
-
-    def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def _frame(self) -> bytes:
-        (length,) = struct.unpack(">i", self._receive(4))
-        return self._receive(length)
-
-    def _receive(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionResetError
-            data += piece
-        return data
-
-    def answer(self) -> tuple[int, int, bytes]:
-        """Transaction id, error, body."""
-        data = self._frame()
-        xid, _zxid, error = REPLY_HEADER.unpack_from(data)
-        return xid, error, data[REPLY_HEADER.size :]
-
-    def ask(self, opcode: int, body: bytes) -> bytes:
-        self.send(request_frame(1, opcode, body))
-        _, error, answer = self.answer()
-        assert error == 0
-        return answer
-
-    def read(self, path: str) -> int:
-        """The number that a znode holds."""
-        reader = Reader(self.ask(Opcode.GET_DATA, GetData(path).encode()))
-        data = reader.buffer()
-        read_stat(reader)
-        assert data is not None
-        return int(data)
-
-    def close(self) -> None:
-        self._socket.close()
+def read(client: BlockingClient, path: str) -> int:
+    """The number that a znode holds."""
+    body = client.answer(GetData(path))
+    return int(decode_data(body, 0, len(body))[0])
 
 
 def writes(first: int) -> list[bytes]:
@@ -96,9 +44,9 @@ def pour_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, first
     answered = first - 1
     try:
         for expected in range(first, first + REQUESTS_COUNT):
-            xid, error, _ = client.answer()
-            assert (xid, error) == (expected, 0)
-            answered = xid
+            reply = client.reply()
+            assert (reply.xid, reply.error) == (expected, 0)
+            answered = expected
             if expected - first == kill_after:
                 coordinator.kill()
     except OSError:
@@ -114,8 +62,8 @@ def test_a_killed_coordinator_has_lost_nothing_that_it_answered(tmp_path: Path) 
         client = BlockingClient(coordinator.port)
         session = client.session
         names = [f"/{kind}-{number}" for kind in ("single", "left", "right") for number in range(ZNODES_COUNT)]
-        client.ask(Opcode.MULTI, Multi([Create(name, b"0") for name in names]).encode())
-        client.ask(Opcode.CREATE2, Create("/mine", ephemeral=True).encode())
+        client.answer(Multi([Create(name, b"0") for name in names]))
+        client.answer(Create("/mine", ephemeral=True))
         acknowledged = dict.fromkeys(names, 0)
         for round_ in range(KILLS_COUNT):
             first = round_ * REQUESTS_COUNT + 1
@@ -125,7 +73,7 @@ def test_a_killed_coordinator_has_lost_nothing_that_it_answered(tmp_path: Path) 
                 acknowledged.update({f"/{kind}-{number % ZNODES_COUNT}": number for kind in kinds})
             coordinator.start()
             client = BlockingClient(coordinator.port, session)
-            found = {name: client.read(name) for name in names}
+            found = {name: read(client, name) for name in names}
             assert not {name: number for name, number in found.items() if number < acknowledged[name]}
             assert [found[f"/left-{n}"] for n in range(ZNODES_COUNT)] == [
                 found[f"/right-{n}"] for n in range(ZNODES_COUNT)
@@ -133,5 +81,5 @@ def test_a_killed_coordinator_has_lost_nothing_that_it_answered(tmp_path: Path) 
             # What was not answered may have happened or not, but only in the order of the requests.
             assert max(found.values()) >= last
             assert client.session == session
-        client.ask(Opcode.EXISTS, GetData("/mine").encode())
+        client.answer(Exists("/mine"))
         client.close()

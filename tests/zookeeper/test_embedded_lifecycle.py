@@ -14,8 +14,11 @@ from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.errors import (
     NodeExists,
 )
+from kreplica.zookeeper.records import AddWatchMode
 from kreplica.zookeeper.requests import (
+    AddWatch,
     Create,
+    GetChildren,
     GetData,
 )
 
@@ -92,3 +95,25 @@ def test_exists_again_says_so(scene: Scene) -> None:
     peer, _ = scene.session()
     scene.ask(peer, Create("/a"))
     assert scene.ask(peer, Create("/a")).error == NodeExists.code
+
+
+def test_one_seed_is_one_run() -> None:
+    """Event by event, also under several clients: nothing in the coordinator depends on chance of its own."""
+
+    def trace() -> list[str]:
+        lines: list[str] = []
+        scene = Scene(seed=7, trace=lines.append)
+        peers = [scene.session()[0] for _ in range(3)]
+        scene.ask(peers[0], AddWatch("/", AddWatchMode.PERSISTENT_RECURSIVE))
+        for number in range(60):
+            peers[number % 3].send(Create(f"/{number % 7}-", b"x", ephemeral=number % 2 == 0, sequence=True))
+            peers[number % 2].send(GetChildren("/"))
+            scene.pass_time(0.0005)
+        scene.host.power_loss()
+        scene.start()
+        scene.pass_time(20)
+        return lines
+
+    first = trace()
+    assert len(first) > 500
+    assert trace() == first

@@ -134,7 +134,7 @@ def test_a_multi_read_that_would_be_huge_is_refused(scene: Scene) -> None:
 
 
 def test_watches_are_checked_and_removed(scene: Scene) -> None:
-    """What is not there is an error."""
+    """What is not there is an error; a persistent watch is none of the kinds that fire once."""
     peer, _ = scene.session()
     scene.ask(peer, GetChildren("/", watch=True))
     scene.ask(peer, AddWatch("/x", AddWatchMode.PERSISTENT))
@@ -142,7 +142,8 @@ def test_watches_are_checked_and_removed(scene: Scene) -> None:
     assert scene.ask(peer, CheckWatches("/", WatcherType.DATA)).error == NoWatcher.code
     assert scene.ask(peer, RemoveWatches("/", WatcherType.ANY)).error == 0
     assert scene.ask(peer, RemoveWatches("/", WatcherType.ANY)).error == NoWatcher.code
-    assert scene.ask(peer, CheckWatches("/x", WatcherType.DATA)).error == 0
+    assert scene.ask(peer, CheckWatches("/x", WatcherType.ANY)).error == 0
+    assert scene.ask(peer, CheckWatches("/x", WatcherType.DATA)).error == NoWatcher.code
 
 
 def test_watches_set_again_tell_what_was_missed(scene: Scene) -> None:

@@ -82,8 +82,13 @@ def test_watches_are_taken_back_by_kind() -> None:
     assert watches.remove("/a", "ann", WatcherType.DATA)
     assert not watches.remove("/a", "ann", WatcherType.DATA)
     assert watches.has("/a", "ann", WatcherType.ANY)
+    watches.add_persistent("/a", "ann", AddWatchMode.PERSISTENT)
+    assert watches.remove("/a", "ann", WatcherType.CHILDREN)
+    assert not watches.remove("/a", "ann", WatcherType.CHILDREN)
+    assert watches.data_changed("/a") == [Notice("ann", CHANGED, "/a")]
     assert watches.remove("/a", "ann", WatcherType.ANY)
-    assert not watches.has("/a", "ann", WatcherType.CHILDREN)
+    assert not watches.has("/a", "ann", WatcherType.ANY)
+    assert not watches
 
 
 def test_a_watcher_that_is_gone_leaves_nothing() -> None:

@@ -89,9 +89,11 @@ class Reads:
 
     def exists(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
         path, watch = _path_and_watch(data, position, end)
+        node = self._tree.nodes.get(path)
+        if node is not None and node.acl is not OPEN_ACL:
+            check_access(node.acl, Permission.READ, connection.identities, path)
         if watch:
             self._watches.data.add(path, connection)
-        node = self._tree.nodes.get(path)
         if node is None:
             raise NoNode(path)
         sink = self._commits.sink_of_read(connection, path)

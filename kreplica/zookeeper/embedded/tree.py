@@ -137,11 +137,12 @@ class Tree:
         """
         if path == ROOT or path in RESERVED_PATHS:
             raise BadArguments(path, "this znode stays")
-        node = self.nodes.get(path)
-        if node is None:
-            raise missing(path)
-        parent = self.nodes[parent_of(path)]
+        if "/" not in path or "\0" in path:
+            raise BadArguments(path)
+        parent = self.get(parent_of(path))
+        # First, so that nobody learns of a znode's existence that it does not concern.
         check_access(parent.acl, Permission.DELETE, identities, path)
+        node = self.get(path)
         if version not in (-1, node.version):
             raise BadVersion(path)
         if node.children:

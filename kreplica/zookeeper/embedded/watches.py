@@ -32,6 +32,9 @@ class WatchMode(IntFlag):
     RECURSIVE = 4
 
 
+ANY_MODE = WatchMode.ONCE | WatchMode.PERSISTENT | WatchMode.RECURSIVE
+
+
 class Notice(NamedTuple, Generic[W]):
     """What to tell to whom."""
 
@@ -66,16 +69,21 @@ class WatchTable(Generic[W]):
         watchers[watcher] = before | mode
         self._recursive_count += bool(mode & ~before & WatchMode.RECURSIVE)
 
-    def has(self, path: str, watcher: W) -> bool:
-        """Whether this watcher watches exactly this path."""
-        return watcher in self.by_path.get(path, ())
+    def has(self, path: str, watcher: W, modes: int = ANY_MODE) -> bool:
+        """Whether this watcher watches exactly this path in one of these modes."""
+        return bool(self.by_path.get(path, {}).get(watcher, 0) & modes)
 
-    def remove(self, path: str, watcher: W) -> bool:
-        """Take all of a watcher's watches from a path; false where there are none."""
+    def remove(self, path: str, watcher: W, modes: int = ANY_MODE) -> bool:
+        """Take a watcher's watches of these modes from a path; false where there are none."""
         watchers = self.by_path.get(path)
-        if watchers is None or watcher not in watchers:
+        before = watchers.get(watcher, 0) if watchers else 0
+        if watchers is None or not before & modes:
             return False
-        self._recursive_count -= bool(watchers.pop(watcher) & WatchMode.RECURSIVE)
+        self._recursive_count -= bool(before & modes & WatchMode.RECURSIVE)
+        if before & ~modes:
+            watchers[watcher] = before & ~modes
+            return True
+        del watchers[watcher]
         if not watchers:
             del self.by_path[path]
         paths = self.by_watcher[watcher]
@@ -106,11 +114,7 @@ class WatchTable(Generic[W]):
             return []
         told = list(watchers)
         for watcher in told:
-            mode = watchers[watcher] & ~WatchMode.ONCE
-            if mode:
-                watchers[watcher] = mode
-            else:
-                self.remove(path, watcher)
+            self.remove(path, watcher, WatchMode.ONCE)
         return told
 
     def __len__(self) -> int:
@@ -145,12 +149,12 @@ class Watches(Generic[W]):
             self.children.add(path, watcher, WatchMode.PERSISTENT)
 
     def has(self, path: str, watcher: W, type_: WatcherType) -> bool:
-        """Whether there is such a watch."""
-        return any(table.has(path, watcher) for table in self._tables(type_))
+        """Whether there is such a watch; the kinds DATA and CHILDREN mean those that fire once (ZooKeeper 3.9)."""
+        return any(table.has(path, watcher, modes) for table, modes in self._tables(type_))
 
     def remove(self, path: str, watcher: W, type_: WatcherType) -> bool:
-        """Take such watches back; false where there are none."""
-        removed = [table.remove(path, watcher) for table in self._tables(type_)]
+        """Take such watches back (the same as ``has`` looks for); false where there are none."""
+        removed = [table.remove(path, watcher, modes) for table, modes in self._tables(type_)]
         return any(removed)
 
     def forget(self, watcher: W) -> None:
@@ -158,10 +162,12 @@ class Watches(Generic[W]):
         self.data.forget(watcher)
         self.children.forget(watcher)
 
-    def _tables(self, type_: WatcherType) -> list[WatchTable[W]]:
+    def _tables(self, type_: WatcherType) -> list[tuple[WatchTable[W], WatchMode]]:
         if type_ == WatcherType.DATA:
-            return [self.data]
-        return [self.children] if type_ == WatcherType.CHILDREN else [self.data, self.children]
+            return [(self.data, WatchMode.ONCE)]
+        if type_ == WatcherType.CHILDREN:
+            return [(self.children, WatchMode.ONCE)]
+        return [(self.data, ANY_MODE), (self.children, ANY_MODE)]
 
     # --- changes ---
 

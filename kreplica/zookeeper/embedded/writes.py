@@ -11,7 +11,7 @@ from kreplica.zookeeper.embedded.commits import GroupCommit
 from kreplica.zookeeper.embedded.operations import CREATE_TTL, PlainChange, decode_change, decode_changes
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Notice, Watches
-from kreplica.zookeeper.embedded.znode import CONTAINER_OWNER, TTL_MS_MAX, TTL_OWNER_BASE, Znode
+from kreplica.zookeeper.embedded.znode import CONTAINER_OWNER, TTL_MS_MAX, TTL_OWNER_BASE, Znode, is_valid_path
 from kreplica.zookeeper.errors import BadArguments, NoNode, RuntimeInconsistency, ZooKeeperError
 from kreplica.zookeeper.jute import pack_text
 from kreplica.zookeeper.records import (
@@ -124,6 +124,8 @@ class Writes:
 
     def set_acl(self, connection: Connection, xid: int, request: SetAcl) -> None:
         """Replaces a znode's ACL; nobody watches those."""
+        if not is_valid_path(request.path):
+            raise BadArguments(request.path)
         acl = effective_acl(request.acl, connection.identities, request.path)
         node = self._tree.set_acl(request.path, acl, request.version, connection.identities)
         self._commits.zxid += 1

@@ -1,0 +1,217 @@
+"""Random requests to a real ZooKeeper and to the embedded coordinator: both must answer the same.
+
+Transaction numbers differ (ZooKeeper spends some on requests that fail), so they are compared by their order; times are
+compared by which of them are equal to one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from blocking_client import BlockingClient, Reply
+
+from kreplica.testing.coordinator import CoordinatorProcess
+from kreplica.testing.zookeeper_scene import RealServerUnderTest
+from kreplica.zookeeper.jute import Reader
+from kreplica.zookeeper.records import (
+    OPEN_ACL,
+    READ_ACL,
+    XID_AUTH,
+    XID_WATCH_EVENT,
+    Acl,
+    AddWatchMode,
+    Opcode,
+    WatcherType,
+    decode_watch_event,
+)
+from kreplica.zookeeper.requests import (
+    AddWatch,
+    Auth,
+    Check,
+    CheckWatches,
+    Create,
+    Delete,
+    Exists,
+    GetAcl,
+    GetAllChildrenNumber,
+    GetChildren,
+    GetData,
+    GetEphemerals,
+    Multi,
+    MultiRead,
+    Operation,
+    RemoveWatches,
+    Request,
+    SetAcl,
+    SetData,
+    Sync,
+    opcode_of,
+)
+from kreplica.zookeeper.responses import (
+    Created,
+    decode_acl,
+    decode_children,
+    decode_children_and_stat,
+    decode_count,
+    decode_created,
+    decode_data,
+    decode_multi_read_results,
+    decode_multi_results,
+    decode_path,
+    decode_stat,
+)
+
+REQUESTS_COUNT = 250
+ACLS = (OPEN_ACL, OPEN_ACL, OPEN_ACL, READ_ACL, (Acl(31, "auth", ""),), (Acl(31, "nobody", "x"),), ())
+NAMES = ("a", "b", "c", "", ".", "a\x01")
+
+EMPTY_ANSWERS = {Opcode.DELETE, Opcode.REMOVE_WATCHES, Opcode.CHECK_WATCHES, Opcode.AUTH}
+DECODERS: dict[int, Any] = {
+    Opcode.CREATE: decode_path,
+    Opcode.CREATE2: decode_created,
+    Opcode.SET_DATA: decode_stat,
+    Opcode.SET_ACL: decode_stat,
+    Opcode.EXISTS: decode_stat,
+    Opcode.GET_DATA: decode_data,
+    Opcode.GET_ACL: decode_acl,
+    Opcode.GET_CHILDREN: decode_children,
+    Opcode.GET_CHILDREN2: decode_children_and_stat,
+    Opcode.GET_EPHEMERALS: decode_children,
+    Opcode.GET_ALL_CHILDREN_NUMBER: decode_count,
+    Opcode.ADD_WATCH: decode_count,
+    Opcode.SYNC: decode_path,
+    Opcode.MULTI: decode_multi_results,
+}
+
+
+class Author:
+    """Makes up requests, mostly sensible ones."""
+
+    def __init__(self, seed: int, root: str) -> None:
+        self._random = Random(seed)
+        self._root = root
+
+    def choose(self, clients: list[BlockingClient]) -> BlockingClient:
+        return self._random.choice(clients)
+
+    def path(self) -> str:
+        depth = self._random.choice((1, 1, 1, 2, 2, 3))
+        names = self._random.choices(NAMES, (40, 30, 20, 1, 1, 1), k=depth)
+        return "/".join([self._root, *names])
+
+    def version(self) -> int:
+        return self._random.choice((-1, -1, -1, 0, 1, 2))
+
+    def flag(self) -> bool:
+        return self._random.random() < 0.2
+
+    def operation(self) -> Operation:
+        path, random = self.path(), self._random
+        kind = random.choice(("create", "create", "create", "set", "set", "delete", "check"))
+        if kind == "create":
+            data = random.choice((b"", b"x", None, b"data"))
+            return Create(path, data, random.choice(ACLS), self.flag(), self.flag(), random.random() < 0.5)
+        if kind == "set":
+            return SetData(path, random.choice((b"", b"y", None, b"longer data")), self.version())
+        return Delete(path, self.version()) if kind == "delete" else Check(path, self.version())
+
+    def request(self) -> Request:
+        random, path = self._random, self.path()
+        what = random.random()
+        if what < 0.4:
+            operation = self.operation()
+            # ZooKeeper knows a check only within a multi.
+            return operation if not isinstance(operation, Check) else Exists(path, self.flag())
+        if what < 0.55:
+            return Multi([self.operation() for _ in range(random.randrange(5))])
+        if what < 0.6:
+            return MultiRead([random.choice((GetData, GetChildren))(self.path()) for _ in range(random.randrange(4))])
+        reads: list[Request] = [
+            Exists(path, self.flag()),
+            GetData(path, self.flag()),
+            GetChildren(path, self.flag(), self.flag()),
+            GetAcl(path),
+            GetAllChildrenNumber(path),
+            GetEphemerals(self._root),
+            Sync(path),
+            SetAcl(path, random.choice(ACLS), self.version()),
+            AddWatch(path, random.choice(list(AddWatchMode))),
+            RemoveWatches(path, random.choice(list(WatcherType))),
+            CheckWatches(path, random.choice(list(WatcherType))),
+        ]
+        return random.choice([*reads[:3], *reads[:3], *reads])
+
+
+def decoded(request: Request, reply: Reply) -> Any:
+    """An answer in comparable form: names sorted, since their order means nothing."""
+    if reply.xid == XID_WATCH_EVENT:
+        event = decode_watch_event(Reader(reply.body))
+        return event.type.name, event.path
+    if reply.error or opcode_of(request) in EMPTY_ANSWERS:
+        return reply.error
+    end = len(reply.body)
+    if isinstance(request, MultiRead):
+        results = decode_multi_read_results(reply.body, 0, end, [read.path for read in request.reads])
+        return [sorted(each) if isinstance(each, list) else getattr(each, "code", each) for each in results]
+    value = DECODERS[opcode_of(request)](reply.body, 0, end)
+    if isinstance(request, GetChildren) and request.with_stat:
+        return sorted(value[0]), value[1]
+    return sorted(value) if isinstance(request, GetChildren | GetEphemerals) else value
+
+
+class Ranks:
+    """Replaces transaction numbers and times in stats by what can be compared between servers."""
+
+    def __init__(self, session_ids: list[int]) -> None:
+        self._session_ids = session_ids
+        self._zxids: dict[int, str] = {}
+
+    def plain(self, value: Any) -> Any:
+        if isinstance(value, Created):
+            return value.path, self.plain(value.stat)
+        if isinstance(value, tuple) and len(value) == 11:
+            czxid, mzxid, ctime, mtime, *numbers, pzxid = value
+            owner = self._session_ids.index(numbers[3]) if numbers[3] else None
+            zxids = tuple(self._zxids.setdefault(zxid, f"z{len(self._zxids)}") for zxid in (czxid, mzxid, pzxid))
+            return zxids, ctime == mtime or mzxid != czxid, numbers[:3], owner, numbers[4:]
+        if isinstance(value, list | tuple):
+            return type(value)(map(self.plain, value)) if type(value) in (list, tuple) else value
+        return value
+
+
+def transcript(port: int, seed: int) -> list[tuple[Any, Any]]:
+    """Every request of a seed with all that came of it; two sessions take turns, and one has an identity from start."""
+    root = f"/differential-{seed}"
+    clients = [BlockingClient(port), BlockingClient(port)]
+    clients[0].answer(Create(root))
+    clients[1].ask(Auth("digest", b"ann:secret"), xid=XID_AUTH)
+    ranks, author, lines = Ranks([client.session.session_id for client in clients]), Author(seed, root), []
+    for number in range(1, REQUESTS_COUNT):
+        client, request = author.choose(clients), author.request()
+        replies = client.ask(request, number)
+        lines.append((request, [ranks.plain(decoded(request, reply)) for reply in replies]))
+    for client in clients:
+        client.close()
+    return lines
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoordinatorProcess]:
+    directory: Path = tmp_path_factory.mktemp("coordinator")
+    with CoordinatorProcess(directory) as coordinator:
+        yield coordinator
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_both_servers_answer_the_same(
+    real_zookeeper: RealServerUnderTest, coordinator: CoordinatorProcess, seed: int
+) -> None:
+    """Paths, data, stats, versions, errors, and events with their place among the answers."""
+    expected = transcript(real_zookeeper.zookeeper.servers[0].port, seed)
+    found = transcript(coordinator.port, seed)
+    for line, (wanted, got) in enumerate(zip(expected, found, strict=True)):
+        assert got == wanted, f"request {line}"
