@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from kreplica.wire.compression import Codec
 
 NO_LIMIT = 2**63 - 1
 """The value by which Kafka's settings say "never" or "no bound"."""
+
+CODECS: dict[str, int | None] = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""``compression.type`` by name."""
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -38,6 +50,28 @@ class LogConfig:
     message_timestamp_after_max_ms: int = NO_LIMIT
     compression_type: str = "producer"
     preallocate: bool = False
+    append_size_max: int = field(init=False)
+    """Bytes of the largest batch that may be appended."""
+    looks_into_batches: bool = field(init=False)
+    """Whether a leader has to do more to a batch than check its header and CRC."""
+
+    def __post_init__(self) -> None:
+        if self.compression_type not in CODECS:
+            raise ValueError(f"compression.type {self.compression_type!r} is none of {', '.join(CODECS)}")
+        looks = (
+            self.compacted
+            or self.log_append_time
+            or self.codec is not None
+            or self.message_timestamp_before_max_ms != NO_LIMIT
+            or self.message_timestamp_after_max_ms != NO_LIMIT
+        )
+        object.__setattr__(self, "looks_into_batches", looks)
+        object.__setattr__(self, "append_size_max", min(self.max_message_bytes, self.segment_bytes))
+
+    @property
+    def codec(self) -> int | None:
+        """The ``Codec`` that all batches are stored with; None leaves it to the producer."""
+        return CODECS[self.compression_type]
 
     @property
     def compacted(self) -> bool:

@@ -121,7 +121,7 @@ class Log(ReadableLog):
                 return AppendResult(duplicate.first_offset, duplicate.last_offset, append_time_ms, True, 0)
         base_offset = self.log_end_offset
         stamp(data, base_offset, leader_epoch)
-        header = BatchHeader(base_offset, header[1], leader_epoch, *header[3:])
+        header = BatchHeader._make((base_offset, header[1], leader_epoch, *header[3:]))
         self._write(data, (header,), (marker,), now_ms)
         return AppendResult(base_offset, self.log_end_offset - 1, append_time_ms, False, len(data))
 

@@ -74,7 +74,7 @@ class Segment:
         self._open_segments = open_segments
         self._file: File | None = None
         self._bytes_since_index = 0
-        self._first_timestamp_ms = NO_TIMESTAMP
+        self._first_timestamp_ms: int | None = None
         self._largest: tuple[int, int] | None = (NO_TIMESTAMP, base_offset) if new else None
         self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, new=new)
         self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, disk, new=new)
@@ -155,7 +155,9 @@ class Segment:
 
     def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Take in a batch that is in the file at ``position``; ``size`` becomes its end."""
-        largest = self.largest
+        if position == 0:
+            self._first_timestamp_ms = header.base_timestamp
+        largest = self._largest or self.largest
         if header.max_timestamp > largest[0]:
             self._largest = largest = (header.max_timestamp, header.last_offset)
         if self._bytes_since_index > index_interval_bytes:
@@ -196,7 +198,7 @@ class Segment:
         self._bytes_since_index = 0
         self.find_largest()
         if position == 0:
-            self._first_timestamp_ms = NO_TIMESTAMP
+            self._first_timestamp_ms = None
         return header.base_offset
 
     def seal(self) -> None:
@@ -259,11 +261,13 @@ class Segment:
     @property
     def first_timestamp_ms(self) -> int:
         """The first timestamp of its first batch, from which its age counts; ``NO_TIMESTAMP`` when it is empty."""
-        if self._first_timestamp_ms == NO_TIMESTAMP and self.size > 0:
-            for _, header in self.headers(0):
-                self._first_timestamp_ms = header.base_timestamp
-                break
-        return self._first_timestamp_ms
+        first_ms = self._first_timestamp_ms
+        if first_ms is not None:
+            return first_ms
+        for _, header in self.headers(0):
+            self._first_timestamp_ms = header.base_timestamp
+            return header.base_timestamp
+        return NO_TIMESTAMP
 
     def age_timestamp_ms(self) -> int:
         """The timestamp retention goes by: the largest, or the file's own where no batch has one."""

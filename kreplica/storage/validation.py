@@ -6,12 +6,14 @@ Nothing here changes a log: a refused batch leaves no trace.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.storage.config import NO_LIMIT, LogConfig
 from kreplica.storage.producers import Origin
+from kreplica.wire.batch_building import seal
 from kreplica.wire.batches import (
+    CODEC_MASK,
+    HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
     Bytes,
@@ -22,43 +24,60 @@ from kreplica.wire.batches import (
     stamp_max_timestamp,
     verify_crc,
 )
+from kreplica.wire.compression import compress, decompress
 from kreplica.wire.control_records import EndMarker, parse_end_marker
-from kreplica.wire.records import iter_keys, iter_records, max_timestamp_record
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, iter_keys, iter_records, max_timestamp_record
 
-
-class Checked(NamedTuple):
-    """A batch that may be appended.
-
-    :param data: its bytes, writable.
-    :param marker: what it says where it is a transaction marker.
-    """
-
-    data: bytearray | memoryview
-    header: BatchHeader
-    marker: EndMarker | None
+Checked = tuple[bytearray | memoryview, BatchHeader, EndMarker | None]
+"""A batch that may be appended: its bytes, writable, its header, and what it says where it ends a transaction."""
 
 
 def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, origin: Origin, now_ms: int) -> Checked:
-    """See that one batch may be appended by a leader, and give it the timestamp that the topic wants.
+    """See that one batch may be appended by a leader, and make of it what the topic wants.
 
     :param records: changed in place, or copied once where the memory is read-only.
     :raise KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
         UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    _check_size(len(records), config)
+    if len(records) > config.append_size_max:
+        raise _too_large(len(records), config)
     header = check_batch(records) if origin is Origin.CLIENT else _check_own_batch(records)
-    marker = read_marker(records) if header.is_control else None
     data = bytearray(records) if isinstance(records, bytes) or _read_only(records) else records
+    if header.is_control:
+        return data, header, read_marker(data)
+    if config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
+        data, header = _look_into(data, header, config, now_ms)
+    return data, header, None
+
+
+def _look_into(
+    data: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[bytearray | memoryview, BatchHeader]:
+    """The rules of topics that ask for more than a batch's header; opens records only for those that need it."""
+    if config.compacted:
+        _check_keys(data)
+    if config.codec is not None and config.codec != header.codec:
+        data = _recompress(data, header, config.codec)
+        if len(data) > config.append_size_max:
+            raise _too_large(len(data), config)
     if config.log_append_time:
         stamp_log_append_time(data, now_ms)
-        return Checked(data, parse_header(data), marker)
+        return data, parse_header(data)
     if header.max_timestamp == NO_TIMESTAMP and header.base_timestamp != NO_TIMESTAMP:
-        header = _set_max_timestamp(data)
-    if config.message_timestamp_after_max_ms != NO_LIMIT or config.message_timestamp_before_max_ms != NO_LIMIT:
-        _check_timestamps(data, header, config, now_ms)
-    if config.compacted and not header.is_control:
-        _check_keys(data)
-    return Checked(data, header, marker)
+        _set_max_timestamp(data)
+    header = parse_header(data)
+    _check_timestamps(data, header, config, now_ms)
+    return data, header
+
+
+def _recompress(data: bytearray | memoryview, header: BatchHeader, codec: int) -> bytearray:
+    """The same records with the topic's ``compression.type``."""
+    try:
+        section = decompress(header.codec, data[HEADER_SIZE:], DECOMPRESSED_SIZE_MAX)
+    except ProtocolError as error:
+        raise _invalid(error) from error
+    attributes = header.attributes & ~CODEC_MASK | codec
+    return bytearray(seal(header._replace(attributes=attributes), compress(codec, section)))
 
 
 def check_as_follower(data: memoryview, log_end_offset: int) -> list[BatchHeader]:
@@ -82,15 +101,14 @@ def check_as_follower(data: memoryview, log_end_offset: int) -> list[BatchHeader
     return headers
 
 
-def _check_size(size: int, config: LogConfig) -> None:
+def _too_large(size: int, config: LogConfig) -> KafkaError:
     if size > config.max_message_bytes:
-        raise KafkaError(
+        return KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
         )
-    if size > config.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes, segment.bytes is {config.segment_bytes}"
-        )
+    return KafkaError(
+        ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes, segment.bytes is {config.segment_bytes}"
+    )
 
 
 def _read_only(records: bytearray | memoryview) -> bool:
@@ -108,7 +126,7 @@ def _check_own_batch(records: bytes | bytearray | memoryview) -> BatchHeader:
     return header
 
 
-def _set_max_timestamp(data: bytearray | memoryview) -> BatchHeader:
+def _set_max_timestamp(data: bytearray | memoryview) -> None:
     """Some producers leave the highest timestamp out, which a search by timestamp needs."""
     try:
         found = max_timestamp_record(data)
@@ -116,13 +134,10 @@ def _set_max_timestamp(data: bytearray | memoryview) -> BatchHeader:
         raise _invalid(error) from error
     if found is not None:
         stamp_max_timestamp(data, found[1])
-    return parse_header(data)
 
 
 def _check_timestamps(records: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Every record within ``message.timestamp.before|after.max.ms`` of the broker's clock (KIP-937)."""
-    if header.is_control:
-        return
     earliest_ms = now_ms - config.message_timestamp_before_max_ms
     latest_ms = now_ms + config.message_timestamp_after_max_ms
     if header.max_timestamp > latest_ms:

@@ -21,6 +21,7 @@ from storage_world import (
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage import AppendResult, LogConfig, Origin
+from kreplica.storage.config import CODECS
 from kreplica.wire.batches import parse_header, verify_crc
 from kreplica.wire.compression import Codec
 
@@ -84,6 +85,21 @@ class TestLeader:
         log = open_log(tmp_path / "t-0")
         append(log, unset)
         assert log.offset_for_timestamp(501, 2).offset == 1
+
+    @pytest.mark.parametrize("sent", Codec)
+    @pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"])
+    def test_the_topics_compression_type(self, tmp_path, sent, name):
+        """Records are stored with the codec that the topic names, and are the same records."""
+        log = open_log(tmp_path / "t-0", replace(SMALL, compression_type=name, message_timestamp_type="LogAppendTime"))
+        append(log, batch("a" * 50, "b" * 50, codec=sent))
+        header = parse_header(read_bytes(log))
+        assert header.codec == {"uncompressed": Codec.NONE, "producer": sent}.get(name, CODECS[name])
+        assert verify_crc(read_bytes(log), header)
+        found = records_of(read_bytes(log))
+        assert [(record.offset, record.timestamp_ms, record.value[:1]) for record in found] == [
+            (0, 2000, b"a"),
+            (1, 2000, b"b"),
+        ]
 
     @pytest.mark.parametrize(
         ("records", "config", "code"),
