@@ -1,4 +1,4 @@
-"""Produce (key 0): append batches; answer at once, or when all in-sync replicas have them."""
+"""Produce (key 0): append batches; answer at once, or when those replicas have them that the client asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.replication import Partition, Partitions, Waiting
+from kreplica.replication import Partition, Partitions, Role, Waiting
 from kreplica.runtime import Reactor
 from kreplica.server.request import Request
 from kreplica.wire.batches import codec_of, is_transactional
@@ -91,37 +91,50 @@ class Produce:
             "log_append_time_ms": result.log_append_time_ms,
             "log_start_offset": partition.log.log_start_offset,
         }
-        if acks == ALL_IN_SYNC and not partition.is_committed(result.last_offset + 1):
-            pending.append(_Pending(partition, partition.leadership.leader_epoch, result.last_offset + 1, row))
+        if not _is_reached(partition, result.last_offset + 1, acks):
+            pending.append(_Pending(partition, result.last_offset + 1, acks, row))
         return row
 
 
+def _is_reached(partition: Partition, offset: int, acks: int) -> bool:
+    """Whether all below an offset may be acknowledged.
+
+    With ``acks=all`` that takes all in-sync replicas; with ``acks=1`` only this one, which has it at once unless the
+    topic's ``flush.messages=1`` asks for a sync first.
+    """
+    if acks == ALL_IN_SYNC:
+        return partition.is_committed(offset)
+    return acks == NO_ANSWER or partition.is_kept(offset)
+
+
 class _Pending:
-    """One partition's batch that is not committed yet."""
+    """One partition's batch that may not be acknowledged yet."""
 
-    __slots__ = ("epoch", "offset", "partition", "row")
+    __slots__ = ("acks", "epoch", "offset", "partition", "row")
 
-    def __init__(self, partition: Partition, epoch: int, offset: int, row: Row) -> None:
+    def __init__(self, partition: Partition, offset: int, acks: int, row: Row) -> None:
         self.partition = partition
-        self.epoch = epoch
+        self.epoch = partition.leadership.leader_epoch
         self.offset = offset
+        self.acks = acks
         self.row = row
 
     def is_over(self) -> bool:
-        """Whether it is committed, or never will be by this leader (the row says so then)."""
+        """Whether it may be, or never will be by this leader (the row says so then)."""
         partition = self.partition
         if not partition.is_leader or partition.leadership.leader_epoch != self.epoch:
-            _fail(self.row, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            offline = partition.role is Role.OFFLINE
+            _fail(self.row, ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
-        if partition.is_committed(self.offset):
-            if len(partition.leadership.isr) < partition.min_insync_replicas:
-                _fail(self.row, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-            return True
-        return False
+        if not _is_reached(partition, self.offset, self.acks):
+            return False
+        if self.acks == ALL_IN_SYNC and len(partition.leadership.isr) < partition.min_insync_replicas:
+            _fail(self.row, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return True
 
 
 class _WaitingProduce:
-    """A produce with ``acks=all`` whose replicas have not all got it."""
+    """A produce that may not be acknowledged yet, for at least one of its partitions."""
 
     def __init__(
         self, reactor: Reactor, request: Request, responses: list[Row], pending: list[_Pending], timeout_s: float
