@@ -47,7 +47,7 @@ class Scale:
     sync_part: int = 25
 
 
-SCALES = {"quick": Scale(20_000, 3), "full": Scale(500_000, 1)}
+SCALES = {"quick": Scale(10_000, 3), "full": Scale(500_000, 1)}
 
 
 def experiments() -> list[Experiment]:
