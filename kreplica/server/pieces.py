@@ -29,7 +29,7 @@ def framed(pieces: list[Any]) -> tuple[list[Piece], int]:
         if ranges is None:
             out.append(piece)
         else:
-            out += ranges
+            out += [each for each in ranges if each.size]
     return out, size + _LENGTH.size
 
 

@@ -38,6 +38,7 @@ class StockTransport(Protocol):
         self._resources = resources
         self._reader = FrameReader(resources.bounds.request_bytes_max)
         self._backlog: deque[memoryview] = deque()
+        self._is_resuming = False
         self._queue: deque[Piece] = deque()
         self._range_sent = 0
         self._is_full = False
@@ -65,7 +66,7 @@ class StockTransport(Protocol):
                     # After a pause, what was read already is kept; after the end, it is not.
                     if connection.closed:
                         return
-                    if connection.paused:
+                    if connection.paused or self._backlog:
                         self._backlog.append(frame)
                     else:
                         self._resources.dispatch.frame_received(connection, frame)
@@ -81,15 +82,19 @@ class StockTransport(Protocol):
     def resume_reading(self) -> None:
         if self._backlog:
             # What was read before comes first; not from here, as the caller may be in the middle of anything.
-            self._resources.reactor.callLater(0, self._handle_backlog)
+            if not self._is_resuming:
+                self._is_resuming = True
+                self._resources.reactor.callLater(0, self._handle_backlog)
         elif self.is_reading and self.transport is not None:
             self.transport.resumeProducing()
 
     def _handle_backlog(self) -> None:
+        self._is_resuming = False
         with self._resources.turn:
             while self._backlog and not self.connection.paused:
                 self._resources.dispatch.frame_received(self.connection, self._backlog.popleft())
-        if self.is_reading and self.transport is not None:
+        # It may have been paused and resumed again meanwhile, with a part of the backlog still to be handled.
+        if self.is_reading and not self._backlog and self.transport is not None:
             self.transport.resumeProducing()
 
     def wait_for_memory(self) -> None:

@@ -43,6 +43,7 @@ class FastTransport(tcp.Server):
         self._frame_received = resources.dispatch.frame_received
         # What was read and not handled: the start of a frame, or whatever a pause has left.
         self._stub = b""
+        self._is_resuming = False
         self._frame: mmap | None = None
         self._frame_filled = 0
         self._frame_size = 0
@@ -159,16 +160,20 @@ class FastTransport(tcp.Server):
     def resume_reading(self) -> None:
         if self._stub:
             # What is left from before comes first; not from here, as the caller may be in the middle of anything.
-            self._resources.reactor.callLater(0, self._handle_stub)
+            if not self._is_resuming:
+                self._is_resuming = True
+                self._resources.reactor.callLater(0, self._handle_stub)
         elif self.is_reading:
             self.reactor.addReader(self)
 
     def _handle_stub(self) -> None:
+        self._is_resuming = False
         if self.is_reading:
             stub, self._stub = self._stub, b""
             with self._resources.turn:
                 self._handle(memoryview(stub), len(stub))
-            if self.is_reading:
+            # It may have been paused and resumed again meanwhile, with a part of the stub still to be handled.
+            if self.is_reading and not self._is_resuming:
                 self.reactor.addReader(self)
 
     def wait_for_memory(self) -> None:

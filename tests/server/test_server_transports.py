@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from server_scene import ENVIRONMENTS, Scene, Story, fetch_frame, play, produce_frame
@@ -12,6 +13,14 @@ from twisted.logger import globalLogPublisher
 
 from kreplica.runtime.disk import FileRange, OsDisk
 from kreplica.server.bounds import Bounds
+
+
+class Slice(NamedTuple):
+    """Records that lie in several files, as a log gives them."""
+
+    ranges: list[FileRange]
+    size: int
+
 
 Play = Callable[[Story], None]
 
@@ -151,6 +160,10 @@ def test_answers_come_from_files(play_story: Play, tmp_path: Path) -> None:
             expected = data[position : position + size]
             assert await client.fetched() == (number, expected)
             assert await client.fetched() == (number + 100, expected)
+        ranges = [FileRange(file, 10, 70_000), FileRange(file, 3, 0), FileRange(file, 900_000, 5)]
+        scene.handlers.records = Slice(ranges, 70_005)
+        client.send(fetch_frame(9))
+        assert await client.fetched() == (9, data[10:70_010] + data[900_000:900_005])
 
     play_story(story)
 
