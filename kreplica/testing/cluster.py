@@ -1,0 +1,166 @@
+"""A whole cluster on virtual time, from one seed: a coordinator, brokers by the very composition root, clients.
+
+cluster = SimulatedCluster(seed=1, brokers=3)
+cluster.start()
+client = cluster.client(broker=2)
+cluster.run_until(client.create_topic("orders"))
+cluster.brokers[2].power_loss()
+cluster.run_until(cluster.brokers[2].start())
+
+Faults of network, clocks and disks are those of ``cluster.simulation`` and of each machine's ``host``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from kreplica.runtime import Runtime
+from kreplica.service.broker import Broker
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.testing.simulation import DATA_DIRECTORY, Host, Simulation
+from kreplica.testing.wire_client import WireClient
+from kreplica.zookeeper.embedded.disk_store import DiskStore
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+COORDINATOR_PORT = 2181
+BROKER_PORT = 9092
+
+
+class Program(Protocol):
+    """What a machine runs: a broker, a coordinator, both."""
+
+    def start(self) -> Awaitable[None]: ...
+
+    def stop(self) -> Awaitable[None]: ...
+
+
+ProgramT = TypeVar("ProgramT", bound=Program)
+
+
+class Machine(Generic[ProgramT]):
+    """A host and the one program on it, which is built anew at each start; the disk stays.
+
+    :param build: makes the program from the host's runtime.
+    """
+
+    def __init__(self, host: Host, build: Callable[[Runtime], ProgramT]) -> None:
+        self.host = host
+        self._build = build
+        self._program: ProgramT | None = None
+
+    @property
+    def program(self) -> ProgramT:
+        """What was started last and has not ended."""
+        assert self._program is not None, f"nothing runs on {self.host.name}"
+        return self._program
+
+    @property
+    def running(self) -> bool:
+        """Whether the program was started, and neither stopped nor killed since."""
+        return self._program is not None
+
+    def start(self) -> Deferred[None]:
+        """Start the program; fires when it serves, and never where it is killed before that."""
+        assert self._program is None, f"{self.host.name} runs already"
+        program = self._program = self._build(self.host.runtime)
+        return Deferred.fromCoroutine(_finished(program.start()))
+
+    def stop(self) -> Deferred[None]:
+        """Stop the program in order; then its process ends."""
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        await self.program.stop()
+        self.kill()
+
+    def kill(self) -> None:
+        """``kill -9``: what was written stays."""
+        self._program = None
+        self.host.kill()
+
+    def power_loss(self) -> None:
+        """The machine goes out: what was not synced is kept, lost or torn at random, and peers are not told."""
+        self._program = None
+        self.host.power_loss()
+
+
+async def _finished(work: Awaitable[None]) -> None:
+    await work
+
+
+class SimulatedCluster:
+    """Hosts ``coordinator``, ``broker-1`` to ``broker-N`` and whatever clients are asked for.
+
+    :param overrides: ``name=value`` each, settings of every broker.
+    :param trace: called with one line per event.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        brokers: int = 1,
+        overrides: Sequence[str] = (),
+        trace: Callable[[str], None] | None = None,
+    ) -> None:
+        self.simulation = Simulation(seed, trace)
+        self.coordinator = Machine(self.simulation.host("coordinator"), _coordinator)
+        self.brokers = {
+            number: Machine(self.simulation.host(f"broker-{number}"), _broker(broker_settings(number, overrides)))
+            for number in range(1, brokers + 1)
+        }
+        self._clients_count = 0
+
+    def start(self) -> None:
+        """Start the coordinator, then the brokers one after the other, and wait until they serve."""
+        for machine in (self.coordinator, *self.brokers.values()):
+            self.run_until(machine.start())
+
+    def stop(self) -> None:
+        """Stop what runs in order: the brokers, then the coordinator."""
+        for machine in (*self.brokers.values(), self.coordinator):
+            if machine.running:
+                self.run_until(machine.stop())
+
+    def client(self, *, broker: int = 1) -> WireClient:
+        """A client of one broker, on a host of its own."""
+        self._clients_count += 1
+        host = self.simulation.host(f"client-{self._clients_count}")
+        return WireClient(host.reactor, f"broker-{broker}", BROKER_PORT, client_id=host.name)
+
+    def run(self, seconds: float) -> None:
+        """Let so much virtual time pass."""
+        self.simulation.run(seconds)
+
+    def run_until(self, goal: Any, timeout_s: float = 60.0) -> Any:
+        """Let events happen until a condition holds, or give what a Deferred or coroutine ends with."""
+        return self.simulation.run_until(goal, timeout_s)
+
+
+def broker_settings(number: int, overrides: Sequence[str] = ()) -> BrokerSettings:
+    """The settings of one broker of a simulated cluster."""
+    return BrokerSettings.from_text(
+        f"broker.id={number}\n"
+        f"listeners=PLAINTEXT://broker-{number}:{BROKER_PORT}\n"
+        f"log.dirs={DATA_DIRECTORY}/logs\n"
+        f"zookeeper.connect=coordinator:{COORDINATOR_PORT}\n",
+        overrides,
+        origin="simulation",
+    )
+
+
+def _broker(settings: BrokerSettings) -> Callable[[Runtime], Broker]:
+    return lambda runtime: Broker(runtime, settings)
+
+
+def _coordinator(runtime: Runtime) -> EmbeddedCoordinator:
+    return EmbeddedCoordinator(
+        runtime,
+        DATA_DIRECTORY,
+        port=COORDINATOR_PORT,
+        interface="coordinator",
+        store=DiskStore(DATA_DIRECTORY, runtime.disk, runtime.offload),
+    )

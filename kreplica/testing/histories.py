@@ -1,0 +1,90 @@
+"""What clients were told, and whether a log keeps to it.
+
+Values are ``PARTITION/NUMBER`` with some filling, numbers counting up in the order of sending: what is lost, there
+twice or out of order shows by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kreplica.wire.records import Record
+
+
+class History:
+    """Filled by clients while they run; one topic.
+
+    :ivar acked: partition -> offset -> value, as the producer was told.
+    :ivar seen: the same, as any consumer read it.
+    """
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.sent = [0] * partitions
+        self.acked: list[dict[int, bytes]] = [{} for _ in range(partitions)]
+        self.seen: list[dict[int, bytes]] = [{} for _ in range(partitions)]
+
+    @property
+    def acked_count(self) -> int:
+        return sum(map(len, self.acked))
+
+    def next_value(self, partition: int, size: int) -> bytes:
+        """The next value to send, of at least so many bytes."""
+        number = self.sent[partition]
+        self.sent[partition] += 1
+        return (b"%d/%d " % (partition, number)).ljust(size, b".")
+
+    def acknowledged(self, partition: int, base_offset: int, values: Sequence[bytes]) -> None:
+        """A producer was told that these are in the log, from that offset on.
+
+        :raise AssertionError: something else was acknowledged at one of those offsets.
+        """
+        for offset, value in enumerate(values, base_offset):
+            _note(self.acked[partition], offset, value, f"acknowledged in partition {partition}")
+
+    def read(self, partition: int, records: Iterable[Record]) -> None:
+        """A consumer was given these.
+
+        :raise AssertionError: something else was read before at one of those offsets.
+        """
+        for record in records:
+            _note(self.seen[partition], record.offset, record.value or b"", f"read from partition {partition}")
+
+
+def _note(known: dict[int, bytes], offset: int, value: bytes, what: str) -> None:
+    before = known.setdefault(offset, value)
+    assert before == value, f"{value[:20]!r} was {what} at {offset}, where {before[:20]!r} was before"
+
+
+def check_whole(records: Sequence[Record], partition: int) -> None:
+    """Whether a log has no hole, nothing twice, and all in the order of sending.
+
+    :raise AssertionError: it has not.
+    """
+    offsets = [record.offset for record in records]
+    assert offsets == list(range(len(offsets))), f"partition {partition} has holes: {offsets[:10]} ..."
+    numbers = [number_of(record.value or b"", partition) for record in records]
+    for before, after in zip(numbers, numbers[1:], strict=False):
+        assert before < after, f"partition {partition} has {after} behind {before}"
+
+
+def check_nothing_lost(records: Sequence[Record], told: dict[int, bytes], what: str) -> None:
+    """Whether all that somebody was told is in the log, each at its offset.
+
+    :param what: who was told, for the text of the error.
+    :raise AssertionError: it is not.
+    """
+    values = {record.offset: record.value for record in records}
+    for offset, value in told.items():
+        assert values.get(offset) == value, (
+            f"{value[:20]!r} was {what} at {offset}, where {(values.get(offset) or b'nothing')[:20]!r} is now"
+        )
+
+
+def number_of(value: bytes, partition: int) -> int:
+    """The number of a value.
+
+    :raise AssertionError: it is not one that was sent to that partition.
+    """
+    where, _, number = value.rstrip(b".").partition(b"/")
+    assert where == b"%d" % partition, f"{value[:20]!r} was not sent to partition {partition}"
+    return int(number)

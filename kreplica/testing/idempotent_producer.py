@@ -1,0 +1,185 @@
+"""A plain idempotent producer: sequence numbers, several batches in flight, and retries until all is acknowledged."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from kreplica.client.connection import Connection
+from kreplica.client.errors import ClientError
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime import Runtime
+from kreplica.testing.histories import History
+from kreplica.testing.wire_client import WireClient
+from kreplica.wire import messages
+from kreplica.wire.batch_building import BatchBuilder
+
+IN_FLIGHT_MAX = 5
+"""Batches of one partition without an acknowledgement: a broker remembers so many of a producer (KIP-98)."""
+
+RETRY_S = 0.1
+REQUEST_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a producer writes.
+
+    :param acks: -1 or 1.
+    :param interval_s: the mean time between two batches of one partition.
+    :param records_max: of one batch; it holds at least one.
+    :param value_size_max: bytes of a record's value.
+    """
+
+    topic: str
+    partitions: int = 1
+    acks: int = -1
+    interval_s: float = 0.005
+    records_max: int = 4
+    value_size_max: int = 300
+
+
+class Batch(NamedTuple):
+    """Values that were given their sequence numbers; sent as they are until they are acknowledged."""
+
+    base_sequence: int
+    values: list[bytes]
+
+
+class IdempotentProducer:
+    """Writes numbered values until ``finish``; whatever goes wrong, it connects anew and sends again in order.
+
+    :param history: told what was sent and what was acknowledged.
+    :ivar resets: how often the broker had lost earlier records, so that a new producer id was needed.
+    """
+
+    def __init__(self, runtime: Runtime, client: WireClient, load: Load, history: History) -> None:
+        self.resets = 0
+        self._reactor = runtime.reactor
+        self._random: Random = runtime.random
+        self._wall_clock_ms = runtime.wall_clock_ms
+        self._client = client
+        self._load = load
+        self._history = history
+        self._producer_id = -1
+        self._unacknowledged: list[deque[Batch]] = [deque() for _ in range(load.partitions)]
+        self._sequences = [0] * load.partitions
+        self._finishing = False
+        self._running: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._running = Deferred.fromCoroutine(self._run())
+
+    async def finish(self) -> None:
+        """Make no more, and wait until all that was sent is acknowledged."""
+        assert self._running is not None, "the producer was not started"
+        self._finishing = True
+        await self._running
+
+    async def _run(self) -> None:
+        while not self._is_done():
+            try:
+                await self._write(await self._client.connection())
+            except (ClientError, KafkaError):
+                # What was sent may or may not be in the log: the broker recognises what it has.
+                await self._client.close()
+                await deferLater(self._reactor, self._random.uniform(0, RETRY_S), lambda: None)
+        await self._client.close()
+
+    def _is_done(self) -> bool:
+        return self._finishing and not any(self._unacknowledged)
+
+    async def _write(self, connection: Connection) -> None:
+        """Use one connection until something fails or all is done."""
+        if self._producer_id < 0:
+            self._producer_id = await self._new_producer_id()
+        over: Deferred[None] = Deferred()
+        for partition, batches in enumerate(self._unacknowledged):
+            for batch in batches:
+                self._send(connection, partition, batch, over)
+        for partition, batches in enumerate(self._unacknowledged):
+            if len(batches) < IN_FLIGHT_MAX:
+                self._go_on(connection, partition, over)
+        if not self._is_done():
+            await over
+
+    async def _new_producer_id(self) -> int:
+        body = {"transactional_id": None, "transaction_timeout_ms": 0, "producer_id": -1, "producer_epoch": -1}
+        answer = await self._client.request(messages.INIT_PRODUCER_ID, body, timeout_s=REQUEST_TIMEOUT_S)
+        if answer["error_code"]:
+            raise KafkaError(ErrorCode(answer["error_code"]))
+        return int(answer["producer_id"])
+
+    def _go_on(self, connection: Connection, partition: int, over: Deferred[None]) -> None:
+        """Send the next batch of a partition after a while."""
+        wait_s = self._random.expovariate(1 / self._load.interval_s)
+        self._reactor.callLater(wait_s, self._next, connection, partition, over)
+
+    def _next(self, connection: Connection, partition: int, over: Deferred[None]) -> None:
+        if over.called or self._finishing:
+            return
+        count = self._random.randint(1, self._load.records_max)
+        values = [self._history.next_value(partition, self._size()) for _ in range(count)]
+        batch = Batch(self._sequences[partition], values)
+        self._sequences[partition] += count
+        self._unacknowledged[partition].append(batch)
+        self._send(connection, partition, batch, over)
+        if len(self._unacknowledged[partition]) < IN_FLIGHT_MAX:
+            self._go_on(connection, partition, over)
+
+    def _size(self) -> int:
+        return self._random.randrange(self._load.value_size_max + 1)
+
+    def _send(self, connection: Connection, partition: int, batch: Batch, over: Deferred[None]) -> None:
+        builder = BatchBuilder(
+            producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence
+        )
+        for value in batch.values:
+            builder.append(self._wall_clock_ms(), None, value)
+        row = {"index": partition, "records": builder.build()}
+        body = {
+            "acks": self._load.acks,
+            "timeout_ms": int(REQUEST_TIMEOUT_S * 500),
+            "topic_data": [{"name": self._load.topic, "partition_data": [row]}],
+        }
+        version = connection.version(messages.PRODUCE)
+        answer = connection.request(messages.PRODUCE, version, body, timeout_s=REQUEST_TIMEOUT_S)
+        answer.addCallback(self._answered, connection, partition, batch, over)
+        answer.addErrback(lambda failure: None if over.called else over.errback(failure))
+
+    def _answered(
+        self, answer: dict[str, Any], connection: Connection, partition: int, batch: Batch, over: Deferred[None]
+    ) -> None:
+        if over.called:
+            return  # a batch before it failed: all are sent again
+        row = answer["responses"][0]["partition_responses"][0]
+        if row["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch is self._unacknowledged[partition][0]:
+            self._start_anew()
+        if row["error_code"]:
+            over.errback(KafkaError(ErrorCode(row["error_code"])))
+            return
+        waiting = self._unacknowledged[partition]
+        if len(waiting) == IN_FLIGHT_MAX:
+            self._go_on(connection, partition, over)
+        acknowledged = waiting.popleft()
+        assert acknowledged is batch, "answers come in the order of the requests"
+        self._history.acknowledged(partition, row["base_offset"], batch.values)
+        if self._is_done():
+            over.callback(None)
+
+    def _start_anew(self) -> None:
+        """What this producer wrote before is gone from the log: a new id, and sequences from 0 (as in KIP-360)."""
+        self.resets += 1
+        self._producer_id = -1
+        for partition, batches in enumerate(self._unacknowledged):
+            sequence = 0
+            for index, batch in enumerate(batches):
+                batches[index] = batch._replace(base_sequence=sequence)
+                sequence += len(batch.values)
+            self._sequences[partition] = sequence

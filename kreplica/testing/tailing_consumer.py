@@ -1,0 +1,63 @@
+"""A consumer that follows one partition by long polls, across restarts of its broker."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from kreplica.client.errors import ClientError
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime import Reactor
+from kreplica.testing.histories import History
+from kreplica.testing.wire_client import WireClient
+
+WAIT_MS = 500
+RETRY_S = 0.05
+
+
+class TailingConsumer:
+    """Reads from offset 0 until ``finish``.
+
+    :ivar position: the next offset that it asks for.
+    :ivar resets: how often the log ended before its position, and it had to go back there.
+    """
+
+    def __init__(self, reactor: Reactor, client: WireClient, topic: str, partition: int, history: History) -> None:
+        self.position = 0
+        self.resets = 0
+        self._reactor = reactor
+        self._client = client
+        self._topic = topic
+        self._partition = partition
+        self._history = history
+        self._finishing = False
+        self._running: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._running = Deferred.fromCoroutine(self._run())
+
+    async def finish(self) -> None:
+        """Stop reading."""
+        assert self._running is not None, "the consumer was not started"
+        self._finishing = True
+        await self._running
+
+    async def _run(self) -> None:
+        while not self._finishing:
+            try:
+                await self._read()
+            except (ClientError, KafkaError) as error:
+                await self._client.close()
+                await deferLater(self._reactor, RETRY_S, lambda: None)
+                if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self.resets += 1
+                    self.position = 0
+        await self._client.close()
+
+    async def _read(self) -> None:
+        records = await self._client.fetch(self._topic, self._partition, self.position, wait_ms=WAIT_MS)
+        if records:
+            assert records[0].offset == self.position, f"asked for {self.position}, got {records[0].offset}"
+            self._history.read(self._partition, records)
+            self.position = records[-1].offset + 1

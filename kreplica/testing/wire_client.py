@@ -1,0 +1,161 @@
+"""A client that is as thin as can be: what a test asks of a broker, request by request, over one connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.client.connection import Connection, connect
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime import Reactor
+from kreplica.wire import messages
+from kreplica.wire.batches import iter_headers
+from kreplica.wire.messages import Api
+from kreplica.wire.records import Record, iter_records
+
+FETCH_BY_NAME_MAX = 12
+"""Later versions name topics by their ids."""
+
+DELETE_BY_NAME_MAX = 5
+FETCH_SIZE_MAX = 1 << 20
+
+
+class WireClient:
+    """Connects when it is asked something, and again after a loss; tries nothing twice.
+
+    Every method raises ``ClientError`` where no answer comes, and ``KafkaError`` where the answer is an error.
+    """
+
+    def __init__(self, reactor: Reactor, host: str, port: int, *, client_id: str) -> None:
+        self.reactor = reactor
+        self._address = host, port
+        self._client_id = client_id
+        self._connection: Connection | None = None
+
+    async def connection(self) -> Connection:
+        """The connection, whose versions are negotiated; a new one where the last is gone."""
+        if self._connection is None or self._connection.closed:
+            self._connection = await connect(self.reactor, *self._address, client_id=self._client_id)
+            await self._connection.negotiate()
+        return self._connection
+
+    async def request(
+        self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float = 30.0
+    ) -> dict[str, Any]:
+        """Ask, in the highest version that both sides have.
+
+        :param at_most: the highest version that is wanted.
+        """
+        connection = await self.connection()
+        return await connection.request(api, connection.version(api, at_most), body, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    # --- topics ---
+
+    async def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+        """Make a topic with one replica of each partition, and wait until it can be used."""
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
+        }
+        body = {"topics": [topic], "timeout_ms": 20_000, "validate_only": False}
+        answer = await self.request(messages.CREATE_TOPICS, body)
+        _check(answer["topics"][0])
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        body = {"topic_names": [name], "timeout_ms": 20_000}
+        answer = await self.request(messages.DELETE_TOPICS, body, at_most=DELETE_BY_NAME_MAX)
+        _check(answer["responses"][0])
+
+    async def metadata(self) -> dict[str, Any]:
+        """What the broker says of the cluster and of all topics."""
+        return await self.request(messages.METADATA, {"topics": None, "allow_auto_topic_creation": False})
+
+    # --- records ---
+
+    async def produce(self, topic: str, partition: int, batch: bytes, *, acks: int = -1) -> int:
+        """Append one batch.
+
+        :return: its first offset; -1 with ``acks=0``, where nothing is answered.
+        """
+        body = {
+            "acks": acks,
+            "timeout_ms": 10_000,
+            "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
+        }
+        connection = await self.connection()
+        version = connection.version(messages.PRODUCE)
+        answer = await connection.request(messages.PRODUCE, version, body, answered=acks != 0)
+        if acks == 0:
+            return -1
+        row = answer["responses"][0]["partition_responses"][0]
+        _check(row)
+        return int(row["base_offset"])
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, size_max: int = FETCH_SIZE_MAX
+    ) -> list[Record]:
+        """The committed records from an offset on, as many as one answer holds.
+
+        :param wait_ms: how long the broker may wait for the first of them.
+        """
+        rows = [{"partition": partition, "fetch_offset": offset, "partition_max_bytes": size_max}]
+        body = {
+            "max_wait_ms": wait_ms,
+            "min_bytes": 1,
+            "isolation_level": 0,
+            "session_id": 0,
+            "topics": [{"topic": topic, "partitions": rows}],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+        }
+        answer = await self.request(
+            messages.FETCH, body, at_most=FETCH_BY_NAME_MAX, timeout_s=wait_ms / 1000 + 30.0
+        )
+        row = answer["responses"][0]["partitions"][0]
+        _check(row)
+        return _records(row["records"] or b"", offset)
+
+    async def list_offset(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        """An offset by time: -1 for the end of what is committed, -2 for the start; -1 where there is none."""
+        rows = [{"partition_index": partition, "timestamp": timestamp_ms}]
+        body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": rows}]}
+        answer = await self.request(messages.LIST_OFFSETS, body)
+        row = answer["topics"][0]["partitions"][0]
+        _check(row)
+        return int(row["offset"])
+
+    async def read_all(self, topic: str, partition: int) -> list[Record]:
+        """Every record from the log's start to the end of what is committed now."""
+        offset = await self.list_offset(topic, partition, -2)
+        end = await self.list_offset(topic, partition, -1)
+        found: list[Record] = []
+        while offset < end:
+            records = await self.fetch(topic, partition, offset)
+            assert records, f"{topic}-{partition} is committed up to {end}, but nothing is served from {offset}"
+            found += records
+            offset = records[-1].offset + 1
+        return found
+
+
+def _check(row: dict[str, Any]) -> None:
+    if row["error_code"]:
+        raise KafkaError(ErrorCode(row["error_code"]), row.get("error_message") or "")
+
+
+def _records(data: Any, offset: int) -> list[Record]:
+    """The records from an offset on: the first batch may begin before it, the last may be cut short."""
+    data = memoryview(bytes(data))
+    found: list[Record] = []
+    for position, header in iter_headers(data, incomplete_last=True):
+        batch = data[position : position + header.size]
+        found += [record for record in iter_records(batch) if record.offset >= offset]
+    return found
