@@ -167,3 +167,19 @@ def test_events_for_a_client_that_does_not_read_end_its_connection(
             assert scene.run(writer.next()).error == 0
     deaf.transport.resumeProducing()
     scene.run(deaf.closed)
+
+
+def test_a_client_with_long_requests_lets_others_have_their_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came in one piece is not served in one piece; every answer still comes, in order."""
+    greedy, _ = scene.session()
+    (connection,) = scene.coordinator.connections
+    # On virtual time no request takes any: every one is made to use its turn up.
+    monkeypatch.setattr("kreplica.zookeeper.embedded.connection.TURN_S_MAX", -1.0)
+    count = 200
+    greedy.send_raw(b"".join(request_frame(number, Opcode.PING, b"") for number in range(count)))
+    served = connection.received
+    while len(greedy.frames.pending) < count:
+        assert scene.simulation.step()
+        assert connection.received - served <= 1, "more than one request in one turn of the reactor"
+        served = connection.received
+    assert [scene.run(greedy.next()).xid for _ in range(count)] == list(range(count))

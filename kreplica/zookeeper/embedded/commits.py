@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.python.failure import Failure
 
 from kreplica.runtime import Reactor
@@ -154,7 +154,8 @@ class GroupCommit:
         group = self.in_flight = self.gathering
         group.zxid = self.zxid
         self.gathering = self._gather()
-        self._store.append(self._changes(group)).addCallbacks(self._durable, self._fail).addErrback(self._fail)
+        durable = maybeDeferred(lambda: self._store.append(self._changes(group)))
+        durable.addCallbacks(self._durable, self._fail).addErrback(self._fail)
 
     def _changes(self, group: Group) -> Changes:
         nodes, sessions = self._tree.nodes, self._sessions.by_id

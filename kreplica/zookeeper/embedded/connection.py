@@ -2,7 +2,8 @@
 
 Requests are served in order, straight from the bytes received.  Three things stop reading (and nothing else of the
 server): too many answers that wait for the disk, too many bytes of answers that the client does not take, and a
-transport that is full.  Bytes that are no ZooKeeper request end this connection only.
+transport that is full.  Requests that take long let others have their turn in between.  Bytes that are no ZooKeeper
+request end this connection only.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ WAITING_ANSWERS_MAX = 10_000
 UNSENT_BYTES_PAUSE = 4 << 20
 UNSENT_BYTES_MAX = 64 << 20
 
+# How long one connection is served before the others have their turn.
+TURN_S_MAX = 0.05
+
 FOUR_LETTERS_SIZE = 4
 
 
@@ -54,6 +58,7 @@ class Connection(Protocol):
         self._unsent_size = 0
         self._full = False
         self._paused = False
+        self._yielding = False
         self._busy = False
         self._ending = False
         self.closed = False
@@ -120,7 +125,8 @@ class Connection(Protocol):
     def _serve_frames(self) -> None:
         data = self._rest
         position, size = 0, len(data)
-        size_max = self._dispatch.door.frame_size_max
+        door = self._dispatch.door
+        size_max, turn_ends = door.frame_size_max, door.now() + TURN_S_MAX
         while size - position >= FOUR_LETTERS_SIZE and not self._ending:
             length: int = unpack_int32(data, position)[0]
             if not 0 <= length <= size_max:
@@ -137,6 +143,11 @@ class Connection(Protocol):
             if self._overloaded():
                 self._pause()
                 break
+            if door.now() > turn_ends:
+                self._pause()
+                self._yielding = True
+                door.later(self._take_turn)
+                break
         self._rest = data[position:] if position else data
 
     def _overloaded(self) -> bool:
@@ -148,7 +159,12 @@ class Connection(Protocol):
             self._transport.pauseProducing()
 
     def _can_go_on(self) -> bool:
-        return self._paused and not (self._full or self._ending or self.closed or self._overloaded())
+        stopped = self._full or self._yielding or self._ending or self.closed
+        return self._paused and not stopped and not self._overloaded()
+
+    def _take_turn(self) -> None:
+        self._yielding = False
+        self._go_on()
 
     def _resume(self) -> None:
         self._paused = False

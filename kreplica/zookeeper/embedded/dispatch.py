@@ -34,12 +34,16 @@ class Door:
     :param forget: counts it out.
     :param word: answers a four-letter word; None for an unknown one.
     :param frame_size_max: the longest request in bytes.
+    :param now: seconds of the reactor's clock.
+    :param later: calls a function in a later turn of the reactor.
     """
 
     admit: Callable[[Connection], bool]
     forget: Callable[[Connection], None]
     word: Callable[[bytes], bytes | None]
     frame_size_max: int
+    now: Callable[[], float]
+    later: Callable[[Callable[[], None]], object]
 
 
 class Dispatch:
@@ -51,13 +55,12 @@ class Dispatch:
         writes: Writes,
         sessions: SessionRequests,
         commits: GroupCommit,
-        now: Callable[[], float],
         door: Door,
     ) -> None:
         self.door = door
         self._commits = commits
         self._connect = sessions.connect
-        self._now = now
+        self._now = door.now
         self._in_place = _in_place_handlers(reads, writes)
         self._of_value = _value_handlers(reads, writes, sessions)
         self._of_value[Opcode.WHO_AM_I] = self._who_am_i

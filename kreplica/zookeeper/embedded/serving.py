@@ -82,8 +82,14 @@ class Serving(Factory):
             self._writes,
             self._requests,
             self.commits,
-            reactor.seconds,
-            Door(self.admit, self.forget, self._words.answer, settings.frame_size_max),
+            Door(
+                self.admit,
+                self.forget,
+                self._words.answer,
+                settings.frame_size_max,
+                reactor.seconds,
+                lambda function: reactor.callLater(0, function),
+            ),
         )
 
     # --- time ---
