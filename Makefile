@@ -28,7 +28,7 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	@touch $@
 
 run: $(VENV)/.installed
-	@exec $(BIN)/twistd -n kreplica standalone $(ARGS)
+	@exec $(BIN)/twistd -n --pidfile= kreplica standalone $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .
