@@ -29,6 +29,7 @@ class Connections:
         self._timer: IDelayedCall | None = None
         self._empty: list[Deferred[None]] = []
         bounds = resources.bounds
+        self._idle_due_s = 0.0
         self._sweep_s = min(bounds.idle_s / SWEEPS_PER_IDLE_TIME, bounds.partial_stall_s / 2)
 
     def __len__(self) -> int:
@@ -93,14 +94,22 @@ class Connections:
 
     def _sweep(self) -> None:
         now_s = self._resources.reactor.seconds()
-        bounds, partial = self._resources.bounds, self._resources.partial
-        idle = [connection for connection in self._open if now_s - connection.last_active_s >= bounds.idle_s]
-        for connection in idle:
-            self._resources.metrics.connections_idle_closed += 1
-            connection.drop(f"idle for {bounds.idle_s:g} s")
-        going = partial.going
-        if partial.is_scarce and going is not None:
-            connection = going.connection
-            if now_s - connection.last_active_s >= bounds.partial_stall_s:
-                connection.drop(f"no byte of its request for {bounds.partial_stall_s:g} s while others wait for memory")
+        if now_s >= self._idle_due_s:
+            self._idle_due_s = now_s + self._resources.bounds.idle_s / SWEEPS_PER_IDLE_TIME
+            self._drop_idle(now_s)
+        self._drop_stalled(now_s)
         self._timer = self._resources.reactor.callLater(self._sweep_s, self._sweep) if self._open else None
+
+    def _drop_idle(self, now_s: float) -> None:
+        idle_s = self._resources.bounds.idle_s
+        for connection in self:
+            if now_s - connection.last_active_s >= idle_s:
+                self._resources.metrics.connections_idle_closed += 1
+                connection.drop(f"idle for {idle_s:g} s")
+
+    def _drop_stalled(self, now_s: float) -> None:
+        partial, stall_s = self._resources.partial, self._resources.bounds.partial_stall_s
+        if partial.is_scarce and partial.going is not None:
+            connection = partial.going.connection
+            if now_s - connection.last_active_s >= stall_s:
+                connection.drop(f"no byte of its request for {stall_s:g} s while others wait for memory")
