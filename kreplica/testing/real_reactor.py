@@ -88,12 +88,13 @@ def _left_behind(reactor: Any) -> list[str]:
 
 def _clean(reactor: Any) -> list[str]:
     left = _left_behind(reactor)
+    failure: Any = Failure  # Twisted annotates its constructor in some versions only
     for _ in range(CLEANING_ROUNDS_MAX):
         # A lost connection may start the next one, so sockets go before timers, and again until nothing is left.
         for descriptor in _sockets(reactor):
             reactor.removeReader(descriptor)
             reactor.removeWriter(descriptor)
-            descriptor.connectionLost(Failure(LeftBehind(repr(descriptor))))  # type: ignore[no-untyped-call]
+            descriptor.connectionLost(failure(LeftBehind(repr(descriptor))))
         for call in reactor.getDelayedCalls():
             if call.active():
                 call.cancel()
