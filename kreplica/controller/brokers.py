@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
@@ -12,6 +11,7 @@ from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topics import elect_new_partitions, resume_deletions
 from kreplica.model import BrokerRegistration
+from kreplica.runtime.together import together
 from kreplica.zookeeper import NoNode
 
 log = Logger()
@@ -32,16 +32,19 @@ async def brokers_changed(office: Office) -> None:
 async def read_brokers(office: Office) -> dict[int, BrokerRegistration]:
     """The registrations of all live brokers, with a watch on their list."""
     children = await office.client.get_children(znodes.BROKER_IDS, lambda _: office.put(BrokersChanged()))
-    ids = sorted(int(child) for child in children if child.isdigit())
+    ids = sorted(int(child) for child in children if child.isdecimal())
 
     async def read(broker_id: int) -> BrokerRegistration | None:
         try:
             data, stat = await office.client.get_data(znodes.broker_path(broker_id))
+            return znodes.decode_broker(broker_id, data, stat.czxid)
         except NoNode:
             return None
-        return znodes.decode_broker(broker_id, data, stat.czxid)
+        except znodes.ZnodeError as error:
+            log.error("controller: a broker whose registration cannot be read is left out: {error}", error=str(error))
+            return None
 
-    found = await gatherResults([Deferred.fromCoroutine(read(broker_id)) for broker_id in ids], consumeErrors=True)
+    found = await together([read(broker_id) for broker_id in ids])
     return {registration.broker_id: registration for registration in found if registration is not None}
 
 

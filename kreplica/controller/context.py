@@ -30,6 +30,8 @@ class ControllerContext:
         self.topics: dict[str, TopicAssignment] = {}
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.deleting: set[str] = set()
+        self.unreadable: set[str] = set()
+        """Topics whose znodes are no documents of Kafka's: left alone until somebody rewrites or deletes them."""
         self._partition_states: dict[TopicPartition, PartitionState] = {}
         self._replica_states: dict[Replica, ReplicaState] = {}
 
@@ -103,3 +105,4 @@ class ControllerContext:
                 self._replica_states.pop((partition, replica), None)
         self.topics.pop(topic, None)
         self.deleting.discard(topic)
+        self.unreadable.discard(topic)

@@ -25,7 +25,6 @@ from kreplica.controller.events import (
     DeletionsChanged,
     Event,
     ReplicasStopped,
-    RetryOffline,
     TopicsChanged,
 )
 from kreplica.controller.failover import take_office
@@ -47,7 +46,6 @@ from kreplica.zookeeper import (
 log = Logger()
 
 RETRY_SECONDS = 1.0
-OFFLINE_RETRY_SECONDS = 10.0
 
 
 class Controller:
@@ -118,8 +116,6 @@ class Controller:
                 return topics.replicas_stopped(office, event)
             case CommandRefused():
                 return self._command_refused(event)
-            case RetryOffline():
-                return brokers.elect_offline_partitions(office)
         raise TypeError(f"no handler for {event}")
 
     async def _command_refused(self, event: CommandRefused) -> None:
@@ -186,7 +182,11 @@ class Controller:
             await self._client.delete(znodes.CONTROLLER)
         elif self._office is None:
             epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
-            await self._take_office(znodes.decode_controller_epoch(epoch), epoch_stat.version)
+            if epoch_stat.mzxid == stat.czxid:
+                await self._take_office(znodes.decode_controller_epoch(epoch), epoch_stat.version)
+            else:
+                # Both are written by one multi: somebody wrote the epoch since, so our term is over.
+                await self._client.delete(znodes.CONTROLLER, stat.version)
 
     async def _elect(self) -> None:
         await self._resign()

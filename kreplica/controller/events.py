@@ -59,8 +59,3 @@ class CommandRefused(Event):
     broker_id: int
     command: str
     errors: tuple[tuple[TopicPartition, ErrorCode], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RetryOffline(Event):
-    """It is time to look again at what could not be done before (partitions without leader, deletions)."""

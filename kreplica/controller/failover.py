@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
@@ -33,10 +35,10 @@ async def take_office(office: Office) -> None:
 
     topics = await office.client.get_children(znodes.TOPICS, lambda _: office.put(TopicsChanged()))
     await read_assignments(office, sorted(topics))
-    await office.read_states(context.all_partitions())
+    written = await office.read_states(context.all_partitions())
     deleting = await office.client.get_children(znodes.DELETE_TOPICS)
     context.deleting.update(topic for topic in deleting if topic in context.topics)
-    _enter_states(context)
+    _enter_states(context, written)
 
     await _elect(office)
     requests = office.requests()
@@ -60,12 +62,16 @@ async def take_office(office: Office) -> None:
     )
 
 
-def _enter_states(context: ControllerContext) -> None:
+def _enter_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> None:
+    """:param written: the zxid at which each state was written."""
     for partition in context.all_partitions():
         context.move_partition(partition, PartitionState.NEW)
         state = context.leadership.get(partition)
         if state is not None:
-            led = state.leader in context.brokers
+            leader = context.brokers.get(state.leader)
+            # A leader that registered after it was chosen has bounced, and may have lost the end of its log: it has to
+            # be chosen again, in a new epoch (KIP-380 across controllers).
+            led = leader is not None and leader.epoch < written[partition]
             context.move_partition(partition, PartitionState.ONLINE if led else PartitionState.OFFLINE)
         for replica in context.replicas(partition):
             context.move_replica(partition, replica, ReplicaState.NEW)

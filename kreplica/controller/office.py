@@ -147,15 +147,24 @@ class Office:
         online = change.state.leader != NO_LEADER
         self.context.move_partition(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)
 
-    async def read_states(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read the state znodes of these partitions into the context (those that have none are left out)."""
+    async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Read the state znodes of these partitions into the context.
+
+        :return: in which transaction (zxid) each was last written; those that have none or cannot be read are left out.
+        """
+        written: dict[TopicPartition, int] = {}
         wanted = list(partitions)
         paths = [znodes.partition_state_path(*partition) for partition in wanted]
         answers = await read_all(self.client, paths)
         for partition, path, answer in zip(wanted, paths, answers, strict=True):
             if isinstance(answer, tuple):
                 data, stat = answer
-                self.context.leadership[partition] = znodes.decode_partition_state(path, data, stat.version)
+                try:
+                    self.context.leadership[partition] = znodes.decode_partition_state(path, data, stat.version)
+                    written[partition] = stat.mzxid
+                except znodes.ZnodeError as error:
+                    log.error("controller: a state that cannot be read is left alone: {error}", error=str(error))
+        return written
 
 
 def _errors(context: ControllerContext, command: Command, answer: dict[str, Any]) -> dict[TopicPartition, ErrorCode]:

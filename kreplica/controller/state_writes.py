@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kreplica.cluster import znodes
 from kreplica.controller.decisions import StateChange
 from kreplica.errors import KreplicaError
+from kreplica.model import TopicAssignment
 from kreplica.zookeeper import (
     BadVersion,
     Check,
@@ -78,6 +79,15 @@ class StateWrites:
                 epoch = 0 if change.previous is None else change.previous.partition_epoch + 1
                 written.append(replace(change, state=replace(change.state, partition_epoch=epoch)))
         return Outcome(tuple(written), tuple(refused))
+
+    async def write_topic(self, assignment: TopicAssignment, version: int) -> bool:
+        """Replace a topic's znode where it still has that version; whether that was so.
+
+        :raise ControllerMoved: nothing more may be written.
+        """
+        path = znodes.topic_path(assignment.topic)
+        (error,) = await self._write([[SetData(path, znodes.encode_topic(assignment), version)]])
+        return error is None
 
     async def create_partition_parents(self, topics: Iterable[str]) -> None:
         """Make ``/brokers/topics/T/partitions`` where it is absent (a half-done creation left it)."""

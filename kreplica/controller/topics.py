@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
@@ -17,6 +16,7 @@ from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
+from kreplica.runtime.together import together
 from kreplica.zookeeper import NoNode, WatchEvent
 
 log = Logger()
@@ -28,15 +28,17 @@ log = Logger()
 async def topics_changed(office: Office) -> None:
     """Topics were made (or their znodes removed): choose leaders for the new ones."""
     names = await office.client.get_children(znodes.TOPICS, lambda _: office.put(TopicsChanged()))
-    for gone in office.context.topics.keys() - set(names):
+    known = office.context.topics.keys() | office.context.unreadable
+    for gone in known - set(names):
         office.context.forget_topic(gone)
-    new = await read_assignments(office, sorted(set(names) - office.context.topics.keys()))
+    new = await read_assignments(office, sorted(set(names) - known))
     await _start_partitions(office, [p for topic in new for p in office.context.partitions_of(topic)])
 
 
 async def assignment_changed(office: Office, topic: str) -> None:
     """A topic's znode was rewritten: partitions may have been added."""
-    if topic in office.context.deleting or topic not in office.context.topics:
+    known = topic in office.context.topics or topic in office.context.unreadable
+    if topic in office.context.deleting or not known:
         return
     before = set(office.context.partitions_of(topic))
     if await read_assignments(office, [topic]):
@@ -46,39 +48,41 @@ async def assignment_changed(office: Office, topic: str) -> None:
 async def read_assignments(office: Office, topics: Iterable[str]) -> list[str]:
     """Read topics' znodes into the context, with a watch on each; a topic without an id gets one.
 
-    :return: those that were there.
+    :return: those that were there and could be read.
     """
     names = list(topics)
-    found = await gatherResults([_read_topic(office, topic) for topic in names], consumeErrors=True)
+    found = await together([_read_topic(office, topic) for topic in names])
     return [topic for topic, there in zip(names, found, strict=True) if there]
 
 
-def _read_topic(office: Office, topic: str) -> Deferred[bool]:
+async def _read_topic(office: Office, topic: str) -> bool:
     def changed(_: WatchEvent) -> None:
         office.put(AssignmentChanged(topic))
 
-    async def read() -> bool:
-        try:
-            data, stat = await office.client.get_data(znodes.topic_path(topic), changed)
-        except NoNode:
-            return False
-        try:
-            assignment = znodes.decode_topic(topic, data)
-        except znodes.ZnodeError as error:
-            log.error("controller: a topic that cannot be read is left alone: {error}", error=str(error))
-            return False
-        if assignment.topic_id == ZERO_UUID:
-            assignment = await _give_topic_id(office, assignment, stat.version)
-        office.context.topics[topic] = assignment
-        return True
+    context = office.context
+    try:
+        data, stat = await office.client.get_data(znodes.topic_path(topic), changed)
+        assignment = znodes.decode_topic(topic, data)
+    except NoNode:
+        return False
+    except znodes.ZnodeError as error:
+        log.error("controller: a topic that cannot be read is left alone: {error}", error=str(error))
+        if topic not in context.topics:
+            context.unreadable.add(topic)
+        return False
+    if assignment.topic_id == ZERO_UUID:
+        assignment = replace(assignment, topic_id=_known_or_new_id(office, topic))
+        if not await office.writes.write_topic(assignment, stat.version):
+            return await _read_topic(office, topic)  # somebody else wrote meanwhile
+    context.unreadable.discard(topic)
+    context.topics[topic] = assignment
+    return True
 
-    return Deferred.fromCoroutine(read())
 
-
-async def _give_topic_id(office: Office, assignment: TopicAssignment, version: int) -> TopicAssignment:
-    named = replace(assignment, topic_id=random_topic_id(office.runtime.random))
-    await office.client.set_data(znodes.topic_path(assignment.topic), znodes.encode_topic(named), version)
-    return named
+def _known_or_new_id(office: Office, topic: str) -> UUID:
+    """A tool that rewrites a znode may have dropped the id that the topic has."""
+    known: TopicAssignment | None = office.context.topics.get(topic)
+    return known.topic_id if known is not None else random_topic_id(office.runtime.random)
 
 
 def random_topic_id(rng: random.Random) -> UUID:
@@ -125,9 +129,12 @@ async def deletions_changed(office: Office) -> None:
     names = await office.client.get_children(znodes.DELETE_TOPICS, lambda _: office.put(DeletionsChanged()))
     unknown = [name for name in names if name not in office.context.topics]
     if unknown:
-        # Made and deleted before we saw it, or left over: look once more, since a topic may be on its way to us.
+        # Made and deleted before we saw it, left over or unreadable: look once more, a topic may be on its way to us.
         await topics_changed(office)
-        await office.writes.remove([znodes.delete_topic_path(n) for n in unknown if n not in office.context.topics])
+        for name in unknown:
+            if name not in office.context.topics:
+                await office.writes.delete_topic(name)
+                office.context.forget_topic(name)
     new = [name for name in names if name in office.context.topics and name not in office.context.deleting]
     office.context.deleting.update(new)
     requests = office.requests()

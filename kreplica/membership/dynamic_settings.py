@@ -6,7 +6,7 @@ in effect is worked out once per change, not per request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger

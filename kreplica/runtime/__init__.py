@@ -2,6 +2,7 @@
 
 * ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.disk``
 * ``offload`` work that blocks
+* ``together`` several coroutines as one
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
 Nothing below ``service`` imports Twisted's global reactor, reads a clock, or draws a random number of its own.

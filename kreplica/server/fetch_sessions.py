@@ -15,6 +15,8 @@ NO_SESSION = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
+PARTITIONS_MAX = 100_000
+"""A session may hold so many; who fetches more names them in each request."""
 EVICTION_SECONDS = 120.0
 """A session that was not used for so long may give its place to a new one."""
 
@@ -140,12 +142,17 @@ class FetchSessions:
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._change(session, topics, forgotten)
+        if len(session.partitions) > PARTITIONS_MAX:
+            del self._sessions[session_id]
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.used_at_s = now_s
         self._sessions.move_to_end(session_id)
         return FetchContext(list(session.partitions.values()), session, incremental=True)
 
     def _open(self, wanted: list[Wanted], by_id: bool, now_s: float) -> _Session | None:
+        if len(wanted) > PARTITIONS_MAX:
+            return None
         if len(self._sessions) >= self._slots_max:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_s - oldest.used_at_s < EVICTION_SECONDS:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 from uuid import UUID
+
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as DeferredTimeoutError
 
 from kreplica.cluster import znodes
 from kreplica.cluster.placement import BrokerPlace, place
 from kreplica.cluster.topic_names import check_collision, check_topic_name
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership.reachable import reachable
 from kreplica.model import TopicAssignment
+from kreplica.runtime import Runtime
 from kreplica.server.metadata import MetadataCache
 from kreplica.zookeeper import (
     BadVersion,
@@ -23,10 +26,10 @@ from kreplica.zookeeper import (
     Operation,
     SetData,
     ZooKeeperClient,
-    ZooKeeperError,
 )
 
-T = TypeVar("T")
+NEW_PARTITIONS_MAX = 10_000
+"""So many partitions may be asked for at once, as in Kafka without ZooKeeper: more would hold up everybody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +64,18 @@ class TopicAdmin:
 
     def __init__(
         self,
+        runtime: Runtime,
         client: ZooKeeperClient,
         metadata: MetadataCache,
         defaults: Callable[[], TopicDefaults],
         check_configs: Callable[[Mapping[str, str]], None],
-        rng: random.Random,
     ) -> None:
+        self._reactor = runtime.reactor
+        self._random = runtime.random
         self._client = client
         self._metadata = metadata
         self._defaults = defaults
         self._check_configs = check_configs
-        self._random = rng
 
     # --- creation ----------------------------------------------------------------------------------------------------
 
@@ -89,6 +93,7 @@ class TopicAdmin:
             partitions = self._check_assignment(topic.assignment)
         else:
             partitions = self._place(topic)
+        _check_single_replica(partitions)
         return TopicAssignment(topic.name, self._topic_id(), partitions)
 
     async def create(self, topic: NewTopic, planned: TopicAssignment | None = None) -> TopicAssignment:
@@ -101,7 +106,7 @@ class TopicAdmin:
         config_path = znodes.config_path("topics", topic.name)
         create_topic = Create(znodes.topic_path(topic.name), znodes.encode_topic(assignment))
         # Settings that a deletion half-way left behind must not come alive in a new topic.
-        leftover = await _zookeeper(self._client.exists(config_path))
+        leftover = await reachable(self._client.exists(config_path))
         data = znodes.encode_config(topic.configs or {})
         config: list[Operation] = []
         if leftover is not None:
@@ -109,7 +114,7 @@ class TopicAdmin:
         elif topic.configs:
             config = [Create(config_path, data)]
         try:
-            await _zookeeper(self._client.multi([*config, create_topic]))
+            await reachable(self._client.multi([*config, create_topic]))
         except MultiFailed as failed:
             if isinstance(failed.error, (NodeExists, BadVersion)):
                 raise _exists(topic.name) from failed
@@ -122,6 +127,7 @@ class TopicAdmin:
         factor = defaults.replication_factor if topic.replication_factor is None else topic.replication_factor
         if count <= 0:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions were asked for; at least 1 is needed")
+        _check_count(count)
         if factor <= 0:
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor of {factor} is not above 0")
         places = self._places()
@@ -134,6 +140,7 @@ class TopicAdmin:
     def _check_assignment(self, assignment: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
         if sorted(assignment) != list(range(len(assignment))):
             raise _bad_assignment(f"partitions must be numbered from 0 without a gap, not {sorted(assignment)}")
+        _check_count(len(assignment))
         self._check_replicas(assignment, factor=None)
         return dict(sorted(assignment.items()))
 
@@ -164,10 +171,13 @@ class TopicAdmin:
         """
         path = znodes.topic_path(topic)
         try:
-            data, stat = await _zookeeper(self._client.get_data(path))
+            data, stat = await reachable(self._client.get_data(path))
         except NoNode:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}") from None
-        old = znodes.decode_topic(topic, data)
+        try:
+            old = znodes.decode_topic(topic, data)
+        except znodes.ZnodeError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         known = len(old.partitions)
         if count == known:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {known} partitions.")
@@ -176,12 +186,14 @@ class TopicAdmin:
                 ErrorCode.INVALID_PARTITIONS,
                 f"Topic currently has {known} partitions, which is higher than the requested {count}.",
             )
+        _check_count(count - known)
         new = self._new_partitions(old, count, assignments)
+        _check_single_replica(new)
         if dry_run:
             return
         grown = replace(old, partitions=old.partitions | new)
         try:
-            await _zookeeper(self._client.set_data(path, znodes.encode_topic(grown), stat.version))
+            await reachable(self._client.set_data(path, znodes.encode_topic(grown), stat.version))
         except (BadVersion, NoNode) as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic} changed meanwhile: try again") from error
 
@@ -203,27 +215,35 @@ class TopicAdmin:
 
     # --- deletion ----------------------------------------------------------------------------------------------------
 
-    async def delete(self, topic: str) -> None:
-        """Ask the controller to delete a topic.
+    async def delete(self, topic: str, timeout_s: float) -> bool:
+        """Have the controller delete a topic.
 
+        :return: whether nothing of it is left in ZooKeeper, so that its name is free; False where the time was up.
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if await _zookeeper(self._client.exists(znodes.topic_path(topic))) is None:
+        if await reachable(self._client.exists(znodes.topic_path(topic))) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        request = znodes.delete_topic_path(topic)
         try:
-            await _zookeeper(self._client.create(znodes.delete_topic_path(topic)))
+            await reachable(self._client.create(request))
         except NodeExists:
             pass  # asked for already
+        # The controller removes the request last.
+        gone = Deferred.fromCoroutine(self._until_gone(request))
+        try:
+            await gone.addTimeout(max(timeout_s, 0), self._reactor)  # type: ignore[arg-type]
+        except DeferredTimeoutError:
+            return False
+        return True
 
-
-async def _zookeeper(answer: Awaitable[T]) -> T:
-    """What ZooKeeper answers; where it cannot be reached, the client is told to try again."""
-    try:
-        return await answer
-    except (NoNode, NodeExists, BadVersion, MultiFailed):
-        raise
-    except ZooKeeperError as error:
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error}") from error
+    async def _until_gone(self, path: str) -> None:
+        while True:
+            changed: Deferred[object] = Deferred()
+            try:
+                await reachable(self._client.get_data(path, changed.callback))
+            except NoNode:
+                return
+            await changed
 
 
 def _exists(topic: str) -> KafkaError:
@@ -232,3 +252,17 @@ def _exists(topic: str) -> KafkaError:
 
 def _bad_assignment(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _check_count(count: int) -> None:
+    if count > NEW_PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{count} new partitions were asked for; {NEW_PARTITIONS_MAX} can be made at a time",
+        )
+
+
+def _check_single_replica(assignment: Mapping[int, tuple[int, ...]]) -> None:
+    """Followers do not fetch yet: a second replica would be a promise that nobody keeps."""
+    if any(len(replicas) > 1 for replicas in assignment.values()):
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "this version keeps one replica of each partition")

@@ -119,7 +119,7 @@ class Broker:
 
     def _build_server(self) -> Server:
         topics = TopicAdmin(
-            self.client, self.metadata, self._topic_defaults, self.dynamic_settings.check_topic, self.runtime.random
+            self.runtime, self.client, self.metadata, self._topic_defaults, self.dynamic_settings.check_topic
         )
         return Server(self.runtime, handler_table(self, topics), bounds(self.settings))
 

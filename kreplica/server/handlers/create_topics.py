@@ -15,7 +15,7 @@ from kreplica.server.answers import answer_from
 from kreplica.server.handlers.topic_results import gather_by_topic
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
-from kreplica.server.topic_admin import NewTopic, TopicAdmin
+from kreplica.server.topic_admin import NEW_PARTITIONS_MAX, NewTopic, TopicAdmin
 
 Row = dict[str, Any]
 UNSET = -1
@@ -42,6 +42,7 @@ class CreateTopics:
     async def _answer(self, body: Row) -> Row:
         rows = body["topics"]
         counts = Counter(row["name"] for row in rows)
+        partitions = sum(max(row["num_partitions"], len(row["assignments"]), 1) for row in rows)
         validate_only = body.get("validate_only", False)
 
         async def one(row: Row) -> Row:
@@ -49,6 +50,10 @@ class CreateTopics:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
             if counts[row["name"]] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{row['name']!r} stands in the request more than once")
+            if partitions > NEW_PARTITIONS_MAX:
+                raise KafkaError(
+                    ErrorCode.INVALID_PARTITIONS, f"one request may ask for {NEW_PARTITIONS_MAX} new partitions at most"
+                )
             return await self._create(_new_topic(row), validate_only, body["timeout_ms"] / 1000)
 
         unique = {row["name"]: row for row in rows}

@@ -1,7 +1,8 @@
-"""DeleteTopics (key 20): answered by the controller's broker, once the topic has left the metadata."""
+"""DeleteTopics (key 20): answered by the controller's broker, once nothing of the topic is left in ZooKeeper."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -36,8 +37,11 @@ class DeleteTopics:
             {"name": name, "topic_id": ZERO_UUID} for name in dict.fromkeys(body.get("topic_names") or ())
         ]
         timeout_s = body["timeout_ms"] / 1000
+        counts = Counter((row["name"], row["topic_id"]) for row in asked)
 
         async def one(row: Row) -> Row:
+            if counts[row["name"], row["topic_id"]] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
             return await self._delete(row, timeout_s)
 
         return {"responses": await gather_by_topic(asked, one, self._error_row)}
@@ -55,13 +59,13 @@ class DeleteTopics:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
         topic_id = self._metadata.topic_id(name)
-        await self._topics.delete(name)
+        deleted = await self._topics.delete(name, timeout_s)
 
-        def gone() -> bool:
+        def unlisted() -> bool:
             known = self._metadata.topic(name)
             return known is None or known.topic_id != topic_id
 
-        if not await self._metadata.wait_until(gone, timeout_s):
+        if not deleted or not await self._metadata.wait_until(unlisted, timeout_s):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the deletion is asked for, and goes on")
         return {"name": name, "topic_id": topic_id, "error_code": 0, "error_message": None}
 

@@ -17,9 +17,6 @@ TOPIC_IDS_FROM = 13
 
 Row = dict[str, Any]
 
-CONSUMERS = (-1, -2)
-"""Replica ids of ordinary consumers and of the debug consumer."""
-
 
 class Fetch:
     """:param bytes_max: ``fetch.max.bytes``, the most that one answer may hold whatever the client asks."""
@@ -84,7 +81,8 @@ class _Reading:
         self._context = context
         self._bytes_max = bytes_max
         self._isolation = request.body.get("isolation_level", 0)
-        self._min_bytes = request.body["min_bytes"]
+        # Nobody waits for more than one answer may hold.
+        self._min_bytes = min(request.body["min_bytes"], bytes_max)
         self._by_id = request.version >= TOPIC_IDS_FROM
         self._rows: list[Row] = []
         self._sizes: list[int] = []

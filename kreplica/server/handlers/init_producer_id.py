@@ -18,8 +18,11 @@ class InitProducerId:
         self._producer_ids = producer_ids
 
     def __call__(self, request: Request) -> None:
-        transactional_id = request.body["transactional_id"]
-        if transactional_id is None:
+        body = request.body
+        transactional_id = body["transactional_id"]
+        if (body.get("producer_id", -1) == -1) != (body.get("producer_epoch", -1) == -1):
+            request.answer(_error(ErrorCode.INVALID_REQUEST))  # they come together or not at all (KIP-360)
+        elif transactional_id is None:
             answer_from(request, self._next())
         elif transactional_id == "":
             request.answer(_error(ErrorCode.INVALID_REQUEST))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.server.request import Request
@@ -54,7 +54,7 @@ class ListOffsets:
 def _find(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); all -1 where there is none.
 
-    :raise KafkaError: INVALID_REQUEST, for a negative timestamp that names no place.
+    :raise KafkaError: INVALID_REQUEST, for a negative timestamp that names no place; CORRUPT_MESSAGE.
     """
     end = partition.visible_end(isolation)
     if timestamp == LATEST:
@@ -63,4 +63,7 @@ def _find(partition: Partition, timestamp: int, isolation: int) -> tuple[int, in
         return -1, -1, -1
     if timestamp < EARLIEST_LOCAL:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the timestamp {timestamp} names no place of a log")
-    return partition.log.offset_for_timestamp(timestamp, end) or (-1, -1, -1)
+    try:
+        return partition.log.offset_for_timestamp(timestamp, end) or (-1, -1, -1)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition.topic_partition}: {error}") from error

@@ -8,12 +8,16 @@ from uuid import UUID
 from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, ZERO_UUID
+from kreplica.runtime.together import together
 from kreplica.server.answers import answer_from
 from kreplica.server.metadata import MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.server.request import Request
 from kreplica.server.topic_admin import NewTopic, TopicAdmin
 
 Row = dict[str, Any]
+
+NULL_NAMES_FROM = 12
+"""From this version on a topic may be asked for by its id alone."""
 
 
 class Metadata:
@@ -26,9 +30,11 @@ class Metadata:
 
     def __call__(self, request: Request) -> None:
         names, rows = self._asked(request)
-        missing = [name for name in names if name not in self._metadata.topics]
-        allowed = self._auto_create and request.body.get("allow_auto_topic_creation", True)
-        if missing and allowed:
+        missing = []
+        if self._auto_create and request.body.get("allow_auto_topic_creation", True):
+            # Kafka's own topics have shapes of their own, which the defaults would spoil.
+            missing = [n for n in names if n not in self._metadata.topics and n not in INTERNAL_TOPICS]
+        if missing:
             answer_from(request, self._answer_creating(request, names, rows, missing))
         else:
             rows += [self._topic_row(request, name) for name in names]
@@ -44,6 +50,9 @@ class Metadata:
         for topic in asked:
             topic_id = topic.get("topic_id", ZERO_UUID)
             name = topic.get("name")
+            if name is None and request.version < NULL_NAMES_FROM:
+                rows.append(_error_row("", ZERO_UUID, ErrorCode.INVALID_REQUEST))
+                continue
             if name is None:
                 name = self._metadata.name_of(topic_id)
             if name is None:
@@ -53,7 +62,8 @@ class Metadata:
         return list(names), rows
 
     async def _answer_creating(self, request: Request, names: list[str], rows: list[Row], missing: list[str]) -> Row:
-        created = {name: await self._create(name) for name in missing}
+        errors = await together([self._create(name) for name in missing])
+        created = dict(zip(missing, errors, strict=True))
         for name in names:
             if name in created and name not in self._metadata.topics:
                 rows.append(_error_row(name, ZERO_UUID, created[name]))

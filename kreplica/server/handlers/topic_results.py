@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from twisted.internet.defer import Deferred, gatherResults
-
 from kreplica.errors import KafkaError
+from kreplica.runtime.together import together
 
 Row = dict[str, Any]
 
@@ -23,4 +22,4 @@ async def gather_by_topic(
         except KafkaError as error:
             return refuse(row, error)
 
-    return await gatherResults([Deferred.fromCoroutine(one(row)) for row in asked], consumeErrors=True)
+    return await together([one(row) for row in asked])
