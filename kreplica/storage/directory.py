@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -315,7 +316,10 @@ class LogDirectory:
         try:
             await self._runtime.offload.run(write_offsets, self._disk, self._at(name), offsets)
         except OSError as error:
-            self._failed(error)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                _log.warn("{path}: no room for {name}: it is tried again later", path=self.path, name=name)
+            else:
+                self._failed(error)
 
     # --- closing ---
 

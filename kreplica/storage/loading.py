@@ -148,7 +148,7 @@ class Loading:
     def _recover_from(self, recovery_point: int) -> None:
         """Scan the segments that may hold what was not synced."""
         for segment in list(self._segments.starting_from(recovery_point)):
-            whole = self._recover(segment, recovery_point)
+            whole = self._recover(segment, recovery_point) and not self._lost_its_end(segment)
             if segment is not self._segments.active:
                 segment.seal()
             if not whole:
@@ -190,6 +190,26 @@ class Loading:
         )
         segment.cut_back(segment.size)
         return False
+
+    def _lost_its_end(self, segment: Segment) -> bool:
+        """Whether whole batches are missing at its end: a power loss keeps later files that were written before it.
+
+        Compaction leaves gaps too, so nobody can say of a compacted topic.
+        """
+        if self._config.compacted or segment is self._segments.active:
+            return False
+        last = segment.last_batch()
+        next_offset = last.next_offset if last is not None else segment.base_offset
+        next_base = self._segments.end_of(segment)
+        if next_offset >= next_base:
+            return False
+        _log.warn(
+            "{log}: offsets {first} to {last} are missing: it ends there now",
+            log=self._name,
+            first=next_offset,
+            last=next_base - 1,
+        )
+        return True
 
     def _drop_after(self, segment: Segment) -> None:
         later = [other for other in self._segments if other.base_offset > segment.base_offset]

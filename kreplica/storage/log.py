@@ -165,7 +165,7 @@ class Log(ReadableLog):
         size_before = segment.size
         try:
             if self._is_full(segment, len(data), headers, now_ms):
-                segment = self._roll_to(headers[0].base_offset, now_ms)
+                segment = self._start_segment(now_ms)
                 size_before = 0
             for header in headers:
                 if header.partition_leader_epoch > self.leader_epochs.latest:
@@ -245,17 +245,27 @@ class Log(ReadableLog):
         :raise OSError: the new segment cannot be made.
         """
         if self._segments.active.size > 0:
-            self._roll_to(self.log_end_offset, now_ms)
+            self._start_segment(now_ms)
 
-    def _roll_to(self, base_offset: int, now_ms: int) -> Segment:
+    def _start_segment(self, now_ms: int) -> Segment:
+        """Close the active segment, and start one at the log end: each begins exactly where the one before it ends.
+
+        Recovery relies on that to see that the end of a segment was lost.
+        """
+        base_offset = self.log_end_offset
         closed = self._segments.active
         closed.seal()
         self._snapshots.write(base_offset, self.producers.entries)
         segment = Segment(self.path, base_offset, self._disk, self._open_segments, size=0, new=True)
         segment.created_ms = now_ms
         segment.create()
-        if self.config.preallocate:
-            segment.file.allocate(self.config.segment_bytes)
+        try:
+            if self.config.preallocate:
+                segment.file.allocate(self.config.segment_bytes)
+        except OSError:
+            segment.forget()
+            self._disk.remove(segment.path())  # else it would say that the log ends there
+            raise
         self._segments.push(segment)
         self._recent.clear()
         if self.owner is not None:
@@ -275,7 +285,12 @@ class Log(ReadableLog):
         if not expired:
             return 0
         if expired[-1] is self._segments.active:
-            self.roll(now_ms)
+            try:
+                self.roll(now_ms)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                expired.pop()  # the others make room for it
         for segment in expired:
             self._segments.drop(segment)
         self._raise_start(self._segments.first.base_offset)

@@ -79,25 +79,30 @@ def test_appends_survive_power_loss_at_every_write():
     everything(open_log(PATH, TINY, reference), {"synced": 0, "written": 0})
     assert reference.changes > 50
     for cut in range(reference.changes):
-        disk = DyingDisk()
-        done = {"synced": 0, "written": 0}
-        disk.changes_left = cut
-        with pytest.raises(PowerCut):
-            everything(open_log(PATH, TINY, disk), done)
-        disk.changes_left = None
-        disk.power_loss(Random(cut))
-        log = open_log(PATH, TINY, disk, recovery_point=done["synced"])
-        found = records_of(read_bytes(log))
-        assert [record.offset for record in found] == list(range(log.log_end_offset))
-        assert log.log_end_offset >= done["synced"]
-        for record in found:
-            again = record.offset in (8, 9) and "truncated" in done
-            allowed = {f"7/0/{record.offset}".encode()} | ({f"again {record.offset}".encode()} if again else set())
-            assert record.value in allowed
-        log.append_as_leader(batch("carries on"), 9, now_ms=1)
-        log.close()
-        again = open_log(PATH, TINY, disk, clean_shutdown=True)
-        assert records_of(read_bytes(again))[-1].value == b"carries on"
+        for seed in range(4):
+            lose_power_at(cut, Random(cut * 10 + seed))
+
+
+def lose_power_at(cut, random):
+    disk = DyingDisk()
+    done = {"synced": 0, "written": 0}
+    disk.changes_left = cut
+    with pytest.raises(PowerCut):
+        everything(open_log(PATH, TINY, disk), done)
+    disk.changes_left = None
+    disk.power_loss(random)
+    log = open_log(PATH, TINY, disk, recovery_point=done["synced"])
+    found = records_of(read_bytes(log))
+    assert [record.offset for record in found] == list(range(log.log_end_offset))
+    assert log.log_end_offset >= done["synced"]
+    for record in found:
+        again = record.offset in (8, 9) and "truncated" in done
+        allowed = {f"7/0/{record.offset}".encode()} | ({f"again {record.offset}".encode()} if again else set())
+        assert record.value in allowed
+    log.append_as_leader(batch("carries on"), 9, now_ms=1)
+    log.close()
+    again = open_log(PATH, TINY, disk, clean_shutdown=True)
+    assert records_of(read_bytes(again))[-1].value == b"carries on"
 
 
 def compact(log, disk):
@@ -161,6 +166,19 @@ def test_a_full_disk_refuses_and_recovers():
     disk.capacity_bytes = 1 << 40
     assert log.append_as_leader(batch("second"), 0, now_ms=1).base_offset == 1
     assert [record.value for record in records_of(read_bytes(open_log(PATH, SMALL, disk)))] == [b"first", b"second"]
+
+
+def test_retention_makes_room_on_a_full_disk():
+    """A log whose disk is full still drops what retention allows, and takes records again."""
+    disk = MemoryDisk(directories=["/data"])
+    log = open_log(PATH, replace(SMALL, retention_ms=100), disk)
+    for number in range(20):
+        log.append_as_leader(batch(str(number).ljust(100)), 0, now_ms=1)
+    total, free = disk.usage("/data")
+    disk.capacity_bytes = total - free
+    assert log.delete_expired(10_000, 20) > 0
+    assert log.failure is None
+    assert log.append_as_leader(batch("there is room"), 0, now_ms=1).base_offset == 20
 
 
 def test_a_failing_device_ends_the_use_of_the_log():

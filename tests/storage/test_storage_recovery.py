@@ -96,6 +96,19 @@ def test_a_flipped_bit_below_the_recovery_point_is_an_error(path):
     assert file.stat().st_size == len(files[file])
 
 
+def test_a_segment_that_lost_its_end_ends_the_log(path):
+    """After a power loss later files may be there when the end of an earlier one is not: offsets have no hole."""
+    log = open_log(path)
+    fill(log, 25)
+    first = sorted(path.glob("*.log"))[0]
+    with open(first, "r+b") as content:
+        content.truncate(log.segments.first.find(3)[0])
+    again = open_log(path)
+    assert offsets_of(again) == [0, 1, 2]
+    fill(again, 5, epoch=1, first=3)
+    assert offsets_of(open_log(path)) == list(range(8))
+
+
 def damage(file, position):
     data = bytearray(file.read_bytes())
     data[position] ^= 0x10
