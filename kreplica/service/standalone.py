@@ -14,6 +14,7 @@ from kreplica.service.broker import Broker
 from kreplica.service.coordinator import start_coordinator
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.store import Store
 
 HOST = "127.0.0.1"
 
@@ -47,9 +48,12 @@ class StandaloneConfig:
 
 
 class Standalone:
-    """Started and stopped as one."""
+    """Started and stopped as one.
 
-    def __init__(self, runtime: Runtime, config: StandaloneConfig) -> None:
+    :param store: what keeps the coordinator's state, instead of SQLite in the data directory.
+    """
+
+    def __init__(self, runtime: Runtime, config: StandaloneConfig, *, store: Store | None = None) -> None:
         self._runtime = runtime
         self._config = config
         self.coordinator = EmbeddedCoordinator(
@@ -57,6 +61,7 @@ class Standalone:
             os.path.join(config.data_directory, "coordinator"),
             port=config.coordinator_port,
             interface=HOST,
+            store=store,
         )
         self.brokers: list[Broker] = []
 
