@@ -22,7 +22,7 @@ from kreplica.wire.batch_building import BatchBuilder
 IN_FLIGHT_MAX = 5
 """Batches of one partition without an acknowledgement: a broker remembers so many of a producer (KIP-98)."""
 
-RETRY_S = 0.1
+RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
 REQUEST_TIMEOUT_S = 10.0
 
 
@@ -69,6 +69,7 @@ class IdempotentProducer:
         self._producer_id = -1
         self._unacknowledged: list[deque[Batch]] = [deque() for _ in range(load.partitions)]
         self._sequences = [0] * load.partitions
+        self._retry_s = RETRY_S_MIN
         self._finishing = False
         self._running: Deferred[None] | None = None
 
@@ -89,7 +90,8 @@ class IdempotentProducer:
             except (ClientError, KafkaError):
                 # What was sent may or may not be in the log: the broker recognises what it has.
                 await self._client.close()
-                await deferLater(self._reactor, self._random.uniform(0, RETRY_S), lambda: None)
+                await deferLater(self._reactor, self._random.uniform(0, self._retry_s), lambda: None)
+                self._retry_s = min(self._retry_s * 2, RETRY_S_MAX)
         await self._client.close()
 
     def _is_done(self) -> bool:
@@ -170,6 +172,7 @@ class IdempotentProducer:
         acknowledged = waiting.popleft()
         assert acknowledged is batch, "answers come in the order of the requests"
         self._history.acknowledged(partition, row["base_offset"], batch.values)
+        self._retry_s = RETRY_S_MIN
         if self._is_done():
             over.callback(None)
 

@@ -12,7 +12,7 @@ from kreplica.testing.histories import History
 from kreplica.testing.wire_client import WireClient
 
 WAIT_MS = 500
-RETRY_S = 0.05
+RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
 
 
 class TailingConsumer:
@@ -44,12 +44,15 @@ class TailingConsumer:
         await self._running
 
     async def _run(self) -> None:
+        retry_s = RETRY_S_MIN
         while not self._finishing:
             try:
                 await self._read()
+                retry_s = RETRY_S_MIN
             except (ClientError, KafkaError) as error:
                 await self._client.close()
-                await deferLater(self._reactor, RETRY_S, lambda: None)
+                await deferLater(self._reactor, retry_s, lambda: None)
+                retry_s = min(retry_s * 2, RETRY_S_MAX)
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.resets += 1
                     self.position = 0
