@@ -90,9 +90,7 @@ class Handlers:
         if len(topic["partition_data"][0]["records"]) != self._size:
             raise ValueError("the load is not what it should be")
         row = {"index": 0, "error_code": 0, "base_offset": 7, "log_append_time_ms": -1, "log_start_offset": 0}
-        request.answer(
-            {"responses": [{"name": topic["name"], "partition_responses": [row]}], "throttle_time_ms": 0}
-        )
+        request.answer({"responses": [{"name": topic["name"], "partition_responses": [row]}], "throttle_time_ms": 0})
         self._seen()
 
     def fetch(self, request: Request) -> None:
@@ -130,9 +128,11 @@ def measure(case: Case, *, stock: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         file = disk.open(f"{directory}/segment", create=True)
         file.write_at(0, [bytes(FILE_BYTES)])
-        ranges = [FileRange(file, at, case.size) for at in range(0, FILE_BYTES - case.size + 1, case.size or 1)]
+        ranges = [
+            FileRange(file, at, case.size) for at in range(0, FILE_BYTES - case.size + 1, max(case.size, 64 * KIB))
+        ]
         total = case.count * case.connections
-        handlers = Handlers(case, total, reactor.stop, ranges[:4096])
+        handlers = Handlers(case, total, reactor.stop, ranges)
         runtime = Runtime(reactor, disk, offload, random.Random(1), lambda: 0)
         server = Server(runtime, handlers.table(), stock=stock)
         port = server.listen(Endpoint("PLAINTEXT", "127.0.0.1", 0))

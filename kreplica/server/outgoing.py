@@ -69,14 +69,29 @@ class Outgoing:
         try:
             while queue and not self._full and total < SEND_BYTES_MAX:
                 piece = queue[0]
-                total += self._send_range(piece) if isinstance(piece, FileRange) else self._send_bytes()
+                if isinstance(piece, FileRange):
+                    total += self._send_range(piece)
+                elif len(queue) == 1:
+                    total += self._send_last(piece)
+                else:
+                    total += self._send_run()
         except BlockingIOError:
             pass
         except OSError:
             self._fail()
         return total
 
-    def _send_bytes(self) -> int:
+    def _send_last(self, piece: bytes | bytearray | memoryview) -> int:
+        """Send the only piece there is, as most answers are."""
+        sent = self._socket.send(piece)
+        if sent == len(piece):
+            self._queue.clear()
+        else:
+            self._queue[0] = memoryview(piece)[sent:]
+            self._full = True
+        return sent
+
+    def _send_run(self) -> int:
         """Send what comes before the next range of a file, with one system call."""
         run: list[bytes | bytearray | memoryview] = []
         size = 0
