@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
 from blocking_client import BlockingClient
 
 from kreplica.testing.coordinator import CoordinatorProcess
@@ -12,7 +13,6 @@ from kreplica.zookeeper.records import Opcode, request_frame
 from kreplica.zookeeper.requests import Create, Exists, GetData, Multi, SetData
 from kreplica.zookeeper.responses import decode_data
 
-KILLS_COUNT = 6
 REQUESTS_COUNT = 4_000
 ZNODES_COUNT = 20
 
@@ -55,9 +55,12 @@ def pour_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, first
     return answered
 
 
-def test_a_killed_coordinator_has_lost_nothing_that_it_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seed", "kills_count"), [(1, 6), *(pytest.param(seed, 50, marks=pytest.mark.soak) for seed in range(2, 6))]
+)
+def test_a_killed_coordinator_has_lost_nothing_that_it_answered(tmp_path: Path, seed: int, kills_count: int) -> None:
     """Every znode holds at least the last number that was answered for it; what belongs together is together."""
-    random = Random(1)
+    random = Random(seed)
     with CoordinatorProcess(tmp_path) as coordinator:
         client = BlockingClient(coordinator.port)
         session = client.session
@@ -65,7 +68,7 @@ def test_a_killed_coordinator_has_lost_nothing_that_it_answered(tmp_path: Path) 
         client.answer(Multi([Create(name, b"0") for name in names]))
         client.answer(Create("/mine", ephemeral=True))
         acknowledged = dict.fromkeys(names, 0)
-        for round_ in range(KILLS_COUNT):
+        for round_ in range(kills_count):
             first = round_ * REQUESTS_COUNT + 1
             last = pour_and_kill(coordinator, client, first, random.randrange(REQUESTS_COUNT // 2))
             for number in range(first, last + 1):

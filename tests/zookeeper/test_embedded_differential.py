@@ -206,7 +206,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
         yield coordinator
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(12, 500))])
 def test_both_servers_answer_the_same(
     real_zookeeper: RealServerUnderTest, coordinator: CoordinatorProcess, seed: int
 ) -> None:
