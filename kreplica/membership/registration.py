@@ -21,11 +21,15 @@ class BrokerIdInUse(KreplicaError):
 
 
 async def create_persistent_paths(client: ZooKeeperClient) -> None:
-    """Make every znode that Kafka's brokers expect to be there, with its parents; what is there already stays."""
+    """Make every znode that Kafka's brokers expect to be there, with its parents; what is there already stays.
+
+    The chroot of the connect string is made too, as Kafka's brokers do.
+    """
     paths: dict[str, None] = {}
     for path in znodes.PERSISTENT_PATHS:
         parts = path.strip("/").split("/")
         paths.update(dict.fromkeys("/" + "/".join(parts[: i + 1]) for i in range(len(parts))))
+    await client.create_chroot()
     # Parents stand before children, and one connection keeps the order: no need to wait for each.
     answers = [client.create(path) for path in paths]
     for answer in answers:

@@ -29,7 +29,7 @@ from kreplica.server.transport import FastTransport
 from kreplica.server.turn import Turn
 
 _ADVICE = {
-    errno.EADDRINUSE: "another program has that port: stop it, or choose another port",
+    errno.EADDRINUSE: "another program has that port: stop it, or choose another in listeners (standalone: --port)",
     errno.EACCES: "this user may not: choose a port of 1024 or above",
     errno.EADDRNOTAVAIL: "no interface of this machine has that address: name one that it has, or 0.0.0.0",
 }

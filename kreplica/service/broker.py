@@ -34,6 +34,9 @@ from kreplica.zookeeper import ZooKeeperClient
 
 log = Logger()
 
+ROLES_SECONDS_MAX = 5.0
+"""So long a start waits for a controller to say what is to become of the logs on disk."""
+
 
 class Broker:
     """Started once, stopped once.
@@ -81,6 +84,7 @@ class Broker:
         self.server: Server | None = None
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
+        self._opened = False
         self._stopped = False
         self._joined_once = False
 
@@ -99,6 +103,8 @@ class Broker:
         for warning in self.settings.warnings:
             log.warn("{warning}", warning=warning)
         connect = self.settings["zookeeper.connect"]
+        # Whoever holds the directories is this broker: only then may an earlier one's session be closed.
+        self.directories.lock()
         await end_previous_session(
             self.runtime, self._session_directory, connect, timeout_ms=self._connection_timeout_ms()
         )
@@ -108,6 +114,7 @@ class Broker:
         await self.dynamic_settings.start()
         self.metadata.cluster_id = cluster_id
         await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
+        self._opened = True
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
         endpoints = self._listen(self.server)
@@ -115,7 +122,13 @@ class Broker:
         remember_session(self.runtime.disk, self._session_directory, self.client, connect)
         await self.membership.join(self._registration(endpoints))
         self.controller.start()
-        await self.metadata.wait_until(self._is_served, self._connection_timeout_ms() / 1000)
+        if not await self.metadata.wait_until(self._is_served, self._connection_timeout_ms() / 1000):
+            log.warn("no controller has told this broker of itself yet: clients have to wait for one")
+        if not await self.metadata.wait_until(self._has_all_roles, ROLES_SECONDS_MAX):
+            log.warn(
+                "logs on disk that belong to no partition the controller knows: {strays}",
+                strays=", ".join(map(str, self._without_role()[:10])),
+            )
 
     def _build_server(self) -> Server:
         topics = TopicAdmin(
@@ -189,6 +202,13 @@ class Broker:
     def _is_served(self) -> bool:
         return self.broker_id in self.metadata.brokers
 
+    def _has_all_roles(self) -> bool:
+        return not self._without_role()
+
+    def _without_role(self) -> list[TopicPartition]:
+        """The logs on disk of which no controller has told this broker anything yet."""
+        return [key for key in self.directories.logs if self.partitions.get(key) is None]
+
     def not_ready(self) -> list[str]:
         """Why clients cannot be served just now, as sentences; none where they can."""
         reasons = []
@@ -217,6 +237,10 @@ class Broker:
             await self.server.stop()
         if self.admin is not None:
             await self.admin.stop()
+        if not self._opened:
+            self.directories.abandon()
+            await self.client.close()
+            return
         await self.directories.close(self.fence.broker_epoch)
         await self.client.close()
         forget_session(self.runtime.disk, self._session_directory)

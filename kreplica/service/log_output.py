@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any, TextIO, cast
 
+from twisted.internet.error import ReactorNotRunning
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import provider
 
@@ -62,6 +63,9 @@ def observer(log_format: str, output: TextIO | None = None) -> ILogObserver:
 
 
 def _is_wanted(event: LogEvent) -> bool:
+    failure = event.get("log_failure")
+    if failure is not None and failure.check(ReactorNotRunning):
+        return False  # somebody pressed Ctrl-C twice: it is stopping already
     level = event.get("log_level") or LogLevel.info
     namespace = str(event.get("log_namespace", ""))
     least = LogLevel.info if namespace == OURS or namespace.startswith(OURS + ".") else LogLevel.warn

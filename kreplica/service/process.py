@@ -73,7 +73,8 @@ class ProcessService(Service):
             gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
         except CancelledError:
             pass
-        except KreplicaError as error:
+        except (KreplicaError, OSError) as error:
+            # Something outside is wrong, and the text says what: a traceback would only hide it.
             self._give_up(reactor, f"kreplica: {error}")
         except Exception as error:
             log.failure("starting failed")

@@ -53,6 +53,23 @@ class LogDirectories:
         self._cleaner = Cleaner(runtime, self.config)
         self._last_flush_ms: dict[TopicPartition, int] = {}
 
+    def lock(self) -> None:
+        """Take all directories for this process, before anything else is done in this broker's name.
+
+        :raise StorageError: another process has one of them; none is taken then.
+        """
+        try:
+            for directory in self.directories:
+                directory.lock()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Let go of directories that were locked, or opened and not used: nothing is closed, nothing marked."""
+        for directory in self.directories:
+            directory.abandon()
+
     async def open(self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig]) -> None:
         """Open all directories and their logs.
 
@@ -60,15 +77,12 @@ class LogDirectories:
         :raise StorageError: a directory is in use, belongs to another cluster or broker, or a log is in two of them.
         :raise OSError: a device fails at the start.
         """
-        opened: list[LogDirectory] = []
         try:
             for directory in self.directories:
                 await directory.open(cluster_id, broker_id, config_of)
-                opened.append(directory)
                 self._take_over(directory)
         except BaseException:
-            for directory in opened:
-                directory.abandon()
+            self.abandon()
             raise
 
     def _take_over(self, directory: LogDirectory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from twisted.internet.interfaces import IDelayedCall
@@ -28,7 +28,6 @@ from kreplica.storage.checkpoints import (
     read_clean_shutdown,
     read_meta_properties,
     read_offsets,
-    read_topic_id,
     write_clean_shutdown,
     write_meta_properties,
     write_offsets,
@@ -40,6 +39,7 @@ from kreplica.storage.flushing import Flusher
 from kreplica.storage.log import Log
 from kreplica.storage.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.opening import LogToOpen, open_all
 from kreplica.storage.segments import remove_files
 
 _AT_ONCE_MAX = 50
@@ -98,14 +98,27 @@ class LogDirectory:
         :raise StorageError: it is in use, or belongs to another cluster or broker.
         :raise OSError: the device fails.
         """
-        _make_durably(self._disk, self.path)
-        self._lock = self._disk.lock_directory(self.path)
+        self.lock()
         try:
             self._check_identity(cluster_id, broker_id)
             await self._load(config_of)
         except BaseException:
-            self._lock.release()
+            self._unlock()
             raise
+
+    def lock(self) -> None:
+        """Take the directory for this process, before anything in it is read or written; again does nothing.
+
+        :raise StorageError: another process has it.
+        """
+        if self._lock is None:
+            _make_durably(self._disk, self.path)
+            self._lock = self._disk.lock_directory(self.path)
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
 
     def _check_identity(self, cluster_id: str, broker_id: int) -> None:
         path = self._at(META_PROPERTIES)
@@ -146,7 +159,7 @@ class LogDirectory:
                 )
                 for key in found[first : first + _AT_ONCE_MAX]
             ]
-            for one, opened in zip(work, await self._runtime.offload.run(_open_all, work), strict=True):
+            for one, opened in zip(work, await self._runtime.offload.run(open_all, work), strict=True):
                 self._adopt(one.key, opened)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -337,16 +350,14 @@ class LogDirectory:
         except OSError as error:
             self._failed(error)
         finally:
-            if self._lock is not None:
-                self._lock.release()
+            self._unlock()
 
     def abandon(self) -> None:
         """Let go without closing anything, when another directory could not be opened; the next start recovers."""
         self._cancel_removals()
         for log in self.logs.values():
             log.release()
-        if self._lock is not None:
-            self._lock.release()
+        self._unlock()
 
     async def _close_logs(self, broker_epoch: int) -> None:
         logs = list(self.logs.values())
@@ -383,54 +394,3 @@ def _make_durably(disk: Disk, path: str) -> None:
 def _close_all(logs: Iterable[Log]) -> None:
     for log in logs:
         log.close()
-
-
-@dataclass(frozen=True, slots=True)
-class LogToOpen:
-    """One log as the checkpoints left it; ``open`` may run on any thread."""
-
-    path: str
-    key: TopicPartition
-    config: LogConfig
-    disk: Disk
-    wall_clock_ms: Callable[[], int]
-    producer_expiration_ms: int
-    recovery_point: int = 0
-    log_start_offset: int | None = None
-    clean_shutdown: bool = False
-
-    def open(self) -> tuple[Log, UUID]:
-        """The log and its topic's id (zero where it is not known).
-
-        :raise StorageError: what was durable is damaged.
-        :raise OSError: the device fails.
-        """
-        log = Log.open(
-            self.path,
-            self.key,
-            self.config,
-            self.disk,
-            self.wall_clock_ms,
-            recovery_point=self.recovery_point,
-            log_start_offset=self.log_start_offset,
-            clean_shutdown=self.clean_shutdown,
-            producer_expiration_ms=self.producer_expiration_ms,
-        )
-        return log, self._topic_id()
-
-    def _topic_id(self) -> UUID:
-        try:
-            return read_topic_id(self.disk, f"{self.path}/{PARTITION_METADATA}") or ZERO_UUID
-        except StorageError as error:
-            _log.warn("{error}: the controller will say it again", error=str(error))
-            return ZERO_UUID
-
-
-def _open_all(work: list[LogToOpen]) -> list[tuple[Log, UUID] | StorageError]:
-    opened: list[tuple[Log, UUID] | StorageError] = []
-    for one in work:
-        try:
-            opened.append(one.open())
-        except StorageError as error:
-            opened.append(error)
-    return opened
