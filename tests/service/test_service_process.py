@@ -1,0 +1,180 @@
+"""Starting, stopping, and every mistake that a newcomer makes on the way: one line that says what is wrong."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from kreplica.testing.standalone import StandaloneProcess, free_ports
+
+TWISTD = str(Path(sys.executable).with_name("twistd"))
+
+
+def fails(*arguments, cwd, status=1):
+    """What a command writes that is expected to fail."""
+    done = subprocess.run(
+        [TWISTD, "-n", "--pidfile=", "kreplica", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def taken_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--port", "listeners"),
+        ("--admin-port", "--admin-port"),
+        ("--coordinator-port", "--coordinator-port"),
+    ],
+)
+def test_a_port_in_use(tmp_path, taken_port, option, said):
+    """The line names the port, and the option that chooses another."""
+    ports = dict(zip(("--port", "--admin-port", "--coordinator-port"), free_ports(3), strict=True))
+    ports[option] = taken_port
+    words = [str(word) for pair in ports.items() for word in pair]
+    output = fails("standalone", "--data-dir", tmp_path / "data", *words, cwd=tmp_path)
+    assert f":{taken_port}" in output
+    assert said in output
+
+
+def test_a_data_directory_in_use(tmp_path):
+    """A second process on the same directory is refused, and the first goes on."""
+    with StandaloneProcess(tmp_path) as first:
+        ports = free_ports(3)
+        output = fails(
+            "standalone", "--data-dir", first.data_directory,
+            "--port", ports[0], "--admin-port", ports[1], "--coordinator-port", ports[2], cwd=tmp_path,
+        )  # fmt: skip
+        assert str(first.data_directory) in output
+        assert "in use" in output
+        with urllib.request.urlopen(f"{first.admin_url}/health/ready") as answer:
+            assert json.load(answer) == {"status": "ready"}
+
+
+def test_an_unknown_setting(tmp_path):
+    """The line names the setting and the nearest one that exists."""
+    output = fails("standalone", "--data-dir", tmp_path / "data", "--override", "num.partition=3", cwd=tmp_path)
+    assert "num.partition" in output
+    assert "num.partitions" in output
+
+
+def test_a_mistake_in_the_file(tmp_path):
+    """The line names the file, its line, the value, and what is allowed."""
+    path = tmp_path / "broker.properties"
+    path.write_text("broker.id=1\nzookeeper.connect=127.0.0.1:1\n\nnum.partitions=many\n")
+    output = fails("broker", "--config", path, cwd=tmp_path)
+    assert f"{path}, line 4" in output
+    assert "'many'" in output
+    assert "whole number" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "standalone, broker or coordinator"),
+        (("broker",), "--config FILE is needed"),
+        (("standalone", "--port", "http"), "is not a port"),
+        (("standalone", "--brokers", "0"), "is not a number of brokers"),
+        (("standalone", "--log-format", "xml"), "text or json"),
+        (("standalone", "--override", "x"), "name=value"),
+    ],
+)
+def test_a_wrong_option(tmp_path, arguments, said):
+    """The usage error says what is expected."""
+    assert said in fails(*arguments, cwd=tmp_path)
+
+
+def test_zookeeper_out_of_reach(tmp_path):
+    """The line says which server could not be reached."""
+    path = tmp_path / "broker.properties"
+    (port,) = free_ports(1)
+    path.write_text(
+        f"broker.id=1\nzookeeper.connect=127.0.0.1:{port}\nzookeeper.connection.timeout.ms=500\n"
+        f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\n"
+    )
+    assert f"127.0.0.1:{port}" in fails("broker", "--config", path, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_orderly_stop(tmp_path, number):
+    """After SIGTERM or Ctrl-C the directory says that it was left in order, and nothing has to be recovered."""
+    process = StandaloneProcess(tmp_path).start()
+    process._end(number)
+    assert "Traceback" not in process.output
+    marker = json.loads((process.data_directory / "broker-1" / ".kafka_cleanshutdown").read_text())
+    assert marker["brokerEpoch"] > 0
+    process.start()
+    assert not (process.data_directory / "broker-1" / ".kafka_cleanshutdown").exists()
+    process.kill()
+
+
+def test_log_lines_for_machines(tmp_path):
+    """With --log-format json every line but the banner is a JSON object with level, logger and message."""
+    with StandaloneProcess(tmp_path, arguments=("--log-format", "json")) as process:
+        lines = [json.loads(line) for line in process.output.splitlines() if line.startswith("{")]
+    joined = next(line for line in lines if "has joined" in line["message"])
+    assert joined["level"] == "info"
+    assert joined["logger"].startswith("kreplica.")
+    assert joined["fields"]["broker"] == 1
+
+
+def test_health(tmp_path):
+    """Live and ready, and nothing else on that port yet."""
+    with StandaloneProcess(tmp_path) as process:
+        for path in ("live", "ready"):
+            with urllib.request.urlopen(f"{process.admin_url}/health/{path}") as answer:
+                assert json.load(answer) == {"status": path}
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{process.admin_url}/nothing")
+
+
+def test_the_coordinator_alone_and_a_broker_on_it(tmp_path):
+    """``coordinator`` and ``broker`` are two processes, and the broker finds it."""
+    coordinator_port, port, admin_port = free_ports(3)
+    coordinator = subprocess.Popen(
+        [TWISTD, "-n", "--pidfile=", "kreplica", "coordinator", "--port", str(coordinator_port), "-d", "znodes"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+    )
+    path = tmp_path / "broker.properties"
+    path.write_text(
+        f"broker.id=7\nzookeeper.connect=127.0.0.1:{coordinator_port}/chroot\nlisteners=PLAINTEXT://127.0.0.1:{port}\n"
+        f"log.dirs={tmp_path}/logs\nkreplica.admin.listener=127.0.0.1:{admin_port}\n"
+    )
+    broker = None
+    try:
+        assert b"is ready" in coordinator.stdout.readline()
+        broker = subprocess.Popen(
+            [TWISTD, "-n", "--pidfile=", "kreplica", "broker", "--config", str(path)],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+        )
+        lines = []
+        while not lines or b"is ready" not in lines[-1]:
+            lines.append(broker.stderr.readline())
+            assert lines[-1], b"".join(lines)
+        with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/health/ready") as answer:
+            assert json.load(answer) == {"status": "ready"}
+    finally:
+        for process in filter(None, (broker, coordinator)):
+            process.terminate()
+            process.communicate(timeout=30)
