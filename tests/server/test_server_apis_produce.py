@@ -1,0 +1,327 @@
+"""Produce over the wire: what is refused, with which error, and what an idempotent producer may count on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_scene import NO_ID, Scene, batch, on_broker, produce_body
+
+from kreplica.client.errors import ConnectionLost
+from kreplica.wire.compression import Codec
+from kreplica.wire.messages import FETCH, INIT_PRODUCER_ID, PRODUCE
+
+SEQUENCE_MAX = 2**31 - 1
+
+
+def with_byte(data: bytes, index: int, value: int) -> bytes:
+    return data[:index] + bytes((value,)) + data[index + 1 :]
+
+
+def test_what_is_wrong_with_a_batch_is_told_by_its_own_error(tmp_path: Path) -> None:
+    """Each mistake has its code, nothing of the batch is kept, and the connection goes on."""
+    good = batch(b"value")
+    cases: list[tuple[str, bytes | None, int]] = [
+        ("a wrong CRC", with_byte(good, 20, good[20] ^ 1), 2),
+        ("a changed value", good[:-2] + b"X" + good[-1:], 2),
+        ("magic 0", with_byte(good, 16, 0), 43),
+        ("magic 1", with_byte(good, 16, 1), 43),
+        ("an unknown magic", with_byte(good, 16, 9), 87),
+        ("no records", None, 87),
+        ("empty records", b"", 87),
+        ("half a header", good[:30], 2),
+        ("half a batch", good[:-1], 2),
+        ("two batches", good + good, 87),
+        ("bytes behind the batch", good + b"\x00", 87),
+        ("a control batch", batch(b"v", key=b"\x00\x00\x00\x01", control=True), 87),
+        ("a transactional batch", batch(b"v", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0), 48),
+        ("more than max.message.bytes", batch(b"x" * 3000), 10),
+        ("garbage", b"\x02" * 100, 2),
+    ]
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", max_message_bytes="2000")
+        for what, records, code in cases:
+            row = await scene.produce("t", records)
+            # Whether bytes are a damaged batch (2) or none at all (87) is a matter of taste.
+            allowed = {2, 87} if code in (2, 87) else {code}
+            assert row["error_code"] in allowed, (what, row)
+            assert row["base_offset"] == -1, what
+        row = await scene.produce("t", good)
+        assert (row["error_code"], row["base_offset"]) == (0, 0), "what was refused left nothing behind"
+
+    on_broker(tmp_path, story)
+
+
+def test_one_partitions_mistake_is_not_the_others(tmp_path: Path) -> None:
+    """Unknown topics and partitions fail alone."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", 2)
+        good = batch(b"v")
+        body = {
+            "acks": -1,
+            "timeout_ms": 1000,
+            "topic_data": [
+                {"name": "nobody", "partition_data": [{"index": 0, "records": good}]},
+                {"name": "t", "partition_data": [{"index": i, "records": good} for i in (0, 2, -1, 1)]},
+            ],
+        }
+        answer = await scene.ask(PRODUCE, body)
+        codes = [[row["error_code"] for row in topic["partition_responses"]] for topic in answer["responses"]]
+        assert codes == [[3], [0, 3, 3, 0]]
+
+    on_broker(tmp_path, story)
+
+
+def test_acks_must_be_all_one_or_none(tmp_path: Path) -> None:
+    """acks -1, 0 and 1 are known; any other is refused before anything is written."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        for acks, code in ((2, 21), (-2, 21), (1, 0), (-1, 0)):
+            assert (await scene.produce("t", batch(b"v"), acks=acks))["error_code"] == code, acks
+        await scene.connection.request(PRODUCE, 9, produce_body("t", batch(b"v"), acks=0), answered=False)
+        row = await scene.produce("t", batch(b"v"))
+        assert row["base_offset"] == 3, "two were acknowledged, one was sent without, and they are in order"
+
+    on_broker(tmp_path, story)
+
+
+def test_an_error_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
+    """Who asked for no answer learns of an error by losing the connection; others keep theirs."""
+
+    async def story(scene: Scene) -> None:
+        other = await scene.connect()
+        await other.request(PRODUCE, 9, produce_body("nobody", batch(b"v"), acks=0), answered=False)
+        await scene.until(lambda: other.closed, "the connection is closed")
+        assert not scene.connection.closed
+
+    on_broker(tmp_path, story)
+
+
+def test_transactional_producers_are_told_that_there_are_no_transactions(tmp_path: Path) -> None:
+    """A transactional id is refused for each partition; nothing is written."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        body = produce_body("t", batch(b"v")) | {"transactional_id": "tx"}
+        answer = await scene.ask(PRODUCE, body)
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 48
+        body = {"transactional_id": "tx", "transaction_timeout_ms": 1000}
+        assert (await scene.ask(INIT_PRODUCER_ID, body))["error_code"] == 15
+        body["transactional_id"] = ""
+        assert (await scene.ask(INIT_PRODUCER_ID, body))["error_code"] == 42
+
+    on_broker(tmp_path, story)
+
+
+def test_zstd_needs_produce_7(tmp_path: Path) -> None:
+    """Older clients could not read it back (KIP-110)."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        compressed = batch(b"v" * 100, codec=Codec.ZSTD)
+        assert (await scene.produce("t", compressed, version=6))["error_code"] == 76
+        assert (await scene.produce("t", compressed, version=7))["error_code"] == 0
+
+    on_broker(tmp_path, story)
+
+
+def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
+    """A record without a key could never be replaced, so it is refused."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", cleanup_policy="compact")
+        assert (await scene.produce("t", batch(b"v")))["error_code"] == 87
+        assert (await scene.produce("t", batch(b"v", codec=Codec.GZIP)))["error_code"] == 87
+        assert (await scene.produce("t", batch(b"v", key=b"k")))["error_code"] == 0
+
+    on_broker(tmp_path, story)
+
+
+def test_timestamps_far_from_now_are_refused(tmp_path: Path) -> None:
+    """A topic's bounds on timestamps hold in both directions."""
+
+    async def story(scene: Scene) -> None:
+        bounds = {"message_timestamp_before_max_ms": "60000", "message_timestamp_after_max_ms": "60000"}
+        await scene.make_topic("t", **bounds)
+        now_ms = scene.broker.runtime.wall_clock_ms()
+        for shift_ms, code in ((0, 0), (-120_000, 32), (120_000, 32), (-30_000, 0), (30_000, 0)):
+            row = await scene.produce("t", batch(b"v", timestamp_ms=now_ms + shift_ms))
+            assert row["error_code"] == code, shift_ms
+
+    on_broker(tmp_path, story)
+
+
+def test_log_append_time_is_the_brokers(tmp_path: Path) -> None:
+    """The broker's clock replaces the client's timestamps, and the answer says which time it was."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", message_timestamp_type="LogAppendTime")
+        before_ms = scene.broker.runtime.wall_clock_ms()
+        row = await scene.produce("t", batch(b"v", timestamp_ms=1))
+        assert before_ms <= row["log_append_time_ms"] <= scene.broker.runtime.wall_clock_ms()
+        records = bytes((await scene.fetch("t", 0))["records"])
+        assert int.from_bytes(records[35:43], "big") == row["log_append_time_ms"]
+        await scene.make_topic("u")
+        assert (await scene.produce("u", batch(b"v")))["log_append_time_ms"] == -1
+
+    on_broker(tmp_path, story)
+
+
+def test_an_idempotent_producers_retries_are_written_once(tmp_path: Path) -> None:
+    """Any of the last five batches may be sent again; a gap, an old epoch and a far older batch are refused."""
+
+    def numbered(sequence: int, *, epoch: int = 0, count: int = 1) -> bytes:
+        return batch(*[b"v"] * count, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+
+        async def send(sequence: int, **options: int) -> tuple[int, int]:
+            row = await scene.produce("t", numbered(sequence, **options))
+            return row["error_code"], row["base_offset"]
+
+        assert [await send(i) for i in range(6)] == [(0, i) for i in range(6)]
+        assert [await send(i) for i in range(1, 6)] == [(0, i) for i in range(1, 6)], "retries get the first answer"
+        assert (await send(0))[0] in (45, 46), "too old to be known as a retry"
+        assert await send(8) == (45, -1), "a gap"
+        assert await send(6) == (0, 6), "nothing that was refused changed what is expected"
+        assert await send(5, epoch=1) == (45, -1), "a new epoch starts at 0"
+        assert await send(0, epoch=1) == (0, 7)
+        assert await send(7) == (47, -1), "the old epoch is over"
+        assert (await scene.fetch("t", 0))["high_watermark"] == 8
+
+    on_broker(tmp_path, story)
+
+
+def test_sequences_wrap_around(tmp_path: Path) -> None:
+    """After 2,147,483,647 comes 0, also in the middle of a batch."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+
+        async def send(sequence: int, count: int) -> tuple[int, int]:
+            records = batch(*[b"v"] * count, producer_id=9, producer_epoch=0, base_sequence=sequence)
+            row = await scene.produce("t", records)
+            return row["error_code"], row["base_offset"]
+
+        assert await send(SEQUENCE_MAX - 1, 4) == (0, 0), "an unknown producer may start anywhere"
+        assert await send(2, 1) == (0, 4)
+        assert await send(SEQUENCE_MAX - 1, 4) == (0, 0)
+        assert await send(2, 1) == (0, 4)
+
+    on_broker(tmp_path, story)
+
+
+def test_producers_are_remembered_over_a_restart(tmp_path: Path) -> None:
+    """A retry that comes after a restart is still a retry; producer ids are never handed out twice."""
+    ids: list[int] = []
+    records: list[bytes] = []
+
+    def now_ms(scene: Scene) -> int:
+        return scene.broker.runtime.wall_clock_ms()  # a producer whose records are old is forgotten early, as in Kafka
+
+    async def ask_ids(scene: Scene) -> None:
+        body: dict[str, Any] = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+        ids.extend([(await scene.ask(INIT_PRODUCER_ID, body))["producer_id"] for _ in range(3)])
+
+    async def before(scene: Scene) -> None:
+        await ask_ids(scene)
+        await scene.make_topic("t")
+        records.append(batch(b"v", timestamp_ms=now_ms(scene), producer_id=ids[0], producer_epoch=0, base_sequence=0))
+        assert (await scene.produce("t", records[0]))["base_offset"] == 0
+
+    async def after(scene: Scene) -> None:
+        await ask_ids(scene)
+        row = await scene.produce("t", records[0])
+        assert (row["error_code"], row["base_offset"]) == (0, 0)
+        assert (await scene.fetch("t", 0))["high_watermark"] == 1
+
+    on_broker(tmp_path, before)
+    on_broker(tmp_path, after)
+    assert len(set(ids)) == 6
+
+
+def test_a_thousand_and_one_producer_ids_are_distinct(tmp_path: Path) -> None:
+    """A block from ZooKeeper holds a thousand; those who wait for the next one all get their own."""
+
+    async def story(scene: Scene) -> None:
+        body: dict[str, Any] = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+        connections = [scene.connection, await scene.connect()]
+        asked = [connection.request(INIT_PRODUCER_ID, 4, body) for connection in connections for _ in range(501)]
+        ids = [(await answer)["producer_id"] for answer in asked]
+        assert len(set(ids)) == 1002
+
+    on_broker(tmp_path, story)
+
+
+def test_half_an_epoch_is_refused(tmp_path: Path) -> None:
+    """A producer names its id and its epoch together, or neither (KIP-360)."""
+
+    async def story(scene: Scene) -> None:
+        body = {"transactional_id": None, "transaction_timeout_ms": 1, "producer_id": 5, "producer_epoch": -1}
+        assert (await scene.ask(INIT_PRODUCER_ID, body))["error_code"] == 42
+
+    on_broker(tmp_path, story)
+
+
+def test_min_insync_replicas_holds_for_acks_all_alone(tmp_path: Path) -> None:
+    """With one replica and two required, acks=all is refused before the append; acks=1 is served."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", min_insync_replicas="2")
+        assert (await scene.produce("t", batch(b"v")))["error_code"] == 19
+        assert (await scene.produce("t", batch(b"v"), acks=1))["error_code"] == 0
+        assert (await scene.fetch("t", 0))["high_watermark"] == 1
+
+    on_broker(tmp_path, story)
+
+
+def test_with_flush_messages_1_an_acknowledged_record_is_on_the_disk(tmp_path: Path) -> None:
+    """Such a topic answers when the record is synced, and shows it to nobody before."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", flush_messages="1")
+        for i in range(3):
+            row = await scene.produce("t", batch(b"v"))
+            assert (row["error_code"], row["base_offset"]) == (0, i)
+            (log,) = scene.broker.directories.logs.values()
+            assert log.recovery_point == i + 1
+        assert (await scene.fetch("t", 0))["high_watermark"] == 3
+
+    on_broker(tmp_path, story)
+
+
+def test_a_client_that_hangs_up_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A fetch that waits for a minute is forgotten with its connection."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        other = await scene.connect()
+        body = {
+            "max_wait_ms": 60_000,
+            "min_bytes": 1,
+            "max_bytes": 100,
+            "isolation_level": 0,
+            "topics": [
+                {
+                    "topic": "t",
+                    "topic_id": NO_ID,
+                    "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 100}],
+                }
+            ],
+        }
+        waiting = other.request(FETCH, 4, body)
+        (partition,) = scene.broker.partitions
+        await scene.until(lambda: bool(partition.waiting), "the fetch waits")
+        await other.close()
+        with pytest.raises(ConnectionLost):
+            await waiting
+        await scene.until(lambda: not partition.waiting, "the fetch is forgotten")
+
+    on_broker(tmp_path, story)
+
+
