@@ -4,6 +4,7 @@ A broker's data, from the outside in:
 
 * ``directories`` all log directories of a broker, and the periodic work
 * ``directory`` one log directory: lock, identity, logs, checkpoints, failure
+* ``opening`` opening its logs on another thread
 * ``names`` the names of directories in it
 * ``cleaner`` which log is compacted next
 * ``coalescing`` work that many ask for and one run serves
@@ -13,6 +14,7 @@ A log, from the outside in:
 
 * ``log`` one partition's log: append, truncate, retention, what is durable
 * ``readable_log`` its state, and reading by offset and by time
+* ``results`` what a log answers to an append and to a read
 * ``owner`` whom a log reports to
 * ``config`` the topic settings that a log obeys, with Kafka's defaults
 * ``validation`` what a leader and a follower check before they append
@@ -44,9 +46,9 @@ Coming back after a stop, a kill or a power loss:
 from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.config import LogConfig, StorageConfig
 from kreplica.storage.directories import LogDirectories
-from kreplica.storage.log import AppendResult, Log
+from kreplica.storage.log import Log
 from kreplica.storage.producers import Origin
-from kreplica.storage.readable_log import LogSlice
+from kreplica.storage.results import AppendResult, LogSlice
 from kreplica.storage.search import FoundOffset
 
 __all__ = [

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kreplica.runtime.disk import Disk, File
+from kreplica.storage.segment import LOG_SUFFIX, SUFFIXES, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +51,15 @@ class Unsynced:
         except FileNotFoundError:
             return  # deleted meanwhile
         self.disk.sync_directory(posixpath.dirname(self.directory))
+
+
+def index_paths(segments: Iterable[Segment]) -> list[str]:
+    """The files beside the batches of some segments, brought up to date first.
+
+    :raise OSError: the device fails.
+    """
+    paths: list[str] = []
+    for segment in segments:
+        segment.write_indexes()
+        paths.extend(segment.path(suffix) for suffix in SUFFIXES if suffix != LOG_SUFFIX)
+    return paths

@@ -15,7 +15,6 @@ from twisted.logger import Logger
 from kreplica.errors import KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk
-from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.config import LogConfig
 from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
 from kreplica.storage.leader_epochs import LeaderEpochs
@@ -57,6 +56,7 @@ class Loading:
         self._disk = disk
         self._open_segments = open_segments
         self._segments: Segments
+        self._now_ms: int
         self._rebuilt: list[Segment] = []
         """Segments whose indexes are made anew."""
 
@@ -74,6 +74,7 @@ class Loading:
         :param log_start_offset: as the checkpoint has it; None where it has nothing.
         :raise StorageError: a batch below the recovery point is damaged.
         """
+        self._now_ms = now_ms
         self._disk.make_directories(self._path)
         clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
@@ -113,12 +114,14 @@ class Loading:
         )
         if not bases:
             segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
+            segment.created_ms = self._now_ms
             segment.create()
             return [segment]
         return [self._open_segment(base) for base in bases]
 
     def _open_segment(self, base_offset: int) -> Segment:
         segment = Segment(self._path, base_offset, self._disk, self._open_segments, size=0)
+        segment.created_ms = self._now_ms
         file = self._disk.open(segment.path())
         segment.size = file.size()
         file.close()
@@ -287,14 +290,12 @@ def restore_producers(
         for position, header in segment.headers(segment.offset_index.lookup(from_offset)):
             if header.last_offset < from_offset or header.producer_id < 0:
                 continue
-            if not header.is_control:
-                producers.update(header)
-                continue
-            try:
-                marker = read_marker(memoryview(segment.file.read_at(position, header.size)))
-            except KafkaError as error:
-                raise StorageError(f"{segment.path()}: at position {position}: {error.message}") from error
-            completed = producers.update_marker(header, marker) if marker is not None else None
-            if completed is not None and completed.aborted and segment in rebuilt:
-                stable = producers.last_stable_offset_after(completed)
-                segment.aborted.append(AbortedTransaction(*completed[:3], stable))
+            marker = None
+            if header.is_control:
+                try:
+                    marker = read_marker(segment.file.read_at(position, header.size))
+                except KafkaError as error:
+                    raise StorageError(f"{segment.path()}: at position {position}: {error.message}") from error
+            aborted = producers.take_in(header, marker)
+            if aborted is not None and segment in rebuilt:
+                segment.aborted.append(aborted)

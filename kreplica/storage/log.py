@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Buffer, Disk
-from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.checkpoints import PARTITION_METADATA
 from kreplica.storage.config import DAY_MS, LogConfig
-from kreplica.storage.durability import Unsynced
+from kreplica.storage.durability import Unsynced, index_paths
 from kreplica.storage.loading import Loading, restore_producers
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.owner import LogOwner
-from kreplica.storage.producers import Origin, RecentBatch
+from kreplica.storage.producers import Origin
 from kreplica.storage.readable_log import ReadableLog
+from kreplica.storage.results import AppendResult
 from kreplica.storage.retention import expired_segments
-from kreplica.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, Segment
+from kreplica.storage.segment import Segment
 from kreplica.storage.segments import remove_files
 from kreplica.storage.validation import check_as_follower, check_as_leader, read_markers, split_runs
 from kreplica.wire.batches import BatchHeader, stamp
@@ -35,21 +34,6 @@ _ENTRIES_WAITING_MAX = 512
 
 _RECENT_MAX = 16
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
-
-
-class AppendResult(NamedTuple):
-    """Where records are in the log now.
-
-    :param log_append_time_ms: -1 unless the topic has LogAppendTime.
-    :param duplicate: they were there already, as a retry of an idempotent producer; nothing was written.
-    :param size: bytes written.
-    """
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool
-    size: int
 
 
 class Log(ReadableLog):
@@ -115,7 +99,7 @@ class Log(ReadableLog):
         data, header, marker = check_as_leader(records, self.config, origin, now_ms)
         append_time_ms = now_ms if self.config.log_append_time else -1
         if header.producer_id >= 0:
-            duplicate = self._check_producer(header, marker, origin)
+            duplicate = self.producers.check(header, marker, origin)
             if duplicate is not None:
                 append_time_ms = duplicate.timestamp_ms if append_time_ms >= 0 else -1
                 return AppendResult(duplicate.first_offset, duplicate.last_offset, append_time_ms, True, 0)
@@ -145,13 +129,6 @@ class Log(ReadableLog):
             position += size
         return AppendResult(base_offset, self.log_end_offset - 1, -1, False, position)
 
-    def _check_producer(self, header: BatchHeader, marker: EndMarker | None, origin: Origin) -> RecentBatch | None:
-        if not header.is_control:
-            return self.producers.check(header, origin)
-        if marker is not None:
-            self.producers.check_marker(header, marker, origin)
-        return None
-
     def _write(
         self, data: Buffer, headers: Sequence[BatchHeader], markers: Sequence[EndMarker | None], now_ms: int
     ) -> None:
@@ -164,7 +141,7 @@ class Log(ReadableLog):
         segment = self._segments.active
         size_before = segment.size
         try:
-            if self._is_full(segment, len(data), headers, now_ms):
+            if segment.is_full(len(data), headers[-1], self.config, now_ms):
                 segment = self._start_segment(now_ms)
                 size_before = 0
             for header in headers:
@@ -180,7 +157,9 @@ class Log(ReadableLog):
             recent[header.base_offset] = position
             position += header.size
             if header.producer_id >= 0:
-                self._note_producer(header, marker, segment)
+                aborted = self.producers.take_in(header, marker)
+                if aborted is not None:
+                    segment.aborted.append(aborted)
         self.log_end_offset = end_offset = header.next_offset
         if segment.entries_waiting >= _ENTRIES_WAITING_MAX:
             self._write_indexes(segment)
@@ -194,29 +173,6 @@ class Log(ReadableLog):
             # The records are in the log, and a full disk may have room for the index later.
             if error.errno not in _FULL:
                 self.fail(error)
-
-    def _note_producer(self, header: BatchHeader, marker: EndMarker | None, segment: Segment) -> None:
-        if not header.is_control:
-            self.producers.update(header)
-        elif marker is not None:
-            completed = self.producers.update_marker(header, marker)
-            if completed is not None and completed.aborted:
-                stable = self.producers.last_stable_offset_after(completed)
-                segment.aborted.append(AbortedTransaction(*completed[:3], stable))
-
-    def _is_full(self, segment: Segment, size: int, headers: Sequence[BatchHeader], now_ms: int) -> bool:
-        """Whether the next batches start a new segment."""
-        if segment.size == 0:
-            return False
-        config = self.config
-        if segment.size + size > config.segment_bytes:
-            return True
-        last = headers[-1]
-        if last.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX or segment.indexes_full(config):
-            return True
-        first_ms = segment.first_timestamp_ms
-        age_ms = last.max_timestamp - first_ms if first_ms >= 0 else now_ms - segment.created_ms
-        return age_ms > config.segment_ms - config.segment_jitter_ms
 
     def _write_failed(self, segment: Segment, size: int, error: OSError) -> KafkaError:
         """Take back what a write left; a full disk is refused, any other failure ends the use of the log."""
@@ -389,19 +345,17 @@ class Log(ReadableLog):
         """What has to be synced for everything up to the log end to be durable."""
         active = self._segments.active
         closed = [segment for segment in self._segments.starting_from(self.recovery_point) if segment is not active]
-        return self._unsynced([*closed, active], closed)
+        return self._to_sync([*closed, active], closed)
 
-    def _unsynced(self, segments: list[Segment], complete: list[Segment], *more_paths: str) -> Unsynced:
+    def _to_sync(self, segments: Sequence[Segment], complete: Sequence[Segment], *paths: str) -> Unsynced:
         """
         :param complete: segments whose indexes must last too (recovery makes those of the active one again).
         """
-        for segment in complete:
-            segment.write_indexes()
-        paths = [segment.path(suffix) for segment in complete for suffix in SUFFIXES if suffix != LOG_SUFFIX]
         if complete or self.recovery_point <= segments[0].base_offset:
-            paths += [self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}"]
+            paths = (*paths, self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}")
+        paths = (*index_paths(complete), *paths)
         files = tuple(segment.file for segment in segments)
-        return Unsynced(files, (*paths, *more_paths), self.path, self.log_end_offset, self._generation, self._disk)
+        return Unsynced(files, paths, self.path, self.log_end_offset, self._generation, self._disk)
 
     def mark_synced(self, synced: Unsynced) -> None:
         """Note that its ``sync`` came back; a truncation since then makes it void."""
@@ -432,7 +386,7 @@ class Log(ReadableLog):
         active.seal()
         self._snapshots.write(self.log_end_offset, self.producers.entries)
         segments = self._segments.starting_from(self.recovery_point)
-        self._sync(self._unsynced(segments, segments, self._snapshots.path(self.log_end_offset)))
+        self._sync(self._to_sync(segments, segments, self._snapshots.path(self.log_end_offset)))
         self.release()
 
     def release(self) -> None:

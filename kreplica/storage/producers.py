@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker
 
@@ -79,7 +80,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """The producers of one log.  ``check`` changes nothing; ``update`` follows once a batch is in the log."""
+    """The producers of one log.  ``check`` changes nothing; ``take_in`` follows once a batch is in the log."""
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
@@ -101,12 +102,21 @@ class ProducerStates:
         """All producers, in no promised order."""
         return self._entries.values()
 
-    def check(self, header: BatchHeader, origin: Origin) -> RecentBatch | None:
+    def check(self, header: BatchHeader, marker: EndMarker | None, origin: Origin) -> RecentBatch | None:
         """May this batch follow what its producer wrote before?
 
+        :param marker: what it says where it is a transaction marker.
         :return: where it is already, when it is a retry of one of the last five batches.
-        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+            TRANSACTION_COORDINATOR_FENCED.
         """
+        if not header.is_control:
+            return self._check_data(header, origin)
+        if marker is not None:
+            self._check_marker(header, marker, origin)
+        return None
+
+    def _check_data(self, header: BatchHeader, origin: Origin) -> RecentBatch | None:
         entry = self._entries.get(header.producer_id)
         if entry is None or origin is Origin.REPLICATION:
             return None
@@ -125,11 +135,7 @@ class ProducerStates:
             )
         return None
 
-    def check_marker(self, header: BatchHeader, marker: EndMarker, origin: Origin) -> None:
-        """May this transaction marker be written?
-
-        :raise KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
-        """
+    def _check_marker(self, header: BatchHeader, marker: EndMarker, origin: Origin) -> None:
         entry = self._entries.get(header.producer_id)
         if entry is None or origin is Origin.REPLICATION:
             return
@@ -144,8 +150,22 @@ class ProducerStates:
                 f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}",
             )
 
-    def update(self, header: BatchHeader) -> None:
-        """Take in a batch of data that is in the log now."""
+    def take_in(self, header: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
+        """Note a batch that is in the log now.
+
+        :param marker: what it says where it is a transaction marker.
+        :return: what the index of aborted transactions has to hold from now on.
+        """
+        if not header.is_control:
+            self._take_in_data(header)
+            return None
+        completed = self._take_in_marker(header, marker) if marker is not None else None
+        if completed is None or not completed.aborted:
+            return None
+        stable_offset = next(iter(self._ongoing), completed.last_offset + 1)
+        return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable_offset)
+
+    def _take_in_data(self, header: BatchHeader) -> None:
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         if header.base_sequence != NO_SEQUENCE:
@@ -159,11 +179,8 @@ class ProducerStates:
             entry.transaction_first_offset = header.base_offset
             self._ongoing[header.base_offset] = header.producer_id
 
-    def update_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
-        """Take in a transaction marker that is in the log now.
-
-        :return: the transaction it ended; None for one without records here.
-        """
+    def _take_in_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
+        """The transaction it ended; None for one without records here."""
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
@@ -174,10 +191,6 @@ class ProducerStates:
         completed = CompletedTransaction(header.producer_id, first_offset, header.base_offset, not marker.committed)
         self._undecided.append(completed)
         return completed
-
-    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once ``completed`` is replicated (what the aborted index keeps with an entry)."""
-        return next(iter(self._ongoing), completed.last_offset + 1)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of a transaction that is open or whose marker is at or beyond the high watermark."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk, FileRange
@@ -12,6 +10,7 @@ from kreplica.storage.config import LogConfig
 from kreplica.storage.loading import Opened
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.owner import LogOwner
+from kreplica.storage.results import LogSlice
 from kreplica.storage.search import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -24,14 +23,6 @@ from kreplica.storage.search import (
 from kreplica.storage.segment import Segment
 from kreplica.storage.segments import Segments
 from kreplica.wire.batches import HEADER_SIZE, parse_header
-
-
-class LogSlice(NamedTuple):
-    """Bytes of whole batches (the last may be cut short) that start at or before the offset that was asked."""
-
-    first_offset: int
-    ranges: list[FileRange]
-    size: int
 
 
 class ReadableLog:

@@ -212,6 +212,22 @@ class Segment:
         self.time_index.write()
         self.entries_waiting = 0
 
+    def is_full(self, size: int, last: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+        """Whether batches have to go to a new segment: by size, age, offsets or indexes.
+
+        :param size: their bytes.
+        :param last: the header of the last of them.
+        """
+        if self.size == 0:
+            return False
+        if self.size + size > config.segment_bytes:
+            return True
+        if last.last_offset - self.base_offset > RELATIVE_OFFSET_MAX or self.indexes_full(config):
+            return True
+        first_ms = self.first_timestamp_ms
+        age_ms = last.max_timestamp - first_ms if first_ms >= 0 else now_ms - self.created_ms
+        return age_ms > config.segment_ms - config.segment_jitter_ms
+
     def indexes_full(self, config: LogConfig) -> bool:
         """Whether the next entry (two of the time index, when it is sealed) might not fit."""
         size_max = config.segment_index_bytes

@@ -1,0 +1,136 @@
+"""Retries of idempotent producers are recognised, gaps and old epochs refused (KIP-98, KIP-360)."""
+
+from __future__ import annotations
+
+import pytest
+from storage_world import batch, idempotent, marker, open_log, values_of
+
+from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.storage import Origin
+from kreplica.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from kreplica.storage.producers import ProducerEntry, RecentBatch
+
+
+@pytest.fixture
+def log(tmp_path):
+    return open_log(tmp_path / "t-0")
+
+
+def append(log, sequence, count=1, **options):
+    origin = options.pop("origin", Origin.CLIENT)
+    return log.append_as_leader(idempotent(sequence, count, **options), 0, now_ms=1, origin=origin)
+
+
+def code_of(log, *arguments, **options):
+    with pytest.raises(KafkaError) as caught:
+        append(log, *arguments, **options)
+    return caught.value.code
+
+
+def test_a_retry_gets_the_old_offsets(log):
+    """Any of the last five batches may be sent again: the answer is the first one's, nothing is written."""
+    for number in range(6):
+        append(log, number * 2, 2)
+    for number in range(1, 6):
+        again = append(log, number * 2, 2)
+        assert (again.duplicate, again.base_offset, again.last_offset) == (True, number * 2, number * 2 + 1)
+    assert log.log_end_offset == 12
+    assert code_of(log, 0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_part_of_a_batch_is_no_retry(log):
+    """Sequences that overlap with known ones but are not the same batch are out of order."""
+    append(log, 0, 3)
+    for sequence, count in ((0, 2), (1, 2), (2, 2), (0, 4)):
+        assert code_of(log, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_gap_is_refused(log):
+    """A lost batch must not be skipped over."""
+    append(log, 0)
+    assert code_of(log, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, 1)
+
+
+def test_sequences_wrap(log):
+    """After 2**31 - 1 comes 0, also within a batch, and retries across the wrap are known."""
+    top = 2**31 - 1
+    append(log, top - 1, 1)
+    append(log, top, 3)
+    assert append(log, top, 3).duplicate
+    assert append(log, 2).base_offset == 4
+
+
+def test_an_unknown_producer_starts_anywhere(log):
+    """Its state may have expired (KIP-360)."""
+    assert append(log, 77).base_offset == 0
+    assert append(log, 78).base_offset == 1
+
+
+def test_a_new_epoch_starts_at_zero(log):
+    """A producer that was fenced and started again counts from 0; its old epoch is refused."""
+    append(log, 0, 2, epoch=1)
+    assert code_of(log, 2, epoch=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, 0, epoch=2).base_offset == 2
+    assert code_of(log, 2, epoch=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append(log, 1, epoch=2).base_offset == 3
+
+
+def test_producers_do_not_disturb_each_other(log):
+    """Sequences are those of one producer on one partition."""
+    append(log, 0, producer_id=1)
+    append(log, 0, producer_id=2)
+    append(log, 1, producer_id=1)
+    log.append_as_leader(batch("without id"), 0, now_ms=1)
+    assert [value for _, value in values_of(log)] == ["1/0/0", "2/0/0", "1/0/1", "without id"]
+    assert len(log.producers) == 2
+
+
+def test_no_write_outside_an_open_transaction(log):
+    """A producer with an open transaction cannot write beside it."""
+    append(log, 0, transactional=True)
+    assert code_of(log, 1) is ErrorCode.INVALID_TXN_STATE
+    log.append_as_leader(marker(7, committed=True), 0, now_ms=1, origin=Origin.COORDINATOR)
+    assert append(log, 1).base_offset == 2
+
+
+def test_a_marker_fences_the_epoch_before_it(log):
+    """Once a marker of a newer epoch is there, batches of the old epoch are refused (KIP-890's reason)."""
+    append(log, 0, transactional=True)
+    log.append_as_leader(marker(7, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
+    assert code_of(log, 1, transactional=True) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append(log, 0, epoch=1, transactional=True).base_offset == 2
+
+
+def test_followers_take_what_the_leader_took(tmp_path, log):
+    """A follower does not judge; it knows the same sequences afterwards."""
+    follower = open_log(tmp_path / "f-0")
+    for sequence in (5, 6, 9):
+        records = idempotent(sequence, base_offset=follower.log_end_offset, leader_epoch=0)
+        follower.append_as_follower(records, now_ms=1)
+    assert follower.producers.get(7).last_sequence == 9
+    assert append(follower, 10).base_offset == 3
+
+
+class TestSnapshots:
+    ENTRIES = (
+        ProducerEntry(1, 2, 3, 4, 5, [RecentBatch(10, 20, 2, 5)]),
+        ProducerEntry(9, 0, -1, -1, 6, []),
+    )
+
+    def test_come_back(self):
+        """The last batch, epochs and the open transaction of each producer survive."""
+        assert decode_snapshot("s", encode_snapshot(self.ENTRIES)) == list(self.ENTRIES)
+        assert decode_snapshot("s", encode_snapshot([])) == []
+
+    def test_damage_is_told(self):
+        """No cut and no flipped bit goes unnoticed."""
+        data = encode_snapshot(self.ENTRIES)
+        for size in range(len(data)):
+            with pytest.raises(StorageError, match=r"^s: "):
+                decode_snapshot("s", data[:size])
+        for position in range(len(data)):
+            broken = bytearray(data)
+            broken[position] ^= 4
+            with pytest.raises(StorageError):
+                decode_snapshot("s", bytes(broken))
