@@ -11,8 +11,8 @@ from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
 from kreplica.replication.high_watermark import advance, required
 from kreplica.replication.waiting import Waiting, Wakeups
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.log import AppendResult, Log
-from kreplica.storage.readable_log import LogSlice
+from kreplica.storage.log import Log
+from kreplica.storage.results import AppendResult, LogSlice
 
 
 class Role(Enum):

@@ -51,6 +51,7 @@ class Partitions:
         directories: LogDirectories,
         settings_of: Callable[[str], PartitionSettings],
         is_known: Callable[[TopicPartition], bool],
+        wakeups: Wakeups,
     ) -> None:
         self._reactor = reactor
         self._broker_id = broker_id
@@ -59,7 +60,7 @@ class Partitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self.directories = directories
-        self.wakeups = Wakeups(reactor)
+        self.wakeups = wakeups
         directories.on_offline(self._directory_failed)
         directories.on_synced(self._synced)
 
@@ -185,7 +186,6 @@ class Partitions:
         """Serve nothing any more; whoever waits is told."""
         for partition in self._partitions.values():
             partition.stop()
-        self.wakeups.stop()
 
     def _see_that_it_counts(self, partition: Partition) -> None:
         """Have synced what only counts once it is: what a killed broker left, or what older settings let pass."""

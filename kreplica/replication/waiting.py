@@ -60,29 +60,28 @@ class Waiting:
         self._expire()
 
 
+AtEndOfTurn = Callable[[Callable[[], object]], None]
+"""Calls something back when all requests that have arrived are handled, and before their answers leave."""
+
+
 class Wakeups:
     """Marks partitions that changed, and wakes what waits on them once per turn of the loop.  One for a broker."""
 
-    def __init__(self, reactor: Reactor) -> None:
-        self._reactor = reactor
+    def __init__(self, at_end_of_turn: AtEndOfTurn) -> None:
+        self._at_end_of_turn = at_end_of_turn
         self._marked: set[Partition] = set()
-        self._scheduled: IDelayedCall | None = None
+        self._scheduled = False
 
     def mark(self, partition: Partition) -> None:
         """Something about it changed that a waiting request may have waited for."""
         if partition.waiting:
             self._marked.add(partition)
-            if self._scheduled is None:
-                self._scheduled = self._reactor.callLater(0, self._wake)
-
-    def stop(self) -> None:
-        if self._scheduled is not None and self._scheduled.active():
-            self._scheduled.cancel()
-        self._scheduled = None
-        self._marked.clear()
+            if not self._scheduled:
+                self._scheduled = True
+                self._at_end_of_turn(self._wake)
 
     def _wake(self) -> None:
-        self._scheduled = None
+        self._scheduled = False
         marked, self._marked = self._marked, set()
         # A dict, in the order of the partitions' arrival: sets of objects iterate differently from run to run.
         waiting: dict[Waiting, None] = {}

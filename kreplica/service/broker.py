@@ -20,12 +20,13 @@ from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
 from kreplica.membership.session import Membership
 from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
-from kreplica.replication import ControlFence, Partitions
+from kreplica.replication import ControlFence, Partitions, Wakeups
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.server.fetch_sessions import FetchSessions
 from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.topic_admin import TopicAdmin, TopicDefaults
+from kreplica.server.turn import Turn
 from kreplica.service.handlers import handler_table
 from kreplica.service.settings_maps import admin_listener, advertised, bounds, storage_config
 from kreplica.settings.broker_settings import BrokerSettings, load
@@ -73,6 +74,7 @@ class Broker:
                 settings["controller.socket.timeout.ms"] / 1000,
             ),
         )
+        self._turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.partitions = Partitions(
             runtime.reactor,
@@ -80,6 +82,7 @@ class Broker:
             self.directories,
             self.dynamic_settings.partition_settings,
             self._is_known,
+            Wakeups(self._turn.at_end),
         )
         self.server: Server | None = None
         self._ports: dict[str, int] = {}
@@ -134,7 +137,7 @@ class Broker:
         topics = TopicAdmin(
             self.runtime, self.client, self.metadata, self._topic_defaults, self.dynamic_settings.check_topic
         )
-        return Server(self.runtime, handler_table(self, topics), bounds(self.settings))
+        return Server(self.runtime, handler_table(self, topics), bounds(self.settings), turn=self._turn)
 
     def _topic_defaults(self) -> TopicDefaults:
         return TopicDefaults(self.settings["num.partitions"], self.settings["default.replication.factor"])

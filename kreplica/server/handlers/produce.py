@@ -142,6 +142,7 @@ class _WaitingProduce:
         self._request = request
         self._responses = responses
         self._pending = pending
+        request.body = {}  # the records are in the log: the buffer that the request came in may go
         waiting = Waiting(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
         request.on_abandoned(waiting.abandon)
 
