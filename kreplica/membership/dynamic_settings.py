@@ -205,7 +205,7 @@ class DynamicSettings:
             data, stat = await self._client.get_data(path)
         except NoNode:
             return None, {}
-        return stat.version, znodes.decode_config(path, data)
+        return stat.version, dict(self._decode(path, data))
 
     async def _write(self, path: str, settings: Mapping[str, str], version: int | None) -> None:
         data = znodes.encode_config(settings)

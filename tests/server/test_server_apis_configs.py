@@ -1,0 +1,281 @@
+"""Settings over the wire: described, changed as a whole or one by one, and in effect at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from broker_scene import Row, Scene, batch, on_broker
+
+from kreplica.wire.messages import (
+    ALTER_CONFIGS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def describe(
+    scene: Scene, kind: int, name: str, keys: list[str] | None = None, *, full: bool = False
+) -> tuple[int, dict[str, Row]]:
+    body = {
+        "resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": keys}],
+        "include_synonyms": full,
+        "include_documentation": full,
+    }
+    (result,) = (await scene.ask(DESCRIBE_CONFIGS, body))["results"]
+    return result["error_code"], {config["name"]: config for config in result["configs"]}
+
+
+async def values(scene: Scene, name: str = "t", kind: int = TOPIC) -> dict[str, Any]:
+    """The values that somebody has set."""
+    _, configs = await describe(scene, kind, name)
+    return {key: row["value"] for key, row in configs.items() if row["config_source"] in (1, 2, 3)}
+
+
+async def alter(
+    scene: Scene, name: str, *operations: tuple[str, int, str | None], kind: int = TOPIC, validate_only: bool = False
+) -> int:
+    configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in operations]
+    resources = [{"resource_type": kind, "resource_name": name, "configs": configs}]
+    answer = await scene.ask(INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": validate_only})
+    code: int = answer["responses"][0]["error_code"]
+    assert code == 0 or answer["responses"][0]["error_message"]
+    return code
+
+
+async def replace(scene: Scene, name: str, kind: int = TOPIC, **settings: str | None) -> int:
+    configs = [{"name": key.replace("_", "."), "value": value} for key, value in settings.items()]
+    resources = [{"resource_type": kind, "resource_name": name, "configs": configs}]
+    answer = await scene.ask(ALTER_CONFIGS, {"resources": resources, "validate_only": False})
+    code: int = answer["responses"][0]["error_code"]
+    return code
+
+
+def test_a_topics_settings_are_described_with_where_they_come_from(tmp_path: Path) -> None:
+    """Every setting has its value, its source, the values behind it, and a sentence on what it means."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", retention_ms="1000")
+        code, configs = await describe(scene, TOPIC, "t", full=True)
+        assert code == 0
+        assert len(configs) > 20
+        own = configs["retention.ms"]
+        assert (own["value"], own["config_source"], own["read_only"], own["is_sensitive"]) == ("1000", 1, False, False)
+        assert [(s["name"], s["source"]) for s in own["synonyms"]][0] == ("retention.ms", 1)
+        assert own["synonyms"][-1]["source"] == 5
+        file = configs["segment.bytes"]
+        assert (file["value"], file["config_source"]) == ("2000000", 4)
+        assert file["synonyms"][0] == {"name": "log.segment.bytes", "value": "2000000", "source": 4}
+        assert configs["cleanup.policy"]["config_source"] == 5
+        assert all(config["documentation"] and config["config_type"] for config in configs.values())
+        _, plain = await describe(scene, TOPIC, "t", ["retention.ms", "no.such.setting"])
+        assert list(plain) == ["retention.ms"]
+        assert (plain["retention.ms"]["synonyms"], plain["retention.ms"]["documentation"]) == ([], None)
+        assert (await describe(scene, TOPIC, "t", []))[1] == {}
+        assert (await describe(scene, TOPIC, "nobody"))[0] == 3
+        assert (await describe(scene, 99, "t"))[0] == 42
+
+    on_broker(tmp_path, story, "log.segment.bytes=2000000")
+
+
+def test_a_brokers_settings_are_described(tmp_path: Path) -> None:
+    """A broker tells its own settings; what its file says shows as such; another broker's are refused."""
+
+    async def story(scene: Scene) -> None:
+        code, configs = await describe(scene, BROKER, "1", full=True)
+        assert code == 0
+        assert (configs["broker.id"]["value"], configs["broker.id"]["read_only"]) == ("1", True)
+        assert configs["num.partitions"]["config_source"] == 5
+        assert (await describe(scene, BROKER, "2"))[0] == 42
+        assert (await describe(scene, BROKER, "")) == (0, {})
+
+    on_broker(tmp_path, story)
+
+
+def test_single_settings_are_set_deleted_appended_and_subtracted(tmp_path: Path) -> None:
+    """Lists grow and shrink item by item, the rest is set or goes back to its default (KIP-339)."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        assert await alter(scene, "t", ("retention.ms", SET, "1"), ("segment.ms", SET, "2")) == 0
+        assert await values(scene) == {"retention.ms": "1", "segment.ms": "2"}
+        assert await alter(scene, "t", ("retention.ms", DELETE, None)) == 0
+        assert await alter(scene, "t", ("cleanup.policy", APPEND, "compact")) == 0
+        assert await values(scene) == {"segment.ms": "2", "cleanup.policy": "delete,compact"}
+        assert await alter(scene, "t", ("cleanup.policy", SUBTRACT, "delete")) == 0
+        assert await alter(scene, "t", ("segment.ms", DELETE, None), validate_only=True) == 0
+        assert await values(scene) == {"segment.ms": "2", "cleanup.policy": "compact"}
+        refused = [
+            (("retention.ms", APPEND, "1"), 40),
+            (("no.such", SET, "1"), 40),
+            (("retention.ms", SET, "soon"), 40),
+            (("retention.ms", SET, None), 42),
+            (("retention.ms", 9, "1"), 42),
+        ]
+        for operation, code in refused:
+            assert await alter(scene, "t", operation) == code, operation
+        assert await alter(scene, "t", ("retention.ms", SET, "1"), ("retention.ms", DELETE, None)) == 42
+        assert await alter(scene, "nobody", ("retention.ms", SET, "1")) == 3
+        assert await alter(scene, "t", ("retention.ms", SET, "1"), kind=77) == 42
+        assert await values(scene) == {"segment.ms": "2", "cleanup.policy": "compact"}
+
+    on_broker(tmp_path, story)
+
+
+def test_alter_configs_replaces_all_of_a_topics_settings(tmp_path: Path) -> None:
+    """What is not named goes back to its default; a mistake changes nothing."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", retention_ms="1", segment_ms="2")
+        assert await replace(scene, "t", retention_ms="3") == 0
+        assert await values(scene) == {"retention.ms": "3"}
+        assert await replace(scene, "t", segment_ms="x") == 40
+        assert await replace(scene, "t", segment_ms=None) == 42
+        assert await values(scene) == {"retention.ms": "3"}
+        body = {
+            "resources": [{"resource_type": TOPIC, "resource_name": "t", "configs": []}] * 2,
+            "validate_only": False,
+        }
+        answer = await scene.ask(ALTER_CONFIGS, body)
+        assert [row["error_code"] for row in answer["responses"]] == [42, 42]
+
+    on_broker(tmp_path, story)
+
+
+def test_a_setting_too_large_for_zookeeper_is_refused(tmp_path: Path) -> None:
+    """The client is told, and the broker's session goes on."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        huge = ",".join(f"{i}:{i}" for i in range(150_000))
+        assert await alter(scene, "t", ("leader.replication.throttled.replicas", SET, huge)) in (40, 42)
+        assert await alter(scene, "t", ("retention.ms", SET, "1")) == 0
+
+    on_broker(tmp_path, story)
+
+
+def test_a_changed_setting_holds_at_once(tmp_path: Path) -> None:
+    """The very next produce meets the new limit; retention works by the new time; a restart keeps both."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", segment_bytes="1048576")
+        await scene.make_topic("other", retention_ms="-1")
+        large = batch(b"x" * 5000)
+        assert (await scene.produce("t", large))["error_code"] == 0
+        assert await alter(scene, "t", ("max.message.bytes", SET, "1000")) == 0
+        assert (await scene.produce("t", large))["error_code"] == 10
+        assert (await scene.produce("other", large))["error_code"] == 0
+        assert await alter(scene, "t", ("max.message.bytes", DELETE, None), ("retention.ms", SET, "1")) == 0
+        assert (await scene.produce("t", large))["error_code"] == 0
+        await scene.broker.directories.delete_expired()
+        assert (await scene.fetch("t", 2))["log_start_offset"] == 2, "records of 2023 are past one millisecond"
+        assert (await scene.fetch("other", 0))["log_start_offset"] == 0
+        assert await alter(scene, "t", ("min.insync.replicas", SET, "2")) == 0
+        assert (await scene.produce("t", large))["error_code"] == 19
+
+    async def after(scene: Scene) -> None:
+        assert (await scene.produce("t", batch(b"v")))["error_code"] == 19
+        assert await values(scene) == {"retention.ms": "1", "min.insync.replicas": "2", "segment.bytes": "1048576"}
+
+    on_broker(tmp_path, story)
+    on_broker(tmp_path, after)
+
+
+def test_a_brokers_default_for_topics_can_change(tmp_path: Path) -> None:
+    """A cluster-wide default holds at once for the topics that do not say otherwise."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        await scene.make_topic("own", max_message_bytes="100000")
+        large = batch(b"x" * 5000)
+        assert await alter(scene, "", ("message.max.bytes", SET, "1000"), kind=BROKER) == 0
+        assert (await scene.produce("t", large))["error_code"] == 10
+        assert (await scene.produce("own", large))["error_code"] == 0
+        assert await alter(scene, "1", ("message.max.bytes", SET, "10000"), kind=BROKER) == 0
+        assert (await scene.produce("t", large))["error_code"] == 0
+        assert await values(scene, "1", BROKER) == {"message.max.bytes": "10000"}
+        assert await alter(scene, "1", ("log.dirs", SET, "/tmp"), kind=BROKER) == 42
+        assert await alter(scene, "2", ("message.max.bytes", SET, "1"), kind=BROKER) == 42
+
+    on_broker(tmp_path, story)
+
+
+def test_a_setting_changed_by_another_tool_holds_too(tmp_path: Path) -> None:
+    """Kafka's tools write the settings and a notification; every broker follows, old notifications are removed."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        zookeeper = scene.zookeeper
+        await zookeeper.create("/config/changes/no_number", b"?")
+        await zookeeper.create("/config/changes/config_change_", b"{not json", sequence=True)
+        await zookeeper.create("/config/topics/t", b'{"version":1,"config":{"max.message.bytes":"1000"}}')
+        change = b'{"version":2,"entity_path":"topics/t"}'
+        await zookeeper.create("/config/changes/config_change_", change, sequence=True)
+        settings = scene.broker.dynamic_settings
+        await scene.until(lambda: settings.log_config("t").max_message_bytes == 1000, "the broker follows")
+        assert (await scene.produce("t", batch(b"x" * 5000)))["error_code"] == 10
+        await zookeeper.set_data("/config/topics/t", b"{not json")
+        await zookeeper.create("/config/changes/config_change_", change, sequence=True)
+        await scene.until(lambda: settings.log_config("t").max_message_bytes > 1000, "defaults hold")
+        assert (await scene.produce("t", batch(b"x" * 5000)))["error_code"] == 0
+        assert await alter(scene, "t", ("retention.ms", SET, "1")) == 0, "what could not be read is replaced"
+        assert await values(scene) == {"retention.ms": "1"}
+
+    on_broker(tmp_path, story, errors_logged=True)
+
+
+def test_deleted_topics_settings_are_gone(tmp_path: Path) -> None:
+    """No znode and no memory of them is left."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", retention_ms="1")
+        await scene.ask(DELETE_TOPICS, {"topic_names": ["t"], "timeout_ms": 5000}, 5)
+        assert await scene.zookeeper.get_children("/config/topics") == []
+        assert not scene.broker.dynamic_settings.knows("t")
+
+    on_broker(tmp_path, story)
+
+
+def test_log_directories_are_described(tmp_path: Path) -> None:
+    """Each directory with its partitions and their sizes, all of them or those that are asked for."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", 2)
+        await scene.make_topic("u")
+        records = batch(b"v" * 100)
+        await scene.produce("t", records, partition=1)
+
+        async def ask(topics: list[Row] | None) -> dict[str, list[tuple[int, int, int]]]:
+            answer = await scene.ask(DESCRIBE_LOG_DIRS, {"topics": topics})
+            (directory,) = answer["results"]
+            assert directory["log_dir"] == str(tmp_path / "broker-1")
+            return {
+                topic["name"]: [
+                    (p["partition_index"], p["partition_size"], p["offset_lag"]) for p in topic["partitions"]
+                ]
+                for topic in directory["topics"]
+            }
+
+        assert await ask(None) == {"t": [(0, 0, 0), (1, len(records), 0)], "u": [(0, 0, 0)]}
+        assert await ask([{"topic": "t", "partitions": [1, 7]}]) == {"t": [(1, len(records), 0)]}
+        assert await ask([]) == {}
+
+    on_broker(tmp_path, story)
+
+
+def test_only_brokers_have_endpoints(tmp_path: Path) -> None:
+    """Whoever asks for controllers' endpoints learns that this cluster has none of their own."""
+
+    async def story(scene: Scene) -> None:
+        answer = await scene.ask(
+            DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False, "endpoint_type": 2}
+        )
+        assert (answer["error_code"], answer["brokers"]) == (115, [])
+
+    on_broker(tmp_path, story)

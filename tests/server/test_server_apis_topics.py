@@ -1,0 +1,348 @@
+"""Topics over the wire: making, widening, deleting and listing them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from broker_scene import NO_ID, Row, Scene, batch, create_body, fetch_body, on_broker
+
+from kreplica.client.errors import ConnectionLost
+from kreplica.wire.messages import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, METADATA
+
+NOBODY = UUID(int=77)
+
+
+def topic(name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Row:
+    return {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": factor,
+        "assignments": [],
+        "configs": [],
+        **more,
+    }
+
+
+def assigned(*replicas: tuple[int, list[int]]) -> list[Row]:
+    return [{"partition_index": index, "broker_ids": brokers} for index, brokers in replicas]
+
+
+async def create(scene: Scene, *topics: Row, validate_only: bool = False, timeout_ms: int = 10_000) -> dict[str, Row]:
+    body = {"topics": list(topics), "timeout_ms": timeout_ms, "validate_only": validate_only}
+    return {row["name"]: row for row in (await scene.ask(CREATE_TOPICS, body))["topics"]}
+
+
+async def delete(scene: Scene, *rows: Row) -> list[tuple[Any, int]]:
+    answer = await scene.ask(DELETE_TOPICS, {"topics": list(rows), "timeout_ms": 10_000})
+    return [(row["name"], row["error_code"]) for row in answer["responses"]]
+
+
+def named(name: str) -> Row:
+    return {"name": name, "topic_id": NO_ID}
+
+
+def by_id(topic_id: UUID) -> Row:
+    return {"name": None, "topic_id": topic_id}
+
+
+# --- making -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_ready_when_its_creation_is_answered(tmp_path: Path) -> None:
+    """The first produce and fetch after CreateTopics just work, and so does Metadata."""
+
+    async def story(scene: Scene) -> None:
+        row = await scene.make_topic("t", 3, retention_ms="5000")
+        assert (row["num_partitions"], row["replication_factor"]) == (3, 1)
+        configs = {config["name"]: config for config in row["configs"]}
+        assert (configs["retention.ms"]["value"], configs["retention.ms"]["config_source"]) == ("5000", 1)
+        assert configs["segment.bytes"]["config_source"] == 5
+        for partition in range(3):
+            assert (await scene.produce("t", batch(b"v"), partition=partition))["error_code"] == 0
+        known = (await scene.metadata("t"))["t"]
+        assert known["topic_id"] == row["topic_id"] != NO_ID
+        assert [(p["partition_index"], p["leader_id"], p["isr_nodes"]) for p in known["partitions"]] == [
+            (0, 1, [1]),
+            (1, 1, [1]),
+            (2, 1, [1]),
+        ]
+
+    on_broker(tmp_path, story)
+
+
+def test_minus_one_asks_for_the_brokers_defaults(tmp_path: Path) -> None:
+    """num.partitions and default.replication.factor are taken where a client leaves them open."""
+
+    async def story(scene: Scene) -> None:
+        row = (await create(scene, topic("t", -1, -1)))["t"]
+        assert (row["error_code"], row["num_partitions"], row["replication_factor"]) == (0, 4, 1)
+
+    on_broker(tmp_path, story, "num.partitions=4")
+
+
+def test_what_is_wrong_with_a_new_topic_is_told(tmp_path: Path) -> None:
+    """Each mistake has its code and a sentence; one topic's mistake is not another's, and nothing is left of it."""
+    cases = [
+        (topic(""), 17),
+        (topic("."), 17),
+        (topic(".."), 17),
+        (topic("a/b"), 17),
+        (topic("ä"), 17),
+        (topic("x" * 250), 17),
+        (topic("there"), 36),
+        (topic("a_b"), 17),
+        (topic("p0", 0), 37),
+        (topic("p-2", -2), 37),
+        (topic("p-many", 10_001), 37),
+        (topic("p-max", 2**31 - 1), 37),
+        (topic("f0", 1, 0), 38),
+        (topic("f2", 1, 2), 38),
+        (topic("f-2", 1, -2), 38),
+        (topic("both", 1, -1, assignments=assigned((0, [1]))), 42),
+        (topic("both2", -1, 1, assignments=assigned((0, [1]))), 42),
+        (topic("gap", -1, -1, assignments=assigned((1, [1]))), 39),
+        (topic("twice", -1, -1, assignments=assigned((0, [1]), (0, [1]))), 39),
+        (topic("dead", -1, -1, assignments=assigned((0, [9]))), 39),
+        (topic("same", -1, -1, assignments=assigned((0, [1, 1]))), 39),
+        (topic("none", -1, -1, assignments=assigned((0, []))), 39),
+        (topic("unknown", configs=[{"name": "no.such", "value": "1"}]), 40),
+        (topic("malformed", configs=[{"name": "retention.ms", "value": "soon"}]), 40),
+        (topic("null", configs=[{"name": "retention.ms", "value": None}]), 40),
+    ]
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("there")
+        await scene.make_topic("a.b")
+        for i, (row, code) in enumerate(cases):
+            answer = await create(scene, row, topic(f"good{i}"))
+            refused = answer.pop(row["name"])
+            assert refused["error_code"] == code, refused
+            assert refused["error_message"], row["name"]
+            (good,) = answer.values()
+            # A request for too many partitions is refused as a whole.
+            assert good["error_code"] == (37 if row["num_partitions"] > 10_000 else 0), (row["name"], good)
+        assert not {row["name"] for row, _ in cases if row["name"] != "there"} & set(await scene.metadata())
+
+    on_broker(tmp_path, story)
+
+
+def test_validate_only_makes_nothing(tmp_path: Path) -> None:
+    """The answer is as if, and the topic is not there."""
+
+    async def story(scene: Scene) -> None:
+        answer = await create(scene, topic("t", 2), topic("u", 0), validate_only=True)
+        assert (answer["t"]["error_code"], answer["t"]["num_partitions"]) == (0, 2)
+        assert answer["u"]["error_code"] == 37
+        assert await scene.metadata() == {}
+
+    on_broker(tmp_path, story)
+
+
+def test_a_topic_named_twice_in_one_request_is_refused(tmp_path: Path) -> None:
+    """Which of the two is meant nobody knows."""
+
+    async def story(scene: Scene) -> None:
+        body = {"topics": [topic("t"), topic("t", 2), topic("u")], "timeout_ms": 5000, "validate_only": False}
+        answer = await scene.ask(CREATE_TOPICS, body)
+        assert sorted((row["name"], row["error_code"]) for row in answer["topics"]) == [("t", 42), ("u", 0)]
+
+    on_broker(tmp_path, story)
+
+
+def test_a_creation_without_time_is_made_and_says_so(tmp_path: Path) -> None:
+    """With a time-out of 0 the topic is made later; the client is told that its time was up."""
+
+    async def story(scene: Scene) -> None:
+        assert (await create(scene, topic("t"), timeout_ms=0))["t"]["error_code"] == 7
+        await scene.until(lambda: "t" in scene.broker.metadata.topics, "the topic is made")
+
+    on_broker(tmp_path, story)
+
+
+def test_replicas_on_several_brokers_are_refused_for_now(tmp_path: Path) -> None:
+    """Nobody is promised a second replica that would not be kept; topics spread over all brokers none the less."""
+
+    async def story(scene: Scene) -> None:
+        row = (await create(scene, topic("t", 1, 2)))["t"]
+        assert (row["error_code"], row["error_message"]) == (38, "this version keeps one replica of each partition")
+        row = (await create(scene, topic("t", -1, -1, assignments=assigned((0, [1, 2])))))["t"]
+        assert (row["error_code"], row["error_message"]) == (38, "this version keeps one replica of each partition")
+        assert (await create(scene, topic("t", 3)))["t"]["error_code"] == 0
+        assert (await create(scene, topic("u", -1, -1, assignments=assigned((0, [3])))))["u"]["error_code"] == 0
+        leaders = [p["leader_id"] for p in (await scene.metadata("t"))["t"]["partitions"]]
+        assert sorted(leaders) == [1, 2, 3]
+        third = await scene.connect(scene.standalone.brokers[2])
+        await scene.until(lambda: "u" in scene.standalone.brokers[2].metadata.topics, "broker 3 knows")
+        answer = await scene.ask(FETCH, fetch_body("u", 0), 12, third)
+        assert answer["responses"][0]["partitions"][0]["error_code"] == 0
+        assert (await scene.fetch("u", 0))["error_code"] == 6, "broker 1 does not lead it"
+        other = await scene.ask(CREATE_TOPICS, create_body("v"), connection=third)
+        assert other["topics"][0]["error_code"] == 41, "only the controller makes topics"
+
+    on_broker(tmp_path, story, brokers=3)
+
+
+def test_a_client_that_hangs_up_during_a_creation_is_no_failure(tmp_path: Path) -> None:
+    """Whenever it hangs up, nothing is logged as an error, and others are served."""
+
+    async def story(scene: Scene) -> None:
+        for i in range(6):
+            other = await scene.connect()
+            waiting = other.request(CREATE_TOPICS, 7, create_body(f"t{i}", 50))
+            await scene.sleep(0.002 * i)
+            await other.close()
+            if i == 0:
+                with pytest.raises(ConnectionLost):
+                    await waiting
+            else:
+                waiting.addErrback(lambda failure: failure.trap(ConnectionLost))
+        await scene.make_topic("t")
+
+    on_broker(tmp_path, story)
+
+
+# --- widening ---------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_added_topic_by_topic(tmp_path: Path) -> None:
+    """Each topic is answered for itself; old partitions keep what they hold."""
+
+    async def story(scene: Scene) -> None:
+        for name in "abcdefg":
+            await scene.make_topic(name, 2)
+        await scene.produce("a", batch(b"v"))
+        cases = {
+            "a": (3, None, 0),
+            "b": (2, None, 37),
+            "c": (1, None, 37),
+            "d": (4, [[1], [1]], 0),
+            "e": (4, [[1]], 39),
+            "f": (3, [[9]], 39),
+            "g": (20_000, None, 37),
+            "nobody": (2, None, 3),
+        }
+        body = {
+            "topics": [
+                {"name": name, "count": count, "assignments": rows and [{"broker_ids": r} for r in rows]}
+                for name, (count, rows, _) in cases.items()
+            ],
+            "timeout_ms": 5000,
+            "validate_only": True,
+        }
+        for body["validate_only"] in (True, False):
+            answer = await scene.ask(CREATE_PARTITIONS, body)
+            codes = {row["name"]: row["error_code"] for row in answer["results"]}
+            assert codes == {name: code for name, (_, _, code) in cases.items()}
+        counts = {name: len(row["partitions"]) for name, row in (await scene.metadata()).items()}
+        assert counts == {"a": 3, "b": 2, "c": 2, "d": 4, "e": 2, "f": 2, "g": 2}
+        assert (await scene.produce("a", batch(b"v"), partition=2))["error_code"] == 0
+        assert (await scene.produce("a", batch(b"v")))["base_offset"] == 1
+
+    on_broker(tmp_path, story)
+
+
+# --- deleting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_topics_name_is_free_at_once(tmp_path: Path) -> None:
+    """Made again, the topic is another: a new id, empty, with none of the old settings; the old id is unknown."""
+
+    async def story(scene: Scene) -> None:
+        old = (await scene.make_topic("t", max_message_bytes="100"))["topic_id"]
+        assert (await scene.produce("t", batch(b"x" * 200)))["error_code"] == 10
+        await scene.produce("t", batch(b"v"))
+        for _ in range(3):
+            assert await delete(scene, named("t")) == [("t", 0)]
+            new = (await scene.make_topic("t"))["topic_id"]
+            assert new != old
+        assert (await scene.produce("t", batch(b"x" * 200)))["base_offset"] == 0
+        answer = await scene.ask(FETCH, fetch_body(None, 0, topic_id=old), 13)
+        assert answer["responses"][0]["partitions"][0]["error_code"] == 100
+        assert await delete(scene, by_id(old)) == [(None, 100)]
+        assert await delete(scene, by_id(new)) == [("t", 0)]
+        assert await scene.metadata() == {}
+        (directory,) = scene.broker.directories.directories
+        assert not directory.logs
+
+    on_broker(tmp_path, story)
+
+
+def test_what_cannot_be_deleted_is_told(tmp_path: Path) -> None:
+    """Unknown names and ids, names together with ids, and topics named twice."""
+
+    async def story(scene: Scene) -> None:
+        topic_id = (await scene.make_topic("t"))["topic_id"]
+        rows = [named("nobody"), by_id(NOBODY), {"name": "t", "topic_id": topic_id}]
+        assert await delete(scene, *rows) == [("nobody", 3), (None, 100), ("t", 42)]
+        assert await delete(scene, named("t"), named("t")) == [("t", 42), ("t", 42)]
+        assert "t" in await scene.metadata()
+
+    on_broker(tmp_path, story)
+
+
+def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
+    """With delete.topic.enable=false nothing is deleted."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        assert await delete(scene, named("t")) == [("t", 73)]
+
+    on_broker(tmp_path, story, "delete.topic.enable=false")
+
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+
+
+def test_metadata_lists_all_none_or_some(tmp_path: Path) -> None:
+    """Null asks for all, an empty list for none (in version 0 for all); ids work from version 12."""
+
+    async def story(scene: Scene) -> None:
+        topic_id = (await scene.make_topic("t"))["topic_id"]
+        await scene.make_topic("u")
+
+        async def ask(topics: list[Row] | None, version: int) -> list[tuple[Any, int]]:
+            body = {"topics": topics, "allow_auto_topic_creation": False}
+            answer = await scene.ask(METADATA, body, version)
+            assert len(answer["brokers"]) == 1
+            return [(row["name"], row["error_code"]) for row in answer["topics"]]
+
+        both = [("t", 0), ("u", 0)]
+        assert await ask([], 0) == both
+        for version in (1, 8, 12):
+            assert await ask(None, version) == both
+            assert await ask([], version) == []
+        assert await ask([named("u"), named("t"), named("u")], 12) == [("u", 0), ("t", 0)]
+        assert await ask([by_id(topic_id), by_id(NOBODY)], 12) == [(None, 100), ("t", 0)]
+        assert await ask([{"name": None, "topic_id": topic_id}], 10) == [("", 42)], "ids came with version 12"
+        assert await ask([named("a b"), named("nobody")], 12) == [("a b", 17), ("nobody", 3)]
+
+    on_broker(tmp_path, story)
+
+
+def test_asking_for_a_missing_topic_makes_it_where_both_sides_allow(tmp_path: Path) -> None:
+    """The first answer says "no leader yet", a later one has the leader; bad names and Kafka's own topics are not made."""
+
+    async def story(scene: Scene) -> None:
+        assert (await scene.metadata("t"))["t"]["error_code"] == 3
+        names = ["t", *(f"t{i}" for i in range(20))]
+        first = await scene.metadata(*names, "a b", "__consumer_offsets", create=True)
+        assert {first[name]["error_code"] for name in names} <= {0, 5}
+        assert (first["a b"]["error_code"], first["__consumer_offsets"]["error_code"]) == (17, 3)
+        await scene.until(lambda: set(names) <= set(scene.broker.metadata.topics), "the topics are made")
+        again = await scene.metadata(*names, create=True)
+        assert {row["error_code"] for row in again.values()} == {0}
+        assert await create(scene, topic("t")) and set(await scene.metadata()) == set(names)
+
+    on_broker(tmp_path, story)
+
+
+def test_a_broker_can_refuse_to_make_topics_by_itself(tmp_path: Path) -> None:
+    """With auto.create.topics.enable=false a missing topic stays missing."""
+
+    async def story(scene: Scene) -> None:
+        assert (await scene.metadata("t", create=True))["t"]["error_code"] == 3
+
+    on_broker(tmp_path, story, "auto.create.topics.enable=false")
