@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.application.service import IService
@@ -26,18 +27,18 @@ def makeService(options: Options) -> IService:
 
     chosen: Any = options.subOptions
 
-    def build(reactor: Any) -> Startable:
+    def build(reactor: Any, failed: Callable[[str], None]) -> Startable:
         # Imported late: each command loads only what it runs.
         if options.subCommand == "standalone":
             from kreplica.service.standalone import standalone_from_options
 
-            return standalone_from_options(reactor, chosen)
+            return standalone_from_options(reactor, chosen, failed)
         if options.subCommand == "broker":
             from kreplica.service.broker import broker_from_options
 
             return broker_from_options(reactor, chosen)
         from kreplica.service.coordinator import coordinator_from_options
 
-        return coordinator_from_options(reactor, chosen)
+        return coordinator_from_options(reactor, chosen, failed)
 
     return ProcessService(build, observer(chosen["log-format"]))

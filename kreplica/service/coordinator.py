@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
@@ -17,12 +20,19 @@ log = Logger()
 
 
 class CoordinatorProcess:
-    """:param runtime: stopped with it."""
+    """:param runtime: stopped with it.
 
-    def __init__(self, runtime: Runtime, data_directory: str, *, port: int, interface: str) -> None:
+    :param failed: told, with one line, when it cannot go on (its store failed).
+    """
+
+    def __init__(
+        self, runtime: Runtime, data_directory: str, *, port: int, interface: str, failed: Callable[[str], None]
+    ) -> None:
         self._runtime = runtime
         self._data_directory = data_directory
-        self._coordinator = EmbeddedCoordinator(runtime, data_directory, port=port, interface=interface)
+        self._coordinator = EmbeddedCoordinator(
+            runtime, data_directory, port=port, interface=interface, on_failure=partial(coordinator_failed, failed)
+        )
         self._asked_port = port
         self._interface = interface
 
@@ -50,6 +60,18 @@ async def start_coordinator(coordinator: EmbeddedCoordinator, interface: str, po
         ) from None
 
 
-def coordinator_from_options(reactor: Any, options: dict[str, Any]) -> CoordinatorProcess:
-    directory = os.path.abspath(options["data-dir"])
-    return CoordinatorProcess(real_runtime(reactor), directory, port=options["port"], interface=options["interface"])
+def coordinator_failed(failed: Callable[[str], None], failure: Failure) -> None:
+    """Its store failed: what it has promised to keep cannot be kept by this process any more."""
+    failed(f"the coordinator cannot keep its state: {failure.getErrorMessage()}")
+
+
+def coordinator_from_options(
+    reactor: Any, options: dict[str, Any], failed: Callable[[str], None]
+) -> CoordinatorProcess:
+    return CoordinatorProcess(
+        real_runtime(reactor),
+        os.path.abspath(options["data-dir"]),
+        port=options["port"],
+        interface=options["interface"],
+        failed=failed,
+    )

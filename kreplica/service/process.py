@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from twisted.application.service import Service
@@ -37,10 +38,10 @@ class ProcessService(Service):
 
     A start that fails prints one line that says what is wrong, and ends the process with exit status 1.
 
-    :param build: makes the thing, given the reactor; it has ``async start()`` and ``async stop()``.
+    :param build: makes the thing, given the reactor and what to call, with one line, when it cannot go on.
     """
 
-    def __init__(self, build: Callable[[Any], Startable], observer: ILogObserver) -> None:
+    def __init__(self, build: Callable[[Any, Callable[[str], None]], Startable], observer: ILogObserver) -> None:
         self._build = build
         self._observer = observer
         self._thing: Startable | None = None
@@ -66,7 +67,7 @@ class ProcessService(Service):
 
     async def _start(self, reactor: Any) -> None:
         try:
-            self._thing = self._build(reactor)
+            self._thing = self._build(reactor, partial(self._give_up, reactor))
             await self._thing.start()
             gc.collect()
             gc.freeze()
@@ -75,15 +76,15 @@ class ProcessService(Service):
             pass
         except (KreplicaError, OSError) as error:
             # Something outside is wrong, and the text says what: a traceback would only hide it.
-            self._give_up(reactor, f"kreplica: {error}")
+            self._give_up(reactor, str(error))
         except Exception as error:
             log.failure("starting failed")
-            self._give_up(reactor, f"kreplica: starting failed: {error!r}")
+            self._give_up(reactor, f"starting failed: {error!r}")
         finally:
             self._starting = None
 
     def _give_up(self, reactor: Any, message: str) -> None:
-        print(message, file=sys.__stderr__, flush=True)
+        print(f"kreplica: {message}", file=sys.__stderr__, flush=True)
         reactor.callWhenRunning(_stop_with_status, reactor, 1)
 
     async def _stop(self) -> None:

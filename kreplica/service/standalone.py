@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kreplica import __version__
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.service.banner import banner
 from kreplica.service.broker import Broker
-from kreplica.service.coordinator import start_coordinator
+from kreplica.service.coordinator import coordinator_failed, start_coordinator
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.store import Store
@@ -51,9 +53,17 @@ class Standalone:
     """Started and stopped as one.
 
     :param store: what keeps the coordinator's state, instead of SQLite in the data directory.
+    :param failed: told, with one line, when the coordinator cannot go on (its store failed).
     """
 
-    def __init__(self, runtime: Runtime, config: StandaloneConfig, *, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: StandaloneConfig,
+        *,
+        store: Store | None = None,
+        failed: Callable[[str], None] | None = None,
+    ) -> None:
         self._runtime = runtime
         self._config = config
         self.coordinator = EmbeddedCoordinator(
@@ -62,6 +72,7 @@ class Standalone:
             port=config.coordinator_port,
             interface=HOST,
             store=store,
+            on_failure=None if failed is None else partial(coordinator_failed, failed),
         )
         self.brokers: list[Broker] = []
 
@@ -104,7 +115,9 @@ class StandaloneProcess(Standalone):
         print(self.describe(), file=sys.__stdout__, flush=True)
 
 
-def standalone_from_options(reactor: Any, options: dict[str, Any]) -> StandaloneProcess:
+def standalone_from_options(
+    reactor: Any, options: dict[str, Any], failed: Callable[[str], None]
+) -> StandaloneProcess:
     config = StandaloneConfig(
         data_directory=os.path.abspath(options["data-dir"]),
         brokers=options["brokers"],
@@ -113,4 +126,4 @@ def standalone_from_options(reactor: Any, options: dict[str, Any]) -> Standalone
         coordinator_port=options["coordinator-port"],
         overrides=tuple(options["overrides"]),
     )
-    return StandaloneProcess(real_runtime(reactor), config)
+    return StandaloneProcess(real_runtime(reactor), config, failed=failed)
