@@ -83,6 +83,8 @@ class Partitions:
 
     def unknown(self, key: TopicPartition) -> KafkaError:
         """What to tell a client that asks for a partition that is not here."""
+        if self.directories.failure(key) is not None:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} is damaged")
         if self._is_known(key):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

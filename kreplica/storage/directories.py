@@ -146,6 +146,13 @@ class LogDirectories:
         if directory is not None:
             directory.flush(self._logs[key])
 
+    def failure(self, key: TopicPartition) -> StorageError | None:
+        """Why a log that is on disk cannot be used; None where nothing is known against it."""
+        for directory in self.directories:
+            if key in directory.failed_logs:
+                return directory.failed_logs[key]
+        return None
+
     def _directory_of(self, key: TopicPartition) -> LogDirectory | None:
         for directory in self.directories:
             if key in directory.logs:
