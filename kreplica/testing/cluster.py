@@ -116,12 +116,14 @@ class SimulatedCluster:
 
     def start(self) -> None:
         """Start the coordinator, then the brokers one after the other, and wait until they serve."""
-        for machine in (self.coordinator, *self.brokers.values()):
+        machines: list[Machine[Any]] = [self.coordinator, *self.brokers.values()]
+        for machine in machines:
             self.run_until(machine.start())
 
     def stop(self) -> None:
         """Stop what runs in order: the brokers, then the coordinator."""
-        for machine in (*self.brokers.values(), self.coordinator):
+        machines: list[Machine[Any]] = [*self.brokers.values(), self.coordinator]
+        for machine in machines:
             if machine.running:
                 self.run_until(machine.stop())
 

@@ -7,6 +7,7 @@ twice or out of order shows by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from kreplica.wire.records import Record
 
@@ -49,6 +50,12 @@ class History:
         for record in records:
             _note(self.seen[partition], record.offset, record.value or b"", f"read from partition {partition}")
 
+    def forget_from(self, partition: int, offset: int) -> None:
+        """The log was cut there: what was told of later offsets holds no more."""
+        for told in (self.acked[partition], self.seen[partition]):
+            for later in [known for known in told if known >= offset]:
+                del told[later]
+
 
 def _note(known: dict[int, bytes], offset: int, value: bytes, what: str) -> None:
     before = known.setdefault(offset, value)
@@ -63,7 +70,7 @@ def check_whole(records: Sequence[Record], partition: int) -> None:
     offsets = [record.offset for record in records]
     assert offsets == list(range(len(offsets))), f"partition {partition} has holes: {offsets[:10]} ..."
     numbers = [number_of(record.value or b"", partition) for record in records]
-    for before, after in zip(numbers, numbers[1:], strict=False):
+    for before, after in pairwise(numbers):
         assert before < after, f"partition {partition} has {after} behind {before}"
 
 

@@ -8,14 +8,13 @@ from random import Random
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 
 from kreplica.client.connection import Connection
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.testing.histories import History
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.wire_client import WireClient, sleep
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
@@ -90,7 +89,7 @@ class IdempotentProducer:
             except (ClientError, KafkaError):
                 # What was sent may or may not be in the log: the broker recognises what it has.
                 await self._client.close()
-                await deferLater(self._reactor, self._random.uniform(0, self._retry_s), lambda: None)
+                await sleep(self._reactor, self._random.uniform(0, self._retry_s))
                 self._retry_s = min(self._retry_s * 2, RETRY_S_MAX)
         await self._client.close()
 
@@ -139,9 +138,7 @@ class IdempotentProducer:
         return self._random.randrange(self._load.value_size_max + 1)
 
     def _send(self, connection: Connection, partition: int, batch: Batch, over: Deferred[None]) -> None:
-        builder = BatchBuilder(
-            producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence
-        )
+        builder = BatchBuilder(producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence)
         for value in batch.values:
             builder.append(self._wall_clock_ms(), None, value)
         row = {"index": partition, "records": builder.build()}

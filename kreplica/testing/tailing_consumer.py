@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Reactor
 from kreplica.testing.histories import History
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.wire_client import WireClient, sleep
 
 WAIT_MS = 500
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
@@ -51,7 +50,7 @@ class TailingConsumer:
                 retry_s = RETRY_S_MIN
             except (ClientError, KafkaError) as error:
                 await self._client.close()
-                await deferLater(self._reactor, retry_s, lambda: None)
+                await sleep(self._reactor, retry_s)
                 retry_s = min(retry_s * 2, RETRY_S_MAX)
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.resets += 1

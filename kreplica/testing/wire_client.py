@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from twisted.internet.defer import Deferred
 
 from kreplica.client.connection import Connection, connect
 from kreplica.errors import ErrorCode, KafkaError
@@ -56,7 +59,7 @@ class WireClient:
 
     # --- topics ---
 
-    async def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+    async def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Make a topic with one replica of each partition, and wait until it can be used."""
         topic = {
             "name": name,
@@ -117,9 +120,7 @@ class WireClient:
             "forgotten_topics_data": [],
             "rack_id": "",
         }
-        answer = await self.request(
-            messages.FETCH, body, at_most=FETCH_BY_NAME_MAX, timeout_s=wait_ms / 1000 + 30.0
-        )
+        answer = await self.request(messages.FETCH, body, at_most=FETCH_BY_NAME_MAX, timeout_s=wait_ms / 1000 + 30.0)
         row = answer["responses"][0]["partitions"][0]
         _check(row)
         return _records(row["records"] or b"", offset)
@@ -144,6 +145,13 @@ class WireClient:
             found += records
             offset = records[-1].offset + 1
         return found
+
+
+def sleep(reactor: Reactor, seconds: float) -> Deferred[None]:
+    """Fires after so much of the reactor's time."""
+    over: Deferred[None] = Deferred()
+    reactor.callLater(seconds, over.callback, None)
+    return over
 
 
 def _check(row: dict[str, Any]) -> None:

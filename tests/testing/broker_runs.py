@@ -1,0 +1,183 @@
+"""Runs of a simulated broker that several tests share: an everyday one with its trace, and one with crashes.
+
+``python broker_runs.py SEED`` prints the trace of the everyday run, for comparing processes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from kreplica.model import TopicPartition
+from kreplica.runtime.disk import Disk
+from kreplica.storage.log import Log
+from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.histories import History, check_nothing_lost, check_whole
+from kreplica.testing.idempotent_producer import IdempotentProducer, Load
+from kreplica.testing.tailing_consumer import TailingConsumer
+from kreplica.testing.wire_client import WireClient
+from kreplica.wire.batch_building import BatchBuilder
+
+TOPIC = "load"
+DEFAULT = {"segment.bytes": "5000"}
+"""Settings of a topic as they are, but that segments are rolled often."""
+
+EVERY_ACK_SYNCED = {**DEFAULT, "flush.messages": "1"}
+QUICK = ("zookeeper.session.timeout.ms=6000", "log.flush.offset.checkpoint.interval.ms=2000")
+"""Less waiting for sessions of broken machines; recovery points that are checkpointed in every run."""
+
+
+def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
+    """A batch of values without keys."""
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(timestamp_ms, None, value)
+    return builder.build()
+
+
+# --- an everyday run --------------------------------------------------------------------------------------------------
+
+
+def everyday(seed: int) -> str:
+    """All that a client does in a day, from the first start to an orderly stop.
+
+    :return: the trace of every event, what the client saw, and a digest of what is on the disks.
+    """
+    trace: list[str] = []
+    cluster = SimulatedCluster(seed, trace=trace.append)
+    cluster.start()
+    trace.append(repr(cluster.run_until(_a_day(cluster))))
+    cluster.stop()
+    assert cluster.simulation.failures == []
+    for machine in (cluster.coordinator, *cluster.brokers.values()):
+        for path, data in _files(machine.host.disk, "/data"):
+            trace.append(f"{machine.host.name}{path} {len(data)} {sha256(data).hexdigest()}")
+    return "\n".join(trace)
+
+
+async def _a_day(cluster: SimulatedCluster) -> list[Any]:
+    client, reader = cluster.client(), cluster.client()
+    seen: list[Any] = []
+    await client.create_topic("orders", 3, {"retention.ms": "3600000"})
+    seen.append(await client.produce("orders", 1, batch(b"first", b"second")))
+    waiting = Deferred.fromCoroutine(reader.fetch("orders", 1, 2, wait_ms=5_000))
+    seen.append(await client.produce("orders", 1, batch(b"third"), acks=1))
+    seen.append(await waiting)
+    await client.produce("orders", 1, batch(b"fourth"), acks=0)
+    seen.append(await reader.fetch("orders", 1, 3, wait_ms=5_000))
+    seen.append(await client.list_offset("orders", 1, -2))
+    seen.append(await client.list_offset("orders", 1, -1))
+    seen.append(await client.read_all("orders", 1))
+    seen.append(await client.metadata())
+    await client.delete_topic("orders")
+    seen.append((await client.metadata())["topics"])
+    await client.close()
+    await reader.close()
+    return seen
+
+
+def _files(disk: Disk, path: str) -> Iterator[tuple[str, bytes]]:
+    for name in disk.list_directory(path):
+        below = f"{path}/{name}"
+        if disk.is_directory(below):
+            yield from _files(disk, below)
+        else:
+            yield below, disk.read_file(below)
+
+
+# --- a run with crashes -----------------------------------------------------------------------------------------------
+
+
+class CrashRun:
+    """One broker, one idempotent producer, a consumer a partition; whoever wants lets the broker's machine crash.
+
+    :ivar history: what the clients were told.
+    """
+
+    def __init__(self, seed: int, *, partitions: int = 1, acks: int = -1, configs: Mapping[str, str] = DEFAULT) -> None:
+        self.cluster = cluster = SimulatedCluster(seed, overrides=QUICK)
+        self.machine = cluster.brokers[1]
+        self.random = cluster.simulation.random
+        self.partitions = partitions
+        self.history = History(partitions)
+        cluster.start()
+        admin = cluster.client()
+        cluster.run_until(admin.create_topic(TOPIC, partitions, configs))
+        cluster.run_until(admin.close())
+        host = cluster.simulation.host("producer")
+        load = Load(TOPIC, partitions, acks)
+        self.producer = IdempotentProducer(host.runtime, self._client("producer"), load, self.history)
+        self.producer.start()
+        self.consumers = [self._consumer(partition) for partition in range(partitions)]
+
+    def _consumer(self, partition: int) -> TailingConsumer:
+        name = f"consumer-{partition}"
+        reactor = self.cluster.simulation.host(name).reactor
+        consumer = TailingConsumer(reactor, self._client(name), TOPIC, partition, self.history)
+        consumer.start()
+        return consumer
+
+    def _client(self, name: str) -> WireClient:
+        return WireClient(self.cluster.simulation.host(name).reactor, "broker-1", BROKER_PORT, client_id=name)
+
+    def log(self, partition: int) -> Log:
+        """A partition's log in the running broker."""
+        return self.machine.program.directories.logs[TopicPartition(TOPIC, partition)]
+
+    def go_on(self) -> None:
+        """Let some more be acknowledged, and stop in the middle of whatever happens then."""
+        wanted = self.history.acked_count + self.random.randrange(1, 60)
+        self.cluster.run_until(lambda: self.history.acked_count >= wanted, timeout_s=120.0)
+        self.steps(self.random.randrange(200))
+
+    def steps(self, count: int) -> None:
+        """Let so many events happen."""
+        for _ in range(count):
+            self.cluster.simulation.step()
+
+    def crash(self, *, power_loss: bool) -> None:
+        """Crash the machine, now and then again while it starts, and start it."""
+        while True:
+            self.machine.power_loss() if power_loss else self.machine.kill()
+            if self.random.random() < 0.2:
+                self.cluster.run(self.random.uniform(0.0, 20.0))
+            starting = self.machine.start()
+            if self.random.random() < 0.7:
+                break
+            self.steps(self.random.randrange(300))
+        self.cluster.run_until(starting, timeout_s=120.0)
+
+    def finish(self) -> None:
+        """Let everything be acknowledged that was sent."""
+        self.cluster.run_until(self.producer.finish(), timeout_s=300.0)
+        for consumer in self.consumers:
+            self.cluster.run_until(consumer.finish(), timeout_s=120.0)
+
+    def check(self, *, everything_sent: bool = True) -> None:
+        """Whether each partition holds what it has to, whole and in order; then everything is stopped.
+
+        :param everything_sent: it holds all that was ever sent.
+        """
+        client = self.cluster.client()
+        for partition in range(self.partitions):
+            records = self.cluster.run_until(client.read_all(TOPIC, partition), timeout_s=120.0)
+            check_whole(records, partition)
+            check_nothing_lost(records, self.history.acked[partition], "acknowledged")
+            check_nothing_lost(records, self.history.seen[partition], "read")
+            assert not everything_sent or len(records) == self.history.sent[partition]
+        self.cluster.run_until(client.close())
+        self.cluster.stop()
+        assert self.cluster.simulation.failures == []
+
+
+def bytes_of(log: Log) -> bytes:
+    """All bytes of a log, whether committed or not."""
+    return b"".join(segment.file.read_at(0, segment.size) for segment in log.segments)
+
+
+if __name__ == "__main__":
+    print(everyday(int(sys.argv[1])))
