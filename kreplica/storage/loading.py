@@ -7,13 +7,13 @@ end is cut off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from twisted.logger import Logger
 
 from kreplica.errors import KafkaError, StorageError
-from kreplica.model import TopicPartition
+from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.config import LogConfig
 from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
@@ -59,6 +59,8 @@ class Loading:
         self._now_ms: int
         self._rebuilt: list[Segment] = []
         """Segments whose indexes are made anew."""
+        self._epochs: list[tuple[int, int]] = []
+        """(leader epoch, offset) as recovery met them."""
 
     def run(
         self,
@@ -170,12 +172,16 @@ class Loading:
         segment.aborted.truncate_to(segment.base_offset)
         self._rebuilt.append(segment)
         next_offset = segment.base_offset
+        latest_epoch = NO_EPOCH
         for position, header, data in scan_batches(file, 0, size):
             if header.base_offset < next_offset or header.last_offset_delta < 0 or not verify_crc(data, header):
                 break
             if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                 break
             segment.note(header, position, self._config.index_interval_bytes)
+            if header.partition_leader_epoch > latest_epoch:
+                latest_epoch = header.partition_leader_epoch
+                self._epochs.append((latest_epoch, header.base_offset))
             next_offset = header.next_offset
         if segment.size == size:
             return True
@@ -235,6 +241,7 @@ class Loading:
 
     def _start_anew(self, start_offset: int) -> int:
         self._rebuilt.clear()
+        self._epochs.clear()
         for segment in self._segments:
             self._segments.drop(segment)
         segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
@@ -252,11 +259,16 @@ class Loading:
             _log.warn("{log}: finds its leader epochs in the batches, since {why}", log=self._name, why=str(error))
             epochs = LeaderEpochs.empty(path, self._disk)
         epochs.truncate_to(end_offset)
-        for segment in self._rebuilt if epochs.entries else self._segments:
-            for _, header in segment.headers():
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
+        for epoch, offset in self._epochs if epochs.entries else self._all_epochs():
+            if offset < end_offset:
+                epochs.assign(epoch, offset)
         epochs.truncate_start(start_offset)
         return epochs
+
+    def _all_epochs(self) -> Iterator[tuple[int, int]]:
+        for segment in self._segments:
+            for _, header in segment.headers():
+                yield header.partition_leader_epoch, header.base_offset
 
     def _load_producers(
         self, expiration_ms: int, start_offset: int, end_offset: int, now_ms: int

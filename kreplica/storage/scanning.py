@@ -17,17 +17,21 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 
     Bodies are skipped, and read only where batches are so small that this is the shorter way.
     """
+    read_size = HEADERS_READ_SIZE
     while position + HEADER_SIZE <= end:
-        chunk = file.read_at(position, min(HEADERS_READ_SIZE, end - position))
-        at = 0
+        chunk = file.read_at(position, min(read_size, end - position))
+        at = size = 0
         while at + HEADER_SIZE <= len(chunk):
             header = header_at(chunk, at)
             if header is None or position + at + header.size > end:
                 return
             yield position + at, header
-            at += header.size
+            size = header.size
+            at += size
         if at == 0:
             return
+        # Large batches: one header a read, their bodies would be read for nothing.
+        read_size = HEADERS_READ_SIZE if 4 * size < HEADERS_READ_SIZE else HEADER_SIZE
         position += at
 
 
