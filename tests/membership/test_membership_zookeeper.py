@@ -1,0 +1,176 @@
+"""What a broker keeps in ZooKeeper about itself, against the embedded coordinator on virtual time."""
+
+import pytest
+
+from kreplica.cluster import znodes
+from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
+from kreplica.membership.producer_ids import ProducerIds
+from kreplica.membership.registration import (
+    BrokerIdInUse,
+    create_persistent_paths,
+    read_or_make_cluster_id,
+    register,
+)
+from kreplica.membership.session import Membership
+from kreplica.model import BrokerRegistration, Endpoint
+from kreplica.testing.simulation import Simulation
+from kreplica.zookeeper import NodeExists, ZooKeeperClient
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+PORT = 2181
+CONNECT = f"coordinator:{PORT}/kafka"
+
+
+class World:
+    """A coordinator, and hosts with clients of it."""
+
+    def __init__(self, seed=1):
+        self.simulation = Simulation(seed)
+        host = self.simulation.host("coordinator")
+        self.coordinator = EmbeddedCoordinator(host.runtime, port=PORT, interface="", tick_time_ms=500)
+        self.run(self.coordinator.start())
+
+    def run(self, goal, timeout_s=60.0):
+        return self.simulation.run_until(goal, timeout_s)
+
+    def client(self, name, **options):
+        """A started client on a host of that name."""
+        runtime = self.simulation.host(name).runtime
+        client = ZooKeeperClient(
+            runtime.reactor, CONNECT, random=runtime.random, session_timeout_ms=5000, **options
+        )
+        self.run(client.start())
+        return runtime, client
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def registration(broker_id=1, port=9092):
+    return BrokerRegistration(broker_id, (Endpoint("PLAINTEXT", "here", port),), timestamp_ms=7)
+
+
+def test_persistent_paths_are_made_once(world):
+    """Two brokers that start together find what both need, below the chroot that nobody made for them."""
+    _, one = world.client("one")
+    _, two = world.client("two")
+    world.run(create_persistent_paths(one))
+    world.run(create_persistent_paths(two))
+    for path in znodes.PERSISTENT_PATHS:
+        assert world.run(two.exists(path)) is not None
+
+
+def test_the_cluster_has_one_id(world):
+    """Whoever comes first makes it; everybody has the same, of 22 characters."""
+    runtime, one = world.client("one")
+    other_runtime, two = world.client("two")
+    world.run(create_persistent_paths(one))
+    first = world.run(read_or_make_cluster_id(one, runtime.random))
+    assert world.run(read_or_make_cluster_id(two, other_runtime.random)) == first
+    assert len(first) == 22
+
+
+def test_registration_carries_its_epoch(world):
+    """The epoch is the czxid of the znode, and a second registration of the same session is the same."""
+    _, client = world.client("one")
+    world.run(create_persistent_paths(client))
+    made = world.run(register(client, registration()))
+    data, stat = world.run(client.get_data("/brokers/ids/1"))
+    assert made.epoch == stat.czxid > 0
+    assert znodes.decode_broker(1, data, stat.czxid) == made
+    assert world.run(register(client, registration())).epoch == made.epoch
+
+
+def test_another_brokers_id_is_refused(world):
+    """The error says where the other one listens."""
+    _, one = world.client("one")
+    _, two = world.client("two")
+    world.run(create_persistent_paths(one))
+    world.run(register(one, registration(port=1111)))
+    with pytest.raises(BrokerIdInUse, match="PLAINTEXT://here:1111"):
+        world.run(register(two, registration(port=2222)))
+
+
+def test_own_leftover_is_replaced(world):
+    """After a kill the earlier session's znode names our own endpoints: it goes at once, and the epoch grows."""
+    _, killed = world.client("one")
+    world.run(create_persistent_paths(killed))
+    earlier = world.run(register(killed, registration()))
+    _, again = world.client("two")
+    assert world.run(register(again, registration())).epoch > earlier.epoch
+
+
+def test_a_killed_brokers_session_is_ended(world):
+    """Its ephemeral znodes are gone before its successor opens a session, long before they would expire."""
+    runtime, killed = world.client("one")
+    world.run(create_persistent_paths(killed))
+    runtime.disk.make_directories("/data")
+    world.run(register(killed, registration()))
+    remember_session(runtime.disk, "/data", killed, CONNECT)
+    host = world.simulation.host("one")
+    host.kill()
+    began_s = host.runtime.reactor.seconds()
+    world.run(end_previous_session(host.runtime, "/data", CONNECT, timeout_ms=1000))
+    _, watcher = world.client("two")
+    assert world.run(watcher.exists("/brokers/ids/1")) is None
+    assert host.runtime.reactor.seconds() - began_s < 1
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{}", b'{"connect":"other:1","session_id":1,"password":"00"}'])
+def test_nothing_useful_is_remembered(world, data):
+    """No file, a damaged one, or another cluster's: the start goes on."""
+    runtime, client = world.client("one")
+    runtime.disk.make_directories("/data")
+    if data is not None:
+        runtime.disk.write_file("/data/zookeeper-session", data)
+    world.run(end_previous_session(runtime, "/data", CONNECT, timeout_ms=1000))
+    forget_session(runtime.disk, "/data")
+    forget_session(runtime.disk, "/data")
+    assert not runtime.disk.exists("/data/zookeeper-session")
+    world.run(client.close())
+
+
+def test_a_lost_session_is_replaced(world):
+    """A broker that was cut off past its session registers anew, with a higher epoch, when it is back."""
+    runtime, client = world.client("one")
+    world.run(create_persistent_paths(client))
+    joined = []
+    membership = Membership(runtime.reactor, runtime.random, client, joined.append)
+    world.run(membership.join(registration()))
+    world.simulation.network.cut("one", "coordinator")
+    world.simulation.run(20)
+    _, other = world.client("two")
+    assert world.run(other.exists("/brokers/ids/1")) is None
+    world.simulation.network.heal("one", "coordinator")
+    world.simulation.run(20)
+    assert [made.broker_id for made in joined] == [1, 1]
+    assert joined[1].epoch > joined[0].epoch
+    assert world.run(other.exists("/brokers/ids/1")).czxid == joined[1].epoch
+    world.run(membership.leave())
+
+
+def test_producer_ids_are_never_given_twice(world):
+    """Two brokers that take blocks in turns, over their ends, and one that restarts, never meet."""
+    _, one = world.client("one")
+    _, two = world.client("two")
+    world.run(create_persistent_paths(one))
+    ids = [ProducerIds(one, 1), ProducerIds(two, 2)]
+    given = [world.run(ids[i % 2].next()) for i in range(2500)]
+    given += [world.run(ProducerIds(one, 1).next())]
+    assert len(set(given)) == len(given)
+    assert min(given) == 0
+
+
+def test_producer_ids_for_many_at_once(world):
+    """Requests that arrive while a block is being taken share it."""
+    from twisted.internet.defer import Deferred, gatherResults
+
+    _, client = world.client("one")
+    world.run(create_persistent_paths(client))
+    ids = ProducerIds(client, 1)
+    given = world.run(gatherResults([Deferred.fromCoroutine(ids.next()) for _ in range(1200)]))
+    assert sorted(given) == list(range(1200))
+    with pytest.raises(NodeExists):
+        world.run(client.create(znodes.LATEST_PRODUCER_ID_BLOCK))
