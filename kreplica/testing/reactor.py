@@ -201,7 +201,7 @@ class SimulatedReactor:
 
     def _disconnect(self, descriptor: Any, why: BaseException, in_read: bool) -> None:
         self.removeReader(descriptor)
-        failure = Failure(why)  # type: ignore[no-untyped-call]
+        failure = Failure(why)
         if in_read and isinstance(why, error.ConnectionDone) and IHalfCloseableDescriptor.providedBy(descriptor):
             descriptor.readConnectionLost(failure)
         else:
@@ -212,8 +212,8 @@ class SimulatedReactor:
 
     def log_failure(self) -> None:
         """Log the exception that is being handled, and tell the simulation of it."""
-        failure = Failure()  # type: ignore[no-untyped-call]
-        log.err(failure)  # type: ignore[no-untyped-call]
+        failure = Failure()
+        log.err(failure)
         self._failed(failure)
 
     def new_socket(self) -> SimulatedSocket:
