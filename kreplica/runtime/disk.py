@@ -139,6 +139,17 @@ class Disk(Protocol):
         """:raise StorageError: where another holder has it, with its name where known."""
 
 
+def make_directories_durably(disk: Disk, path: str) -> None:
+    """Make a directory and its parents, and let the names of those that were missing survive a power loss."""
+    missing = []
+    while not disk.exists(path):
+        missing.append(path)
+        path = os.path.dirname(path) or "."
+    for name in reversed(missing):
+        disk.make_directories(name)
+        disk.sync_directory(os.path.dirname(name) or ".")
+
+
 class OsFile:
     """A ``File`` of the operating system."""
 

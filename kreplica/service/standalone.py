@@ -11,6 +11,7 @@ from typing import Any
 
 from kreplica import __version__
 from kreplica.runtime import Runtime, real_runtime
+from kreplica.runtime.disk import make_directories_durably
 from kreplica.service.banner import banner
 from kreplica.service.broker import Broker
 from kreplica.service.coordinator import coordinator_failed, start_coordinator
@@ -81,7 +82,7 @@ class Standalone:
         config = self._config
         # Settings first: a mistake in them is told before anything is opened.
         config.broker_settings(1, config.coordinator_port)
-        self._runtime.disk.make_directories(config.data_directory)
+        make_directories_durably(self._runtime.disk, config.data_directory)
         await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
         for number in range(1, config.brokers + 1):
             broker = Broker(self._runtime, config.broker_settings(number, self.coordinator.port))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
@@ -15,7 +14,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import DirectoryLock, Disk
+from kreplica.runtime.disk import DirectoryLock, make_directories_durably
 from kreplica.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -112,7 +111,7 @@ class LogDirectory:
         :raise StorageError: another process has it.
         """
         if self._lock is None:
-            _make_durably(self._disk, self.path)
+            make_directories_durably(self._disk, self.path)
             self._lock = self._disk.lock_directory(self.path)
 
     def _unlock(self) -> None:
@@ -378,17 +377,6 @@ class LogDirectory:
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"
-
-
-def _make_durably(disk: Disk, path: str) -> None:
-    """Make a directory whose name, and its parents' names, survive a power loss."""
-    missing = []
-    while not disk.exists(path):
-        missing.append(path)
-        path = posixpath.dirname(path) or "."
-    for name in reversed(missing):
-        disk.make_directories(name)
-        disk.sync_directory(posixpath.dirname(name) or ".")
 
 
 def _close_all(logs: Iterable[Log]) -> None:

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from kreplica.errors import StorageError
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import DirectoryLock
+from kreplica.runtime.disk import DirectoryLock, make_directories_durably
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.serving import CoordinatorSettings, Serving
 from kreplica.zookeeper.embedded.sqlite_store import SqliteStore
@@ -121,7 +121,7 @@ class EmbeddedCoordinator:
         directory = self._directory
         if directory is not None:
             try:
-                self._runtime.disk.make_directories(directory)
+                make_directories_durably(self._runtime.disk, directory)
             except OSError as error:
                 raise StorageError(f"{directory} cannot be the coordinator's data directory: {error}") from error
             self._lock = self._runtime.disk.lock_directory(directory)
