@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.log import Log
@@ -21,6 +22,7 @@ from kreplica.testing.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.tailing_consumer import TailingConsumer
 from kreplica.testing.wire_client import WireClient
 from kreplica.wire.batch_building import BatchBuilder
+from kreplica.wire.records import Record
 
 TOPIC = "load"
 DEFAULT = {"segment.bytes": "5000"}
@@ -37,6 +39,23 @@ def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
     for value in values:
         builder.append(timestamp_ms, None, value)
     return builder.build()
+
+
+def values(records: Iterable[Record]) -> list[bytes | None]:
+    """The values of records."""
+    return [record.value for record in records]
+
+
+def until_it_works(cluster: SimulatedCluster, ask: Callable[[], Any]) -> Any:
+    """Ask again and again, as clients do while a broker does not know yet what it leads."""
+    for _ in range(100):
+        try:
+            return cluster.run_until(ask())
+        except KafkaError as error:
+            if not error.code.retriable:
+                raise
+        cluster.run(0.5)
+    raise AssertionError("it never worked")
 
 
 # --- an everyday run --------------------------------------------------------------------------------------------------

@@ -6,12 +6,11 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_runs import batch, everyday
+from broker_runs import batch, everyday, until_it_works, values
 from twisted.internet.defer import Deferred
 from twisted.web.client import Agent
 
@@ -41,10 +40,6 @@ def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
     client = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
     cluster.run_until(client.start())
     return client
-
-
-def values(records: Any) -> list[bytes]:
-    return [record.value for record in records]
 
 
 class TestOneSeed:
@@ -100,7 +95,7 @@ class TestStopping:
         machine.kill()
         cluster.run_until(machine.start())
         assert machine.program.directories.clean_broker_epoch is not None
-        assert values(_until_it_works(cluster, lambda: client.read_all("orders", 0))) == [b"kept"]
+        assert values(until_it_works(cluster, lambda: client.read_all("orders", 0))) == [b"kept"]
 
     def test_with_fetches_and_produces_under_way(self, cluster: SimulatedCluster) -> None:
         """Whoever waits for records is answered, or loses the connection, within a few seconds of the stop."""
@@ -123,7 +118,6 @@ class TestSeveralBrokers:
         simulation = Simulation(seed=1)
         host = simulation.host("laptop")
         config = StandaloneConfig("/data", brokers=3)
-        host.disk.make_directories("/data/coordinator")
         machine = Machine(
             host,
             lambda runtime: Standalone(
@@ -168,7 +162,7 @@ class TestSeveralBrokers:
                 cluster.run_until(clients[leader].produce("orders", partition, batch(b"meanwhile")))
         cluster.run_until(cluster.brokers[2].start())
         for partition, leader in leaders.items():
-            _until_it_works(cluster, lambda p=partition, c=clients[leader]: c.produce("orders", p, batch(b"after")))
+            until_it_works(cluster, lambda p=partition, c=clients[leader]: c.produce("orders", p, batch(b"after")))
             records = cluster.run_until(clients[leader].read_all("orders", partition))
             expected = [b"before", b"after"] if leader == 2 else [b"before", b"meanwhile", b"after"]
             assert values(records) == expected
@@ -239,15 +233,3 @@ class TestZooKeeper:
 def _leaders(metadata: dict[str, Any], topic: str) -> dict[int, int]:
     rows = next(row for row in metadata["topics"] if row["name"] == topic)["partitions"]
     return {row["partition_index"]: row["leader_id"] for row in rows}
-
-
-def _until_it_works(cluster: SimulatedCluster, ask: Callable[[], Any]) -> Any:
-    """Ask again and again, as clients do while a broker does not know yet what it leads."""
-    for _ in range(100):
-        try:
-            return cluster.run_until(ask())
-        except KafkaError as error:
-            if not error.code.retriable:
-                raise
-        cluster.run(0.5)
-    raise AssertionError("it never worked")

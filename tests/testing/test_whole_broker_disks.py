@@ -1,0 +1,203 @@
+"""A simulated broker whose disk runs full, fails to sync, or forgets bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from broker_runs import EVERY_ACK_SYNCED, batch, until_it_works, values
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.service.standalone import Standalone, StandaloneConfig
+from kreplica.testing.cluster import Machine, SimulatedCluster
+from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulation import Simulation
+from kreplica.testing.wire_client import WireClient
+from kreplica.wire.batches import HEADER_SIZE
+from kreplica.zookeeper.embedded.disk_store import DiskStore
+
+LOG = "/data/logs/orders-0/00000000000000000000.log"
+
+
+class World:
+    """A broker that has a topic, a client of it, and a second topic that has to go on undisturbed."""
+
+    def __init__(self, configs: dict[str, str] | None = None) -> None:
+        self.cluster = SimulatedCluster(seed=1, overrides=["zookeeper.session.timeout.ms=6000"])
+        self.cluster.start()
+        self.machine = self.cluster.brokers[1]
+        self.client = self.cluster.client()
+        self.cluster.run_until(self.client.create_topic("orders", configs=configs))
+        self.cluster.run_until(self.client.create_topic("others", configs=configs))
+
+    @property
+    def disk(self) -> MemoryDisk:
+        return self.machine.host.disk
+
+    def produce(self, value: bytes, topic: str = "orders", *, acks: int = -1) -> Any:
+        return self.cluster.run_until(self.client.produce(topic, 0, batch(value), acks=acks))
+
+    def read(self, topic: str = "orders") -> list[bytes | None]:
+        return values(self.cluster.run_until(self.client.read_all(topic, 0)))
+
+    def refusal(self, value: bytes = b"refused", topic: str = "orders") -> ErrorCode:
+        """The error that a produce is answered with."""
+        with pytest.raises(KafkaError) as refused:
+            self.produce(value, topic)
+        return refused.value.code
+
+    def leave_free(self, size: int) -> None:
+        """Let the disk have so many bytes left."""
+        total, free = self.disk.usage("/data")
+        self.disk.capacity_bytes = total - free + size
+
+    def restart(self) -> None:
+        """``kill -9``, and start again."""
+        self.machine.kill()
+        self.cluster.run_until(self.machine.start())
+
+
+@pytest.fixture
+def world(logged_errors: list[str]) -> World:
+    return World()
+
+
+class TestFull:
+    def test_a_produce_that_does_not_fit(self, world: World) -> None:
+        """It is refused as a whole; what is there is served, and with room again the log goes on without a gap."""
+        world.produce(b"before")
+        world.leave_free(HEADER_SIZE + 20)
+        assert world.refusal(b"x" * 1000) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.read() == [b"before"]
+        assert world.produce(b"small") == 1
+        world.leave_free(1 << 20)
+        assert world.produce(b"x" * 1000) == 2
+        assert world.read() == [b"before", b"small", b"x" * 1000]
+        world.restart()
+        assert world.read() == [b"before", b"small", b"x" * 1000]
+
+    def test_for_minutes(self, world: World) -> None:
+        """Checkpoints that do not fit do not take the directory offline: reads go on, and writes once there is room."""
+        world.produce(b"before")
+        world.leave_free(0)
+        world.cluster.run(300)
+        assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.read() == [b"before"]
+        assert world.machine.program.not_ready() == []
+        world.leave_free(1 << 20)
+        assert world.produce(b"after") == 1
+
+    @pytest.mark.parametrize("free", range(0, 4000, 250))
+    def test_wherever_it_begins(self, logged_errors: list[str], free: int) -> None:
+        """Running full in the middle of a batch, a roll or an index: what was acknowledged is there, once."""
+        world = World({"segment.bytes": "1500", "index.interval.bytes": "100"})
+        written: list[bytes] = []
+        refused: set[ErrorCode] = set()
+
+        def write(count: int) -> None:
+            for _ in range(count):
+                value = b"%d" % len(written)
+                try:
+                    world.produce(value.ljust(150, b"."))
+                except KafkaError as error:
+                    refused.add(error.code)
+                else:
+                    written.append(value)
+
+        write(5)
+        world.leave_free(free)
+        write(40)
+        world.cluster.run(10)
+        world.leave_free(1 << 20)
+        write(5)
+        assert len(written) >= 10
+        assert refused == {ErrorCode.KAFKA_STORAGE_ERROR}
+        assert [(value or b"").rstrip(b".") for value in world.read()] == written
+        world.restart()
+        assert [(value or b"").rstrip(b".") for value in world.read()] == written
+
+
+class TestSyncThatFails:
+    @pytest.mark.parametrize("acks", [-1, 1])
+    def test_is_never_tried_again(self, logged_errors: list[str], acks: int) -> None:
+        """Who waits for it is refused, the directory is offline until a restart, which finds what was acknowledged."""
+        world = World(EVERY_ACK_SYNCED)
+        world.produce(b"synced", acks=acks)
+        world.disk.fail("sync", LOG, times=1)
+        with pytest.raises(KafkaError) as refused:
+            world.produce(b"unknown", acks=acks)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.refusal(topic="others") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "/data/logs is offline" in logged_errors.pop()
+        assert world.machine.program.not_ready() == ["all log directories are offline: /data/logs"]
+        world.machine.power_loss()
+        world.cluster.run_until(world.machine.start())
+        again = world.cluster.client()
+        found = values(until_it_works(world.cluster, lambda: again.read_all("orders", 0)))
+        assert found in ([b"synced"], [b"synced", b"unknown"])
+
+    def test_default_settings_wait_for_none(self, world: World) -> None:
+        """Without flush.messages acknowledgements do not wait for the disk."""
+        world.produce(b"synced")
+        world.cluster.run(1)
+        world.disk.fail("sync", LOG, times=1)
+        assert world.produce(b"unsynced") == 1
+        assert world.read() == [b"synced", b"unsynced"]
+
+
+class TestFlippedBit:
+    @pytest.mark.parametrize("position", [3, 17, 40, HEADER_SIZE + 3, 300])
+    def test_below_the_recovery_point(self, logged_errors: list[str], position: int) -> None:
+        """What was durable and is damaged is never served: its partition is refused, others are not."""
+        world = World(EVERY_ACK_SYNCED)
+        for number in range(10):
+            world.produce(b"%d" % number)
+            world.produce(b"%d" % number, "others")
+        world.cluster.run(61)  # by then the recovery point is written down
+        world.machine.kill()
+        world.disk.flip_bit(LOG, position)
+        world.cluster.run_until(world.machine.start())
+        assert "is damaged" in logged_errors.pop(0)
+        assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
+        for read in (world.client.fetch("orders", 0, 0), world.client.list_offset("orders", 0, -1)):
+            with pytest.raises(KafkaError) as refused:
+                world.cluster.run_until(read)
+            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.produce(b"10", "others") == 10
+        assert "orders-0" in logged_errors.pop()
+
+    def test_beyond_it(self, world: World) -> None:
+        """What was not known to be durable is cut off there, and the log goes on."""
+        for number in range(10):
+            world.produce(b"%d" % number)
+        world.machine.kill()
+        world.disk.flip_bit(LOG, 300)
+        world.cluster.run_until(world.machine.start())
+        left = world.read()
+        assert left == [b"%d" % number for number in range(len(left))]
+        assert 0 < len(left) < 10
+        assert world.produce(b"again") == len(left)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_power_lost_just_after_the_first_start(logged_errors: list[str], seed: int) -> None:
+    """The first synced record survives although every directory on the way to it was new."""
+    simulation = Simulation(seed)
+    host = simulation.host("laptop")
+    config = StandaloneConfig("/data/new/kreplica", overrides=("log.flush.interval.messages=1",))
+
+    def standalone(runtime: Any) -> Standalone:
+        store = DiskStore("/data/new/kreplica/coordinator", runtime.disk, runtime.offload)
+        return Standalone(runtime, config, store=store)
+
+    machine = Machine(host, standalone)
+    simulation.run_until(machine.start())
+    client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
+    simulation.run_until(client.create_topic("orders"))
+    simulation.run_until(client.produce("orders", 0, batch(b"first")))
+    machine.power_loss()
+    simulation.run_until(machine.start())
+    simulation.run(1)  # what was recovered is synced before it is served
+    client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
+    assert values(simulation.run_until(client.read_all("orders", 0))) == [b"first"]
