@@ -1,7 +1,7 @@
 """Throughput, latency, requests per second and idle connections of one broker, against the targets.
 
-How it is measured: every process is started here.  Before each measured part the memory that the log will take is
-touched (``driver.touch_memory``).  Cases take turns within one run, so that a slow minute of the machine hits them all,
+How it is measured: every process is started here.  Before each measured part the page cache that the log will take is
+filled (``driver.write_ahead``).  Cases take turns within one run, so that a slow minute of the machine hits them all,
 and figures are medians.  The broker's CPU time is the scheduler's own count over all its threads, which neighbours
 disturb far less than they do MB/s.  MB are 1e6 bytes of record values.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from benchmarks.broker_process import BrokerProcess, allow_files
-from benchmarks.driver import Driver, Measurement, find_driver, measure, remove_driver, touch_memory
+from benchmarks.driver import Driver, Measurement, find_driver, measure, remove_driver, write_ahead
 from benchmarks.raw_client import RawClient
 
 KB, MB = 1000, 1_000_000
@@ -27,6 +27,7 @@ OVERRIDES = {"log.segment.delete.delay.ms": "0"}
 # The largest stays below what a broker takes by default (message.max.bytes).
 BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 FETCH_BYTES = 1 << 20
+FIRST_SEGMENT = "00000000000000000000.log"
 IDLE_S = 3.0
 
 
@@ -179,13 +180,18 @@ class Bench:
                 self._broker,
                 "produce",
                 *(topic, case.partitions, case.record_bytes, case.batch_bytes, size, 1),
-                before=lambda: touch_memory(self._broker.directory, size),
+                before=lambda: self._write_ahead(topic, case, size + size // 8),
             )
             records = wrote.load["messages"]
             read = measure(self._driver, self._broker, "consume", topic, case.partitions, records, FETCH_BYTES)
         finally:
             self._remove_topic(topic)
         return wrote, read
+
+    def _write_ahead(self, topic: str, case: Stream, size_bytes: int) -> None:
+        for partition in range(case.partitions):
+            (log,) = self._broker.directory.glob(f"**/{topic}-{partition}/{FIRST_SEGMENT}")
+            write_ahead(log, size_bytes // case.partitions, sync=case.synced)
 
     def latency(self) -> list[dict[str, Any]]:
         """From the producer's call to the consumer's, at two rates."""

@@ -19,7 +19,7 @@ from benchmarks.broker_process import ROOT, SCRATCH, BrokerProcess
 
 HERE = Path(__file__).parent
 READY_TIME_S = 30
-TOUCH_PIECE = bytes(1 << 20)
+ZEROS = bytes(1 << 20)
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,19 @@ def measure(
             process.kill()
 
 
-def touch_memory(directory: Path, log_bytes: int) -> None:
-    """Write a file and remove it: the page cache is to grow into memory that the host has given already.
+def write_ahead(log: Path, size_bytes: int, *, sync: bool) -> None:
+    """Write zeros where a log is going to grow, so that its broker writes into page cache that is there already.
 
-    On a virtual machine a page that was free for some seconds is the host's again, and taking it back costs more than
-    all that a broker does with it; a benchmark on such pages measures the hypervisor.  What is freed here is what the
-    log takes next; twice as much, since the kernel hands out some other pages as well (plain writes of 1 MB took
-    2,000 us/MB on untouched memory, 430 after touching as much as was written, 200 after twice as much).
+    On a virtual machine memory that was free for some seconds is the host's again.  To take it back costs 2,000 us/MB,
+    many times what a broker does with it: a benchmark that lets the page cache grow measures the hypervisor.  The
+    broker keeps where its log ends in memory, and so writes over the zeros, as it would into a file that is used again.
 
-    :param log_bytes: what the broker is going to write.
+    :param log: the active segment; it must have room for that much before the broker starts another one.
+    :param sync: where the broker will sync, so that it does not have to bring the zeros to the disk as well.
     """
-    path = directory / "touch"
-    with path.open("wb", buffering=0) as file:
-        for _ in range(0, 2 * log_bytes, len(TOUCH_PIECE)):
-            file.write(TOUCH_PIECE)
-    path.unlink()
+    with log.open("r+b", buffering=0) as file:
+        file.seek(0, os.SEEK_END)
+        for _ in range(0, size_bytes, len(ZEROS)):
+            file.write(ZEROS)
+        if sync:
+            os.fdatasync(file.fileno())
