@@ -152,6 +152,7 @@ class CrashRun:
         wanted = self.history.acked_count + self.random.randrange(1, 60)
         self.cluster.run_until(lambda: self.history.acked_count >= wanted, timeout_s=120.0)
         self.steps(self.random.randrange(200))
+        assert self.history.contradictions == []
 
     def steps(self, count: int) -> None:
         """Let so many events happen."""
@@ -181,6 +182,7 @@ class CrashRun:
 
         :param everything_sent: it holds all that was ever sent.
         """
+        assert self.history.contradictions == []
         client = self.cluster.client()
         for partition in range(self.partitions):
             records = self.cluster.run_until(client.read_all(TOPIC, partition), timeout_s=120.0)

@@ -1,0 +1,40 @@
+"""The crash runs are tested: where a guard is taken away, they notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from test_whole_broker_crashes import kills, power_losses, power_losses_unsynced
+
+from kreplica.replication import Partition
+from kreplica.storage import loading
+from kreplica.storage.durability import Unsynced
+from kreplica.storage.producers import ProducerStates
+
+SEEDS_MAX = 10
+
+
+@pytest.mark.parametrize(
+    ("where", "guard", "without", "run"),
+    [
+        (Partition, "end_offset_that_counts", property(lambda self: self.log.log_end_offset), power_losses),
+        (Unsynced, "sync", lambda self: None, power_losses),
+        (Unsynced, "_sync_names", lambda self: None, power_losses),
+        (ProducerStates, "check", lambda self, header, origin: None, kills),
+        (loading, "verify_crc", lambda data, header: True, power_losses_unsynced),
+    ],
+    ids=["acks wait for the sync", "files are synced", "names are synced", "retries are known", "CRCs are checked"],
+)
+def test_a_guard_taken_away_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, where: Any, guard: str, without: Any, run: Callable[[int], None]
+) -> None:
+    """Within ten seeds a run without the guard fails: it is the guard that keeps the promise, not luck."""
+    monkeypatch.setattr(where, guard, without)
+    for seed in range(1, SEEDS_MAX + 1):
+        try:
+            run(seed)
+        except (AssertionError, TimeoutError):
+            return
+    pytest.fail(f"{SEEDS_MAX} seeds did not miss {guard}")
