@@ -28,8 +28,8 @@ def remember_session(disk: Disk, directory: str, client: ZooKeeperClient, connec
         "session_id": client.session_id,
         "password": client.session_password.hex(),
     }
-    # Losing it costs a successor some seconds of waiting: not worth a sync.
-    disk.write_file(os.path.join(directory, FILE_NAME), json.dumps(document).encode(), sync=False)
+    # Synced: a successor that cannot read it waits for the whole time-out of the session.
+    disk.write_file(os.path.join(directory, FILE_NAME), json.dumps(document).encode())
 
 
 async def end_previous_session(runtime: Runtime, directory: str, connect_string: str, *, timeout_ms: int) -> None:
