@@ -22,14 +22,21 @@ FILE_NAME = "zookeeper-session"
 
 
 def remember_session(disk: Disk, directory: str, client: ZooKeeperClient, connect_string: str) -> None:
-    """Write down the running session; called whenever a new one was established."""
+    """Write down the running session; called whenever a new one was established.
+
+    Where that is not possible (a full disk) a successor has to wait, which is no reason to fail.
+    """
     document = {
         "connect": connect_string,
         "session_id": client.session_id,
         "password": client.session_password.hex(),
     }
-    # Synced: a successor that cannot read it waits for the whole time-out of the session.
-    disk.write_file(os.path.join(directory, FILE_NAME), json.dumps(document).encode())
+    path = os.path.join(directory, FILE_NAME)
+    try:
+        # Synced: a successor that cannot read it waits for the whole time-out of the session.
+        disk.write_file(path, json.dumps(document).encode())
+    except OSError as error:
+        log.warn("{path} cannot be written: {error}", path=path, error=error)
 
 
 async def end_previous_session(runtime: Runtime, directory: str, connect_string: str, *, timeout_ms: int) -> None:
