@@ -123,7 +123,11 @@ class IdempotentProducer:
         self._reactor.callLater(wait_s, self._next, connection, partition, over)
 
     def _next(self, connection: Connection, partition: int, over: Deferred[None]) -> None:
-        if over.called or self._finishing:
+        if over.called:
+            return
+        if self._finishing:
+            if self._is_done():
+                over.callback(None)
             return
         count = self._random.randint(1, self._load.records_max)
         values = [self._history.next_value(partition, self._size()) for _ in range(count)]

@@ -114,10 +114,19 @@ def _files(disk: Disk, path: str) -> Iterator[tuple[str, bytes]]:
 class CrashRun:
     """One broker, one idempotent producer, a consumer a partition; whoever wants lets the broker's machine crash.
 
+    :param interval_s: the mean time between two batches of one partition.
     :ivar history: what the clients were told.
     """
 
-    def __init__(self, seed: int, *, partitions: int = 1, acks: int = -1, configs: Mapping[str, str] = DEFAULT) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        partitions: int = 1,
+        acks: int = -1,
+        configs: Mapping[str, str] = DEFAULT,
+        interval_s: float = 0.005,
+    ) -> None:
         self.cluster = cluster = SimulatedCluster(seed, overrides=QUICK)
         self.machine = cluster.brokers[1]
         self.random = cluster.simulation.random
@@ -128,7 +137,7 @@ class CrashRun:
         cluster.run_until(admin.create_topic(TOPIC, partitions, configs))
         cluster.run_until(admin.close())
         host = cluster.simulation.host("producer")
-        load = Load(TOPIC, partitions, acks)
+        load = Load(TOPIC, partitions, acks, interval_s)
         self.producer = IdempotentProducer(host.runtime, self._client("producer"), load, self.history)
         self.producer.start()
         self.consumers = [self._consumer(partition) for partition in range(partitions)]

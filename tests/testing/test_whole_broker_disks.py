@@ -87,6 +87,20 @@ class TestFull:
         world.leave_free(1 << 20)
         assert world.produce(b"after") == 1
 
+    def test_while_the_session_with_zookeeper_is_lost(self, world: World) -> None:
+        """A broker that cannot write down its new session registers all the same, and takes office again."""
+        broker = world.machine.program
+        before = broker.fence.broker_epoch
+        world.leave_free(0)
+        world.cluster.simulation.network.cut("broker-1", "coordinator")
+        world.cluster.run(20)
+        world.cluster.simulation.network.heal()
+        world.cluster.run(20)
+        assert broker.fence.broker_epoch > before
+        assert broker.controller.active
+        world.leave_free(1 << 20)
+        world.cluster.run_until(world.client.create_topic("made-after"))
+
     @pytest.mark.parametrize("free", range(0, 4000, 250))
     def test_wherever_it_begins(self, logged_errors: list[str], free: int) -> None:
         """Running full in the middle of a batch, a roll or an index: what was acknowledged is there, once."""

@@ -1,0 +1,113 @@
+"""A simulated broker under load and every fault there is, one after the other; then all is well again."""
+
+from __future__ import annotations
+
+import pytest
+from broker_runs import EVERY_ACK_SYNCED, CrashRun
+
+from kreplica.testing.disk import CAPACITY_BYTES
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+FAULTS_COUNT = 25
+SOAK_SEEDS = range(1000, 1300)
+PEERS = ("coordinator", "producer", "consumer-0")
+
+
+class Storm:
+    """Faults of one run; each ends by itself, as its own doing or by a restart."""
+
+    def __init__(self, run: CrashRun) -> None:
+        self.run = run
+        self._cluster = run.cluster
+        self._network = run.cluster.simulation.network
+        self._host = run.machine.host
+        self._random = run.random
+        self._faults = (
+            self.crash,
+            self.crash_coordinator,
+            self.cut,
+            self.drop_connections,
+            self.pause,
+            self.jump_in_time,
+            self.run_out_of_space,
+            self.slow_down,
+        )
+
+    def one_more(self) -> None:
+        """One fault, whichever."""
+        self._random.choice(self._faults)()
+
+    def crash(self) -> None:
+        self.run.crash(power_loss=self._random.random() < 0.5)
+
+    def crash_coordinator(self) -> None:
+        coordinator = self._cluster.coordinator
+        coordinator.power_loss() if self._random.random() < 0.5 else coordinator.kill()
+        self._pass()
+        self._cluster.run_until(coordinator.start())
+
+    def cut(self) -> None:
+        """Of the ends of a link that is cut one way, one still hears the other."""
+        ends = ["broker-1", self._random.choice(PEERS)]
+        self._random.shuffle(ends)
+        self._network.cut(*ends, one_way=self._random.random() < 0.5)
+        self._pass()
+        self._network.heal()
+
+    def drop_connections(self) -> None:
+        ends = ["broker-1", self._random.choice((*PEERS, "broker-1"))]
+        self._random.shuffle(ends)
+        self._network.drop_connections(*ends, one_way=self._random.random() < 0.5)
+
+    def pause(self) -> None:
+        self._host.pause()
+        self._pass()
+        self._host.resume()
+
+    def jump_in_time(self) -> None:
+        self._host.clock.offset_ms += self._random.randrange(-100_000, 100_000)
+
+    def run_out_of_space(self) -> None:
+        total, free = self._host.disk.usage("/data")
+        self._host.disk.capacity_bytes = total - free + self._random.randrange(2000)
+        self._pass()
+        self._host.disk.capacity_bytes = CAPACITY_BYTES
+
+    def slow_down(self) -> None:
+        self._network.slow("broker-1", "producer", (0.001, self._random.choice((0.002, 0.01, 0.2))))
+
+    def _pass(self) -> None:
+        """Some time: now and then longer than a session, or than checkpoints are apart."""
+        self._cluster.run(self._random.random() * self._random.choice((1.0, 10.0, 30.0, 90.0)))
+
+
+def storm(seed: int) -> None:
+    """Everything, with producers that ask for acks=all or acks=1 and a topic whose acknowledgements are synced."""
+    run = CrashRun(seed, partitions=2, acks=-1 if seed % 2 else 1, configs=EVERY_ACK_SYNCED, interval_s=0.1)
+    faults = Storm(run)
+    for _ in range(FAULTS_COUNT):
+        run.go_on()
+        faults.one_more()
+    run.finish()
+    assert run.producer.resets == 0
+    assert run.machine.program.not_ready() == []
+    assert run.machine.program.controller.active
+    client = run.cluster.client()
+    run.cluster.run_until(client.create_topic("made-after"))
+    run.cluster.run_until(client.delete_topic("made-after"))
+    run.cluster.run_until(client.close())
+    run.check()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_storm(seed: int) -> None:
+    """What was acknowledged or read is there, once and in order; when it is over, everything works again."""
+    storm(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", SOAK_SEEDS)
+def test_many_storms(seed: int) -> None:
+    """The same from hundreds of seeds."""
+    storm(seed)
