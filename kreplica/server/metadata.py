@@ -85,7 +85,7 @@ class MetadataCache:
         self.brokers = {row["id"]: _live_broker(row) for row in body["live_brokers"]}
         for row in body["topic_states"]:
             self._update_topic(row["topic_name"], row.get("topic_id", ZERO_UUID), row["partition_states"])
-        self._wake()
+        self.look_again()
 
     def _update_topic(self, name: str, topic_id: UUID, rows: Iterable[dict[str, Any]]) -> None:
         old = self.topics.get(name)
@@ -138,7 +138,8 @@ class MetadataCache:
         if self._waiting.pop(done, None) is not None:
             done.callback(False)
 
-    def _wake(self) -> None:
+    def look_again(self) -> None:
+        """Something beside the metadata changed that somebody may wait for."""
         for done, condition in list(self._waiting.items()):
             if condition() and self._waiting.pop(done, None) is not None:
                 done.callback(True)

@@ -63,7 +63,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (messages.METADATA, Metadata(metadata, topics, auto_create=settings["auto.create.topics.enable"])),
         (messages.LEADER_AND_ISR, LeaderAndIsr(broker.fence, partitions, dynamic)),
-        (messages.STOP_REPLICA, StopReplica(broker.fence, partitions)),
+        (messages.STOP_REPLICA, StopReplica(broker.fence, partitions, metadata)),
         (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
         (messages.FIND_COORDINATOR, find_coordinator),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),

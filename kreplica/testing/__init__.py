@@ -6,6 +6,6 @@
 * ``sockets`` the kernel's part of TCP; ``network`` links, partitions, who listens where
 * ``offload`` work that blocks
 * ``disk`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them; ``faults`` what is to fail
-* ``real_reactor`` coroutines on the process's real reactor, for pytest
+* ``real_reactor`` coroutines on the process's real reactor, for pytest; ``broker_scene`` a broker and a client on it
 * ``zookeeper`` a real ZooKeeper, from the jars that PySpark ships; ``zookeeper_scene`` clients and links for scenarios
 """

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from broker_scene import Row, Scene, batch, on_broker
-
+from kreplica.testing.broker_scene import Row, Scene, batch, on_broker
 from kreplica.wire.messages import (
     ALTER_CONFIGS,
     DELETE_TOPICS,
@@ -67,7 +66,7 @@ def test_a_topics_settings_are_described_with_where_they_come_from(tmp_path: Pat
         assert len(configs) > 20
         own = configs["retention.ms"]
         assert (own["value"], own["config_source"], own["read_only"], own["is_sensitive"]) == ("1000", 1, False, False)
-        assert [(s["name"], s["source"]) for s in own["synonyms"]][0] == ("retention.ms", 1)
+        assert own["synonyms"][0] == {"name": "retention.ms", "value": "1000", "source": 1}
         assert own["synonyms"][-1]["source"] == 5
         file = configs["segment.bytes"]
         assert (file["value"], file["config_source"]) == ("2000000", 4)
@@ -273,9 +272,7 @@ def test_only_brokers_have_endpoints(tmp_path: Path) -> None:
     """Whoever asks for controllers' endpoints learns that this cluster has none of their own."""
 
     async def story(scene: Scene) -> None:
-        answer = await scene.ask(
-            DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False, "endpoint_type": 2}
-        )
+        answer = await scene.ask(DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False, "endpoint_type": 2})
         assert (answer["error_code"], answer["brokers"]) == (115, [])
 
     on_broker(tmp_path, story)

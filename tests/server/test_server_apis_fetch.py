@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
-from broker_scene import NOW_MS, Row, Scene, batch, fetch_body, on_broker
-
+from kreplica.testing.broker_scene import NOW_MS, Row, Scene, batch, fetch_body, on_broker
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.messages import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
@@ -142,7 +141,7 @@ def test_a_fetch_waiting_for_a_topic_that_is_deleted_is_answered(tmp_path: Path)
 
 
 def test_leader_epochs_fence(tmp_path: Path) -> None:
-    """Who knows an older epoch is fenced, who knows a newer one is told to wait (KIP-320); unknown ones are not asked."""
+    """Who knows an older epoch is fenced, who knows a newer one is told to wait (KIP-320)."""
 
     async def restart(scene: Scene) -> None:
         await filled(scene)

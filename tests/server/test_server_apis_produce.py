@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_scene import NO_ID, Scene, batch, on_broker, produce_body
 
 from kreplica.client.errors import ConnectionLost
+from kreplica.testing.broker_scene import NO_ID, Scene, batch, on_broker, produce_body
 from kreplica.wire.compression import Codec
 from kreplica.wire.messages import FETCH, INIT_PRODUCER_ID, PRODUCE
 
@@ -22,6 +22,7 @@ def with_byte(data: bytes, index: int, value: int) -> bytes:
 def test_what_is_wrong_with_a_batch_is_told_by_its_own_error(tmp_path: Path) -> None:
     """Each mistake has its code, nothing of the batch is kept, and the connection goes on."""
     good = batch(b"value")
+    transactional = batch(b"v", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     cases: list[tuple[str, bytes | None, int]] = [
         ("a wrong CRC", with_byte(good, 20, good[20] ^ 1), 2),
         ("a changed value", good[:-2] + b"X" + good[-1:], 2),
@@ -35,7 +36,7 @@ def test_what_is_wrong_with_a_batch_is_told_by_its_own_error(tmp_path: Path) -> 
         ("two batches", good + good, 87),
         ("bytes behind the batch", good + b"\x00", 87),
         ("a control batch", batch(b"v", key=b"\x00\x00\x00\x01", control=True), 87),
-        ("a transactional batch", batch(b"v", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0), 48),
+        ("a transactional batch", transactional, 48),
         ("more than max.message.bytes", batch(b"x" * 3000), 10),
         ("garbage", b"\x02" * 100, 2),
     ]
@@ -323,5 +324,3 @@ def test_a_client_that_hangs_up_while_it_waits_leaves_nothing_behind(tmp_path: P
         await scene.until(lambda: not partition.waiting, "the fetch is forgotten")
 
     on_broker(tmp_path, story)
-
-

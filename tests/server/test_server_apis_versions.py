@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from broker_scene import Scene, batch, create_body, fetch_body, on_broker, produce_body
-
 from kreplica.model import ZERO_UUID
+from kreplica.testing.broker_scene import Scene, batch, create_body, fetch_body, on_broker, produce_body
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 

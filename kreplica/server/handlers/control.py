@@ -78,9 +78,10 @@ def _leadership(topic: Row, row: Row) -> Leadership:
 class StopReplica:
     """Tells this broker to stop replicas, and to delete the files of some."""
 
-    def __init__(self, fence: ControlFence, partitions: Partitions) -> None:
+    def __init__(self, fence: ControlFence, partitions: Partitions, metadata: MetadataCache) -> None:
         self._fence = fence
         self._partitions = partitions
+        self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
         refused = _refused(self._fence, request)
@@ -98,6 +99,7 @@ class StopReplica:
                     key, leader_epoch=row["leader_epoch"], delete=row["delete_partition"]
                 )
                 rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
+        self._metadata.look_again()  # a start waits until every log has a role or is gone
         return {"error_code": 0, "partition_errors": rows}
 
 

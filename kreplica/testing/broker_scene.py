@@ -1,13 +1,16 @@
-"""A real broker with its embedded coordinator in the test's process, and a client that speaks any version of any API."""
+"""A real broker with its embedded coordinator in a test's process, and a client that speaks any version of an API."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from twisted.logger import LogLevel, globalLogPublisher
+from twisted.internet.task import deferLater
+from twisted.logger import ILogObserver, LogLevel, globalLogPublisher
+from zope.interface import implementer
 
 from kreplica.client.connection import Connection, connect
 from kreplica.model import ZERO_UUID as NO_ID
@@ -66,8 +69,8 @@ class Scene:
 
     async def make_topic(self, name: str, partitions: int = 1, **configs: str) -> Row:
         """Make a topic that must not exist; the answer's row.  Dots in settings' names are written as underscores."""
-        answer = await self.ask(CREATE_TOPICS, create_body(name, partitions, **configs))
-        (row,) = answer["topics"]
+        answer = await self.ask(CREATE_TOPICS, create_body(name, partitions, configs=configs))
+        row: Row = answer["topics"][0]
         assert row["error_code"] == 0, row
         return row
 
@@ -76,12 +79,14 @@ class Scene:
     ) -> Row:
         """Produce one batch; the partition's row of the answer."""
         answer = await self.ask(PRODUCE, produce_body(topic, records, partition=partition, acks=acks), version)
-        return answer["responses"][0]["partition_responses"][0]
+        row: Row = answer["responses"][0]["partition_responses"][0]
+        return row
 
     async def fetch(self, topic: str, offset: int, **changes: Any) -> Row:
         """Fetch one partition by the topic's name (version 12); the partition's row of the answer."""
         answer = await self.ask(FETCH, fetch_body(topic, offset, **changes), 12)
-        return answer["responses"][0]["partitions"][0]
+        row: Row = answer["responses"][0]["partitions"][0]
+        return row
 
     async def metadata(self, *names: str, create: bool = False) -> dict[str, Row]:
         """The metadata of these topics by name; of all where none is given."""
@@ -91,8 +96,6 @@ class Scene:
 
     async def sleep(self, seconds: float) -> None:
         """Let the reactor run."""
-        from twisted.internet.task import deferLater
-
         await deferLater(self.reactor, seconds)
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
@@ -122,13 +125,15 @@ def on_broker(
     """
     logged: list[Row] = []
 
+    @implementer(ILogObserver)
     def observe(event: Any) -> None:
         if event.get("log_level", LogLevel.info) >= LogLevel.warn:
             logged.append(event)
 
     async def whole() -> T:
-        from twisted.internet import reactor
+        from twisted.internet import reactor as global_reactor
 
+        reactor: Any = global_reactor
         config = StandaloneConfig(str(directory), brokers, 0, 0, 0, overrides=overrides)
         standalone = Standalone(real_runtime(reactor), config)
         await standalone.start()
@@ -156,7 +161,7 @@ def on_broker(
 
 def batch(*values: bytes | None, key: bytes | None = None, timestamp_ms: int = NOW_MS, **options: Any) -> bytes:
     """A batch of records with these values, one millisecond apart."""
-    records = [Record(NEXT_OFFSET, timestamp_ms + i, key, value, []) for i, value in enumerate(values)]
+    records = [Record(NEXT_OFFSET, timestamp_ms + i, key, value, ()) for i, value in enumerate(values)]
     return build_batch(records, **options)
 
 
@@ -204,7 +209,14 @@ def fetch_body(
     }
 
 
-def create_body(name: str, partitions: int = 1, *, factor: int = 1, timeout_ms: int = 10_000, **configs: str) -> Row:
+def create_body(
+    name: str,
+    partitions: int = 1,
+    *,
+    factor: int = 1,
+    timeout_ms: int = 10_000,
+    configs: Mapping[str, str] = MappingProxyType({}),
+) -> Row:
     return {
         "topics": [
             {

@@ -1,0 +1,315 @@
+"""The controller with a real broker and the embedded coordinator: what follows when znodes change under it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import UUID
+
+from kreplica.cluster import znodes
+from kreplica.model import TopicAssignment
+from kreplica.testing.broker_scene import Scene, batch, create_body, on_broker
+from kreplica.wire.messages import CREATE_TOPICS
+from kreplica.zookeeper import Create
+
+TOPIC_ID = UUID("12345678-1234-4234-8234-123456789abc")
+LED_SECONDS_MAX = 2.0
+"""A topic of 1,000 partitions has all its leaders within this time."""
+
+
+def assignment(name: str, partitions: int = 1, topic_id: UUID = TOPIC_ID) -> bytes:
+    return znodes.encode_topic(TopicAssignment(name, topic_id, dict.fromkeys(range(partitions), (1,))))
+
+
+async def led(scene: Scene, name: str, partitions: int = 1) -> None:
+    """Wait until the broker leads so many partitions of a topic."""
+
+    def is_led() -> bool:
+        topic = scene.broker.metadata.topic(name)
+        return topic is not None and [p.leader for p in topic.partitions.values()] == [1] * partitions
+
+    await scene.until(is_led, f"{name} has {partitions} leaders")
+
+
+async def gone(scene: Scene, name: str) -> None:
+    """Wait until nothing is left of a topic: in the metadata, on the disk, in ZooKeeper."""
+    await scene.until(lambda: name not in scene.broker.metadata.topics, f"{name} is unlisted")
+    await scene.until(lambda: not any(key.topic == name for key in scene.broker.directories.logs), "no log is left")
+    await scene.until(lambda: scene.broker.controller.queue.idle, "the controller is done")
+    for path in (znodes.topic_path(name), znodes.delete_topic_path(name), znodes.config_path("topics", name)):
+        assert await scene.zookeeper.exists(path) is None, path
+
+
+async def state(scene: Scene, name: str, partition: int = 0) -> dict[str, object]:
+    data, _ = await scene.zookeeper.get_data(znodes.partition_state_path(name, partition))
+    found: dict[str, object] = json.loads(data)
+    return found
+
+
+async def epoch(scene: Scene) -> int:
+    data, _ = await scene.zookeeper.get_data(znodes.CONTROLLER_EPOCH)
+    return znodes.decode_controller_epoch(data)
+
+
+async def in_office(scene: Scene, at_least: int) -> None:
+    """Wait until our broker is the controller in such an epoch, and has told itself so."""
+
+    def is_so() -> bool:
+        context = scene.broker.controller.context
+        return (
+            context is not None
+            and context.controller_epoch >= at_least
+            and scene.broker.controller.queue.idle
+            and scene.broker.fence.controller_epoch >= at_least
+        )
+
+    await scene.until(is_so, f"controller in epoch {at_least}")
+
+
+# --- topics by znode --------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_made_by_writing_its_znode_is_served(tmp_path: Path) -> None:
+    """Kafka's tools create topics so; one without an id is given one, and keeps it."""
+
+    async def story(scene: Scene) -> None:
+        await scene.zookeeper.create(znodes.topic_path("t"), assignment("t", 2))
+        await led(scene, "t", 2)
+        assert (await scene.produce("t", batch(b"v"), partition=1))["base_offset"] == 0
+        assert await state(scene, "t") == {
+            "controller_epoch": 1,
+            "leader": 1,
+            "version": 1,
+            "leader_epoch": 0,
+            "isr": [1],
+        }
+        assert scene.broker.metadata.topic_id("t") == TOPIC_ID
+        await scene.zookeeper.create(znodes.topic_path("old"), b'{"version":1,"partitions":{"0":[1]}}')
+        await led(scene, "old")
+        data, _ = await scene.zookeeper.get_data(znodes.topic_path("old"))
+        assert znodes.decode_topic("old", data).topic_id == scene.broker.metadata.topic_id("old") != UUID(int=0)
+
+    on_broker(tmp_path, story)
+
+
+def test_partitions_added_by_rewriting_the_znode_are_led(tmp_path: Path) -> None:
+    """The old partitions stay as they are, and a rewrite that drops the topic's id does not change it."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        topic_id = scene.broker.metadata.topic_id("t")
+        await scene.produce("t", batch(b"v"))
+        await scene.zookeeper.set_data(znodes.topic_path("t"), b'{"version":1,"partitions":{"0":[1],"1":[1],"2":[1]}}')
+        await led(scene, "t", 3)
+        assert scene.broker.metadata.topic_id("t") == topic_id
+        assert (await scene.produce("t", batch(b"v")))["base_offset"] == 1
+        assert (await scene.produce("t", batch(b"v"), partition=2))["base_offset"] == 0
+        assert (await state(scene, "t"))["leader_epoch"] == 0
+
+    on_broker(tmp_path, story)
+
+
+def test_deletion_asked_for_by_znode(tmp_path: Path) -> None:
+    """Files, metadata, znodes and settings go, and the request with them; a request for nothing goes too."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", 5, retention_ms="1000")
+        await scene.zookeeper.create(znodes.delete_topic_path("t"))
+        await gone(scene, "t")
+        await scene.zookeeper.create(znodes.delete_topic_path("nobody"))
+        await scene.until(lambda: scene.broker.controller.queue.idle, "the controller is done")
+        await gone(scene, "nobody")
+
+    on_broker(tmp_path, story)
+
+
+def test_a_deletion_that_was_cut_short_is_finished_by_the_next_controller(tmp_path: Path) -> None:
+    """Wherever a controller died in the middle of a deletion, the next one carries it to its end."""
+
+    async def before(scene: Scene) -> None:
+        for name in ("states-gone", "asked-only", "nearly-done"):
+            await scene.make_topic(name, 2, retention_ms="1000")
+        zookeeper = scene.zookeeper
+        await scene.broker.controller.stop()
+        for name in ("states-gone", "asked-only", "nearly-done"):
+            await zookeeper.create(znodes.delete_topic_path(name))
+        for partition in range(2):
+            await zookeeper.delete(znodes.partition_state_path("states-gone", partition))
+            await zookeeper.delete(znodes.partition_path("states-gone", partition))
+        await zookeeper.delete(znodes.partitions_path("states-gone"))
+        for partition in range(2):
+            await zookeeper.delete(znodes.partition_state_path("nearly-done", partition))
+            await zookeeper.delete(znodes.partition_path("nearly-done", partition))
+        await zookeeper.delete(znodes.partitions_path("nearly-done"))
+        await zookeeper.set_data(znodes.topic_path("nearly-done"), b'{"version":1,"partitions":{}}')
+
+    async def after(scene: Scene) -> None:
+        for name in ("states-gone", "asked-only"):
+            await gone(scene, name)
+        assert await scene.zookeeper.exists(znodes.topic_path("nearly-done")) is None
+        await scene.make_topic("states-gone", 3)
+
+    on_broker(tmp_path, before)
+    on_broker(tmp_path, after)
+
+
+def test_a_topic_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
+    """It is logged once; others are served; repaired it comes alive, and it can be deleted unread."""
+
+    async def story(scene: Scene) -> None:
+        for name in ("bad", "worse"):
+            await scene.zookeeper.create(znodes.topic_path(name), b"{not json")
+        for i in range(5):
+            await scene.make_topic(f"t{i}")
+        said = [e for e in scene.logged if "cannot be read" in (e.get("log_format") or "")]
+        assert len(said) == 2, "one line for each"
+        assert (await scene.zookeeper.get_data(znodes.topic_path("bad")))[0] == b"{not json"
+        await scene.zookeeper.set_data(znodes.topic_path("bad"), assignment("bad"))
+        await led(scene, "bad")
+        await scene.zookeeper.create(znodes.delete_topic_path("worse"))
+        await scene.until(lambda: scene.broker.controller.queue.idle, "the controller is done")
+        await gone(scene, "worse")
+
+    on_broker(tmp_path, story, errors_logged=True)
+
+
+def test_znodes_that_cannot_be_read_do_not_keep_a_controller_from_office(tmp_path: Path) -> None:
+    """A damaged state, topic or registration costs only what it is about."""
+
+    async def before(scene: Scene) -> None:
+        await scene.make_topic("good")
+        await scene.make_topic("bad")
+        await scene.zookeeper.set_data(znodes.partition_state_path("bad", 0), b"?")
+        await scene.zookeeper.create(znodes.topic_path("worse"), b"[]")
+        await scene.zookeeper.create(znodes.broker_path(77), b"nobody")
+
+    async def after(scene: Scene) -> None:
+        await led(scene, "good")
+        assert (await scene.produce("good", batch(b"v")))["error_code"] == 0
+        assert (await scene.metadata("bad"))["bad"]["partitions"][0]["error_code"] == 5
+        assert (await scene.zookeeper.get_data(znodes.partition_state_path("bad", 0)))[0] == b"?"
+
+    on_broker(tmp_path, before, errors_logged=True)
+    on_broker(tmp_path, after, errors_logged=True)
+
+
+# --- the office -------------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_controller_znode_means_a_new_election(tmp_path: Path) -> None:
+    """That is how operators move the controller; the next one has a higher epoch, and topics stay as they are."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        first = await epoch(scene)
+        for i in range(1, 4):
+            await scene.zookeeper.delete(znodes.CONTROLLER)
+            await in_office(scene, first + i)
+            assert await epoch(scene) == first + i
+        assert (await state(scene, "t"))["leader_epoch"] == 0, "the leader lived all the time"
+        await scene.make_topic("u")
+
+    on_broker(tmp_path, story)
+
+
+def test_a_controller_znode_with_another_id_makes_its_owner_resign(tmp_path: Path) -> None:
+    """Overwriting it is an operator's way to move the controller as well."""
+
+    async def story(scene: Scene) -> None:
+        first = await epoch(scene)
+        await scene.zookeeper.set_data(znodes.CONTROLLER, znodes.encode_controller(99, 0))
+        await in_office(scene, first + 1)
+        data, _ = await scene.zookeeper.get_data(znodes.CONTROLLER)
+        assert znodes.decode_controller(data) == 1
+        await scene.make_topic("t")
+
+    on_broker(tmp_path, story)
+
+
+def test_a_controller_whose_epoch_was_taken_writes_nothing_more(tmp_path: Path) -> None:
+    """Its next write fails on the guard: it resigns, is elected anew with a higher epoch, and does the work then."""
+
+    async def story(scene: Scene) -> None:
+        first = await epoch(scene)
+        await scene.zookeeper.set_data(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(first + 5))
+        row = await scene.make_topic("t")
+        assert row["error_code"] == 0
+        assert (await state(scene, "t"))["controller_epoch"] == first + 6
+        assert await epoch(scene) == first + 6
+        assert any("resigns" in (event.get("log_format") or "") for event in scene.logged)
+
+    on_broker(tmp_path, story)
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_keeps_topics_ids_and_leaders(tmp_path: Path) -> None:
+    """Every partition is led again before the broker says that it is ready, in the next leader epoch."""
+    ids: dict[str, UUID] = {}
+
+    async def before(scene: Scene) -> None:
+        for name in ("t", "u"):
+            ids[name] = (await scene.make_topic(name, 20))["topic_id"]
+            await scene.produce(name, batch(b"v"), partition=7)
+
+    async def after(scene: Scene) -> None:
+        for name, topic in (await scene.metadata()).items():
+            assert topic["topic_id"] == ids[name]
+            assert {(p["leader_id"], p["leader_epoch"], p["error_code"]) for p in topic["partitions"]} == {(1, 1, 0)}
+            assert len(topic["partitions"]) == 20
+            assert (await scene.produce(name, batch(b"v"), partition=7))["base_offset"] == 1
+        assert await epoch(scene) == 2
+
+    on_broker(tmp_path, before)
+    on_broker(tmp_path, after)
+
+
+def test_replicas_on_a_broker_that_is_gone_are_offline_until_it_is_back(tmp_path: Path) -> None:
+    """A partition whose only replica died has no leader; topics on the others are served, and it comes back whole."""
+
+    async def story(scene: Scene) -> None:
+        body = create_body("t", -1, factor=-1)
+        body["topics"][0]["assignments"] = [{"partition_index": i, "broker_ids": [i + 1]} for i in range(2)]
+        assert (await scene.ask(CREATE_TOPICS, body))["topics"][0]["error_code"] == 0
+        await scene.standalone.brokers[1].stop()
+        metadata = scene.broker.metadata
+        await scene.until(lambda: metadata.topics["t"].partitions[1].leader == -1, "broker 2 is missed")
+        rows = (await scene.metadata("t"))["t"]["partitions"]
+        assert [(p["leader_id"], p["error_code"], p["offline_replicas"]) for p in rows] == [(1, 0, []), (-1, 5, [2])]
+        assert (await state(scene, "t", 1)) | {"leader_epoch": 1} == {
+            "controller_epoch": 1,
+            "leader": -1,
+            "version": 1,
+            "leader_epoch": 1,
+            "isr": [2],
+        }
+        assert (await scene.produce("t", batch(b"v")))["error_code"] == 0
+
+    async def after(scene: Scene) -> None:
+        await scene.until(lambda: scene.broker.metadata.topics["t"].partitions[1].leader == 2, "broker 2 leads again")
+
+    on_broker(tmp_path, story, brokers=2)
+    on_broker(tmp_path, after, brokers=2)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_thousand_partitions_are_led_in_seconds(tmp_path: Path) -> None:
+    """Leaders of many partitions are chosen, written and told together."""
+
+    async def story(scene: Scene) -> None:
+        started = scene.reactor.seconds()
+        await scene.make_topic("t", 1000)
+        taken = scene.reactor.seconds() - started
+        print(f"1,000 partitions led in {taken:.2f} s")
+        assert taken < 2 * LED_SECONDS_MAX, "twice the target, for a busy machine"
+        started = scene.reactor.seconds()
+        many = [Create(znodes.topic_path(f"m{i}"), assignment(f"m{i}", 10, UUID(int=i + 1000))) for i in range(100)]
+        await scene.zookeeper.multi(many)
+        for i in range(100):
+            await led(scene, f"m{i}", 10)
+        print(f"100 topics of 10 partitions led in {scene.reactor.seconds() - started:.2f} s")
+
+    on_broker(tmp_path, story)
