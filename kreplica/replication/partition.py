@@ -96,7 +96,7 @@ class Partition:
         """Become (or stay) the leader in a new epoch: its start is the log's end."""
         self.leadership = leadership
         self.role = Role.LEADER
-        self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
+        self.log.begin_leader_epoch(leadership.leader_epoch)
         self._advance()
         self._wakeups.mark(self)
 

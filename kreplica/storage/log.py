@@ -186,6 +186,18 @@ class Log(ReadableLog):
         self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
 
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """Note that an epoch starts at the log's end; where the disk is full, the epoch's first batch notes it.
+
+        :raise OSError: the device fails.
+        """
+        try:
+            self.leader_epochs.assign(epoch, self.log_end_offset)
+        except OSError as error:
+            if error.errno not in _FULL:
+                self.fail(error)
+                raise
+
     def fail(self, error: OSError) -> None:
         """Accept nothing more: the device failed."""
         if self._failure is None:

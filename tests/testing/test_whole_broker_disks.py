@@ -8,6 +8,7 @@ import pytest
 from broker_runs import EVERY_ACK_SYNCED, batch, until_it_works, values
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
 from kreplica.service.standalone import Standalone, StandaloneConfig
 from kreplica.testing.cluster import Machine, SimulatedCluster
 from kreplica.testing.disk import MemoryDisk
@@ -88,7 +89,7 @@ class TestFull:
         assert world.produce(b"after") == 1
 
     def test_while_the_session_with_zookeeper_is_lost(self, world: World) -> None:
-        """A broker that cannot write down its new session registers all the same, and takes office again."""
+        """A broker that can write down neither its new session nor new epochs registers, and takes office, again."""
         broker = world.machine.program
         before = broker.fence.broker_epoch
         world.leave_free(0)
@@ -98,8 +99,13 @@ class TestFull:
         world.cluster.run(20)
         assert broker.fence.broker_epoch > before
         assert broker.controller.active
+        assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
         world.leave_free(1 << 20)
+        assert world.produce(b"first") == 0
         world.cluster.run_until(world.client.create_topic("made-after"))
+        world.restart()
+        assert world.machine.program.partitions.led(TopicPartition("orders", 0)).log.leader_epochs.entries != ()
+        assert world.read() == [b"first"]
 
     @pytest.mark.parametrize("free", range(0, 4000, 250))
     def test_wherever_it_begins(self, logged_errors: list[str], free: int) -> None:
