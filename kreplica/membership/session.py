@@ -69,7 +69,8 @@ class Membership:
         try:
             while True:
                 try:
-                    await self._client.renew()
+                    if self._client.state.ended:  # not where only the registration failed
+                        await self._client.renew()
                     self._joined(await register(self._client, self._wanted))
                     return
                 except ZooKeeperError as error:

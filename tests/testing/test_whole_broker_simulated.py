@@ -193,6 +193,21 @@ class TestZooKeeper:
         cluster.run_until(client.create_topic("made-after"))
         cluster.stop()
 
+    def test_connection_lost_while_registering_anew(self, cluster: SimulatedCluster) -> None:
+        """The new session lives on, so only the registration is tried again."""
+        broker = cluster.brokers[1].program
+        before, session = broker.fence.broker_epoch, broker.client.session_id
+        cluster.simulation.network.cut("broker-1", "coordinator")
+        cluster.run(40)
+        cluster.simulation.network.heal()
+        cluster.run_until(lambda: broker.client.session_id not in (0, session))
+        assert broker.fence.broker_epoch == before
+        cluster.simulation.network.drop_connections("broker-1", "coordinator")
+        cluster.run(30)
+        assert broker.fence.broker_epoch > before
+        assert broker.controller.active
+        cluster.stop()
+
     @pytest.mark.parametrize("fault", ["deleted", "overwritten"])
     def test_controller_removed_by_an_operator(self, cluster: SimulatedCluster, fault: str) -> None:
         """Whoever deletes or overwrites /controller gets an election, and a controller that works."""

@@ -90,6 +90,7 @@ def storm(seed: int) -> None:
         run.go_on()
         faults.one_more()
     run.finish()
+    run.cluster.run(30.0)  # sessions that were lost are made anew
     assert run.producer.resets == 0
     assert run.machine.program.not_ready() == []
     assert run.machine.program.controller.active
