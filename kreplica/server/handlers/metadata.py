@@ -27,6 +27,9 @@ class Metadata:
         self._metadata = metadata
         self._topics = topics
         self._auto_create = auto_create
+        self._rows: dict[tuple[str, str], Row] = {}
+        """By listener and topic, for as long as nothing changes: many clients ask for all topics."""
+        self._generation = -1
 
     def __call__(self, request: Request) -> None:
         names, rows = self._asked(request)
@@ -100,13 +103,22 @@ class Metadata:
             except KafkaError as error:
                 return _error_row(name, ZERO_UUID, error.code)
             return _error_row(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return {
-            "error_code": 0,
-            "name": name,
-            "topic_id": topic.topic_id,
-            "is_internal": name in INTERNAL_TOPICS,
-            "partitions": self._partition_rows(topic, request.connection.listener),
-        }
+        return self._known_topic_row(topic, request.connection.listener)
+
+    def _known_topic_row(self, topic: TopicMetadata, listener: str) -> Row:
+        if self._generation != self._metadata.generation:
+            self._generation = self._metadata.generation
+            self._rows.clear()
+        row = self._rows.get((listener, topic.name))
+        if row is None:
+            row = self._rows[listener, topic.name] = {
+                "error_code": 0,
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "is_internal": topic.name in INTERNAL_TOPICS,
+                "partitions": self._partition_rows(topic, listener),
+            }
+        return row
 
     def _partition_rows(self, topic: TopicMetadata, listener: str) -> list[Row]:
         return [self._partition_row(partition, listener) for _, partition in sorted(topic.partitions.items())]
