@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,24 @@ def test_every_advertised_version_of_every_api_answers_sensibly(tmp_path: Path) 
                     raise AssertionError(f"{api.name} version {version}") from error
 
     on_broker(tmp_path, story)
+
+
+def test_a_broker_that_stopped_leaves_no_file_open(tmp_path: Path) -> None:
+    """Whatever a broker opened, sockets and logs, is closed when it has stopped."""
+
+    async def story(scene: Scene) -> None:
+        for i in range(3):
+            await scene.make_topic(f"t{i}", 5)
+            await scene.produce(f"t{i}", batch(b"v"))
+            await scene.fetch(f"t{i}", 0)
+
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    on_broker(tmp_path / "first", story)  # what the process itself opens once is open now
+    before = open_files()
+    on_broker(tmp_path / "second", story)
+    assert open_files() <= before
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
