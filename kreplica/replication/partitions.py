@@ -15,6 +15,7 @@ from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
 from kreplica.replication.partition import Leadership, Partition, Role
 from kreplica.replication.waiting import Wakeups
 from kreplica.runtime import Reactor
+from kreplica.runtime.disk import is_full
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
 
@@ -59,6 +60,8 @@ class Partitions:
         self._is_known = is_known
         self._partitions: dict[TopicPartition, Partition] = {}
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
+        self._without_room: dict[TopicPartition, Leadership] = {}
+        """Roles that could not be taken because the disk was full; tried again when somebody asks for the partition."""
         self.directories = directories
         self.wakeups = wakeups
         directories.on_offline(self._directory_failed)
@@ -85,6 +88,9 @@ class Partitions:
         """What to tell a client that asks for a partition that is not here."""
         if self.directories.failure(key) is not None:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} is damaged")
+        if key in self._without_room:
+            self._try_again(key)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk had no room for {key}")
         if self._is_known(key):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -96,6 +102,7 @@ class Partitions:
         errors = {}
         turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
         for key, leadership in wanted.items():
+            self._without_room.pop(key, None)
             try:
                 self._take_role(key, leadership)
                 errors[key] = ErrorCode.NONE
@@ -104,6 +111,8 @@ class Partitions:
             except (OSError, StorageError) as error:
                 log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
                 errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
+                if is_full(error):
+                    self._without_room[key] = leadership
             if self._reactor.seconds() > turn_ends:
                 await self._next_turn()
                 turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
@@ -111,6 +120,7 @@ class Partitions:
 
     async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
         """Stop a partition, and delete its files where asked; one that is not here is deleted already."""
+        self._without_room.pop(key, None)
         partition = self._partitions.get(key)
         if partition is None:
             if delete and key in self.directories.logs:
@@ -125,6 +135,15 @@ class Partitions:
             self._forget(key)
             await self.directories.delete(key)
         return ErrorCode.NONE
+
+    def _try_again(self, key: TopicPartition) -> None:
+        leadership = self._without_room.pop(key)
+        try:
+            self._take_role(key, leadership)
+        except (KafkaError, StorageError) as error:
+            log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
+        except OSError:
+            self._without_room[key] = leadership
 
     def _take_role(self, key: TopicPartition, leadership: Leadership) -> None:
         if self._broker_id not in leadership.replicas:

@@ -139,6 +139,11 @@ class Disk(Protocol):
         """:raise StorageError: where another holder has it, with its name where known."""
 
 
+def is_full(error: Exception) -> bool:
+    """Whether it says that there is no room: that passes, where any other error of a device does not."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def make_directories_durably(disk: Disk, path: str) -> None:
     """Make a directory and its parents, and let the names of those that were missing survive a power loss."""
     missing = []

@@ -88,6 +88,17 @@ class TestFull:
         world.leave_free(1 << 20)
         assert world.produce(b"after") == 1
 
+    def test_when_a_topic_is_made(self, world: World, logged_errors: list[str]) -> None:
+        """Its log is made when there is room and somebody asks for it."""
+        world.leave_free(0)
+        world.cluster.run_until(world.client.create_topic("late"))
+        assert "late-0 cannot be opened" in logged_errors.pop()
+        assert world.refusal(topic="late") is ErrorCode.KAFKA_STORAGE_ERROR
+        world.leave_free(1 << 20)
+        assert until_it_works(world.cluster, lambda: world.client.produce("late", 0, batch(b"first"))) == 0
+        world.restart()
+        assert world.read("late") == [b"first"]
+
     def test_while_the_session_with_zookeeper_is_lost(self, world: World) -> None:
         """A broker that can write down neither its new session nor new epochs registers, and takes office, again."""
         broker = world.machine.program
