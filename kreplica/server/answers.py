@@ -1,4 +1,4 @@
-"""Answers that take a while: a coroutine's result becomes the answer of its request."""
+"""Answers that take a while: they wait for a coroutine, or until the broker knows its cluster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from kreplica.server.request import Request
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import Handler, Request
 
 log = Logger()
+
+
+HELD_SECONDS_MAX = 10.0
+"""After so long a request is answered with the little that is known."""
 
 
 def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]) -> None:
@@ -30,3 +35,31 @@ def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]
 
     running.addCallbacks(request.answer, failed)
     running.addErrback(lambda failure: log.failure("answering {api}", failure, api=request.api.name))
+
+
+def once_known(metadata: MetadataCache, handle: Handler) -> Handler:
+    """A handler whose requests are held back until a controller has told this broker who lives.
+
+    A broker listens before it registers, since the controller has to reach it; a client that were told meanwhile that
+    there are no brokers would not ask again for a long time.
+    """
+
+    def held(request: Request) -> None:
+        if metadata.brokers:
+            handle(request)
+            return
+
+        def serve(_: bool) -> None:
+            if request.is_waiting:
+                handle(request)
+
+        def failed(failure: Failure) -> None:
+            if failure.check(CancelledError) is None:
+                log.failure("{api} failed", failure, api=request.api.name)
+                request.abort(f"its {request.api.name} failed")
+
+        waiting = metadata.wait_until(lambda: bool(metadata.brokers), HELD_SECONDS_MAX)
+        request.on_abandoned(waiting.cancel)
+        waiting.addCallback(serve).addErrback(failed)
+
+    return held

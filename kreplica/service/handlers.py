@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kreplica.server.answers import once_known
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kreplica.server.handlers.create_partitions import CreatePartitions
@@ -61,7 +62,10 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
             Fetch(reactor, partitions, metadata, broker.fetch_sessions, settings["fetch.max.bytes"]),
         ),
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
-        (messages.METADATA, Metadata(metadata, topics, auto_create=settings["auto.create.topics.enable"])),
+        (
+            messages.METADATA,
+            once_known(metadata, Metadata(metadata, topics, auto_create=settings["auto.create.topics.enable"])),
+        ),
         (messages.LEADER_AND_ISR, LeaderAndIsr(broker.fence, partitions, dynamic)),
         (messages.STOP_REPLICA, StopReplica(broker.fence, partitions, metadata)),
         (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
@@ -79,7 +83,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
-        (messages.DESCRIBE_CLUSTER, DescribeCluster(metadata)),
+        (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
     ]
     return {
         api.key: HandlerEntry(api, LOWEST.get(api.key, api.versions[0]), api.versions[1], handle)

@@ -45,10 +45,11 @@ class Produce:
             rows = []
             for data in topic["partition_data"]:
                 index = data["index"]
+                key = TopicPartition(name, index)
                 try:
                     if refusal is not None:
                         raise refusal
-                    rows.append(self._append(TopicPartition(name, index), data["records"], acks, now_ms, pending, zstd=zstd))
+                    rows.append(self._append(key, data["records"], acks, now_ms, pending, zstd=zstd))
                 except KafkaError as error:
                     failed = error
                     rows.append(_error_row(index, error))
