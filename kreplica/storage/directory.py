@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
@@ -14,7 +13,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import DirectoryLock, make_directories_durably
+from kreplica.runtime.disk import DirectoryLock, is_full, make_directories_durably
 from kreplica.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -328,7 +327,7 @@ class LogDirectory:
         try:
             await self._runtime.offload.run(write_offsets, self._disk, self._at(name), offsets)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if is_full(error):
                 _log.warn("{path}: no room for {name}: it is tried again later", path=self.path, name=name)
             else:
                 self._failed(error)

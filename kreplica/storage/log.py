@@ -6,12 +6,11 @@ be recovered, ``Unsynced.sync``, compaction, ``close``) is called through ``Offl
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import Buffer, Disk
+from kreplica.runtime.disk import Buffer, Disk, is_full
 from kreplica.storage.checkpoints import PARTITION_METADATA
 from kreplica.storage.config import DAY_MS, LogConfig
 from kreplica.storage.durability import Unsynced, index_paths
@@ -28,7 +27,6 @@ from kreplica.storage.validation import check_as_follower, check_as_leader, read
 from kreplica.wire.batches import BatchHeader, stamp
 from kreplica.wire.control_records import EndMarker
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _ENTRIES_WAITING_MAX = 512
 """Index entries that may wait in memory before they are written."""
 
@@ -171,7 +169,7 @@ class Log(ReadableLog):
             segment.write_indexes()
         except OSError as error:
             # The records are in the log, and a full disk may have room for the index later.
-            if error.errno not in _FULL:
+            if not is_full(error):
                 self.fail(error)
 
     def _write_failed(self, segment: Segment, size: int, error: OSError) -> KafkaError:
@@ -181,7 +179,7 @@ class Log(ReadableLog):
         except OSError as second:
             error = second
         else:
-            if error.errno in _FULL:
+            if is_full(error):
                 return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error.strerror}")
         self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
@@ -194,7 +192,7 @@ class Log(ReadableLog):
         try:
             self.leader_epochs.assign(epoch, self.log_end_offset)
         except OSError as error:
-            if error.errno not in _FULL:
+            if not is_full(error):
                 self.fail(error)
                 raise
 
@@ -256,7 +254,7 @@ class Log(ReadableLog):
             try:
                 self.roll(now_ms)
             except OSError as error:
-                if error.errno not in _FULL:
+                if not is_full(error):
                     raise
                 expired.pop()  # the others make room for it
         for segment in expired:
