@@ -152,7 +152,7 @@ class Loading:
 
     def _recover_from(self, recovery_point: int) -> None:
         """Scan the segments that may hold what was not synced."""
-        for segment in list(self._segments.starting_from(recovery_point)):
+        for segment in self._segments.not_durable(recovery_point):
             whole = self._recover(segment, recovery_point) and not self._lost_its_end(segment)
             if segment is not self._segments.active:
                 segment.seal()

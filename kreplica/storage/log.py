@@ -354,7 +354,7 @@ class Log(ReadableLog):
     def unsynced(self) -> Unsynced:
         """What has to be synced for everything up to the log end to be durable."""
         active = self._segments.active
-        closed = [segment for segment in self._segments.starting_from(self.recovery_point) if segment is not active]
+        closed = [segment for segment in self._segments.not_durable(self.recovery_point) if segment is not active]
         return self._to_sync([*closed, active], closed)
 
     def _to_sync(self, segments: Sequence[Segment], complete: Sequence[Segment], *paths: str) -> Unsynced:
@@ -395,7 +395,7 @@ class Log(ReadableLog):
         active = self._segments.active
         active.seal()
         self._snapshots.write(self.log_end_offset, self.producers.entries)
-        segments = self._segments.starting_from(self.recovery_point)
+        segments = self._segments.not_durable(self.recovery_point)
         self._sync(self._to_sync(segments, segments, self._snapshots.path(self.log_end_offset)))
         self.release()
 

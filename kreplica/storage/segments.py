@@ -76,6 +76,13 @@ class Segments:
         """The segment that would hold the offset, and all after it."""
         return self._list[self.index_of(offset) :]
 
+    def not_durable(self, recovery_point: int) -> list[Segment]:
+        """The segment that holds the last record below the recovery point, and all after it.
+
+        That one too: it may have been closed just there, when its batches were synced but its indexes were not.
+        """
+        return self.starting_from(max(recovery_point - 1, 0))
+
     def push(self, segment: Segment) -> None:
         """Add a new active segment."""
         self._list.append(segment)

@@ -29,8 +29,12 @@ DEFAULT = {"segment.bytes": "5000"}
 """Settings of a topic as they are, but that segments are rolled often."""
 
 EVERY_ACK_SYNCED = {**DEFAULT, "flush.messages": "1"}
-QUICK = ("zookeeper.session.timeout.ms=6000", "log.flush.offset.checkpoint.interval.ms=2000")
-"""Less waiting for sessions of broken machines; recovery points that are checkpointed in every run."""
+QUICK = (
+    "zookeeper.session.timeout.ms=6000",
+    "log.flush.offset.checkpoint.interval.ms=2000",
+    "log.retention.check.interval.ms=2000",
+)
+"""Less waiting for sessions of broken machines; checkpoints and retention that have their say in every run."""
 
 
 def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
