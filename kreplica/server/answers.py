@@ -15,6 +15,9 @@ from kreplica.server.request import Handler, Request
 log = Logger()
 
 
+NO_LEADER_HINT = {"leader_id": -1, "leader_epoch": -1}
+"""The ``current_leader`` of an answer that does not send its client elsewhere."""
+
 HELD_SECONDS_MAX = 10.0
 """After so long a request is answered with the little that is known."""
 

@@ -12,6 +12,9 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, ZERO_UUID
 
 NO_SESSION = 0
+NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
+"""What an answer says of a partition whose history agrees with the client's (KIP-595)."""
+
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
@@ -59,7 +62,8 @@ class Wanted:
     def is_news(self, row: Row) -> bool:
         """Whether an answer inside a session has to name this partition."""
         told = (row["high_watermark"], row["log_start_offset"])
-        news = bool(row["error_code"] or row["records"] or told != self.told or "diverging_epoch" in row)
+        diverges = row["diverging_epoch"] is not NO_DIVERGENCE
+        news = bool(row["error_code"] or row["records"] or told != self.told or diverges)
         # An error is told again and again, until it is gone and the figures are told too.
         self.told = None if row["error_code"] else told
         return news

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.server.fetch_sessions import EVICTION_SECONDS, FetchSessions
+from kreplica.server.fetch_sessions import EVICTION_SECONDS, NO_DIVERGENCE, FetchSessions
 
 
 def topics(**partitions):
@@ -19,7 +19,8 @@ def topics(**partitions):
 
 
 def row(**changes):
-    return {"high_watermark": 5, "log_start_offset": 0, "error_code": 0, "records": b""} | changes
+    unchanged = {"high_watermark": 5, "log_start_offset": 0, "error_code": 0, "records": b""}
+    return unchanged | {"diverging_epoch": NO_DIVERGENCE} | changes
 
 
 def begin(sessions, session_id, epoch, asked=(), forgotten=(), now_s=0.0, by_id=False):

@@ -8,7 +8,8 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, Partition, Partitions, Waiting
 from kreplica.runtime import Reactor
-from kreplica.server.fetch_sessions import FetchContext, FetchSessions, Wanted
+from kreplica.server.answers import NO_LEADER_HINT
+from kreplica.server.fetch_sessions import NO_DIVERGENCE, NO_SESSION, FetchContext, FetchSessions, Wanted
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
 
@@ -16,6 +17,8 @@ TOPIC_IDS_FROM = 13
 """From this version on topics are named by id."""
 
 Row = dict[str, Any]
+
+NO_SNAPSHOT = {"end_offset": -1, "epoch": -1}
 
 
 class Fetch:
@@ -47,7 +50,7 @@ class Fetch:
                 now_s=self._reactor.seconds(),
             )
         except KafkaError as error:
-            request.answer({"error_code": int(error.code), "session_id": 0, "responses": []})
+            request.answer(_answer(int(error.code), NO_SESSION, []))
             return
         reading = _Reading(self, request, context, min(body.get("max_bytes", self._bytes_max), self._bytes_max))
         wait_s = body["max_wait_ms"] / 1000
@@ -130,7 +133,7 @@ class _Reading:
                 responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
                 last = wanted
             responses[-1]["partitions"].append(row)
-        self._request.answer({"error_code": 0, "session_id": session_id, "responses": responses})
+        self._request.answer(_answer(0, session_id, responses))
 
     # --- one partition -----------------------------------------------------------------------------------------------
 
@@ -153,16 +156,12 @@ class _Reading:
         if self._by_id and partition.topic_id != wanted.topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         partition.check_leader(wanted.current_leader_epoch)
-        row: Row = {
-            "partition_index": wanted.partition,
-            "error_code": 0,
-            "high_watermark": partition.high_watermark,
-            "last_stable_offset": partition.log.last_stable_offset(partition.high_watermark),
-            "log_start_offset": partition.log.log_start_offset,
-            "aborted_transactions": None,
-            "preferred_read_replica": -1,
-            "records": b"",
-        }
+        row = _row(
+            wanted.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.log.last_stable_offset(partition.high_watermark),
+            log_start_offset=partition.log.log_start_offset,
+        )
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = _diverging(partition, wanted)
             if diverging is not None:
@@ -191,6 +190,16 @@ def _aborted(partition: Partition, first_offset: int) -> list[dict[str, int]]:
     ]
 
 
+def _answer(error_code: int, session_id: int, responses: list[Row]) -> Row:
+    return {
+        "throttle_time_ms": 0,
+        "error_code": error_code,
+        "session_id": session_id,
+        "responses": responses,
+        "node_endpoints": (),
+    }
+
+
 def _diverging(partition: Partition, wanted: Wanted) -> dict[str, int] | None:
     """Where the client's history leaves this leader's, where it does (KIP-595)."""
     epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
@@ -200,12 +209,27 @@ def _diverging(partition: Partition, wanted: Wanted) -> dict[str, int] | None:
 
 
 def _error_row(partition: int, error: KafkaError) -> Row:
+    return _row(partition, error_code=int(error.code))
+
+
+def _row(
+    partition: int,
+    *,
+    error_code: int = 0,
+    high_watermark: int = -1,
+    last_stable_offset: int = -1,
+    log_start_offset: int = -1,
+) -> Row:
+    """An answer for one partition with all its fields: one that is complete is built twice as fast."""
     return {
         "partition_index": partition,
-        "error_code": int(error.code),
-        "high_watermark": -1,
-        "last_stable_offset": -1,
-        "log_start_offset": -1,
+        "error_code": error_code,
+        "high_watermark": high_watermark,
+        "last_stable_offset": last_stable_offset,
+        "log_start_offset": log_start_offset,
+        "diverging_epoch": NO_DIVERGENCE,
+        "current_leader": NO_LEADER_HINT,
+        "snapshot_id": NO_SNAPSHOT,
         "aborted_transactions": None,
         "preferred_read_replica": -1,
         "records": b"",

@@ -20,6 +20,10 @@ NULL_NAMES_FROM = 12
 """From this version on a topic may be asked for by its id alone."""
 
 
+NOT_ASKED = -(2**31)
+"""What stands for operations that the client did not ask for, or that nobody can tell."""
+
+
 class Metadata:
     """:param auto_create: ``auto.create.topics.enable``."""
 
@@ -93,6 +97,8 @@ class Metadata:
             "cluster_id": self._metadata.cluster_id,
             "controller_id": self._metadata.controller_id,
             "topics": rows,
+            "throttle_time_ms": 0,
+            "cluster_authorized_operations": NOT_ASKED,
         }
 
     def _topic_row(self, request: Request, name: str) -> Row:
@@ -117,6 +123,7 @@ class Metadata:
                 "topic_id": topic.topic_id,
                 "is_internal": topic.name in INTERNAL_TOPICS,
                 "partitions": self._partition_rows(topic, listener),
+                "topic_authorized_operations": NOT_ASKED,
             }
         return row
 
@@ -149,4 +156,5 @@ def _error_row(name: str | None, topic_id: UUID, error: ErrorCode) -> Row:
         "topic_id": topic_id,
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [],
+        "topic_authorized_operations": NOT_ASKED,
     }

@@ -9,6 +9,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions, Role, Waiting
 from kreplica.runtime import Reactor
+from kreplica.server.answers import NO_LEADER_HINT
 from kreplica.server.request import Request
 from kreplica.wire.batches import codec_of, is_transactional
 from kreplica.wire.compression import Codec
@@ -63,7 +64,7 @@ class Produce:
         elif pending:
             _WaitingProduce(self._reactor, request, responses, pending, body["timeout_ms"] / 1000)
         else:
-            request.answer({"responses": responses})
+            request.answer(_answer(responses))
 
     def _append(
         self,
@@ -91,6 +92,10 @@ class Produce:
             "base_offset": result.base_offset,
             "log_append_time_ms": result.log_append_time_ms,
             "log_start_offset": partition.log.log_start_offset,
+            # All fields, also those that stay as they are: an answer that is complete is built twice as fast.
+            "record_errors": (),
+            "error_message": None,
+            "current_leader": NO_LEADER_HINT,
         }
         if not _is_reached(partition, result.last_offset + 1, acks):
             pending.append(_Pending(partition, result.last_offset + 1, acks, row))
@@ -150,14 +155,14 @@ class _WaitingProduce:
     def _look(self, changed: set[Partition]) -> bool:
         self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
         if not self._pending:
-            self._request.answer({"responses": self._responses})
+            self._request.answer(_answer(self._responses))
         return not self._pending
 
     def _expire(self) -> None:
         for pending in self._pending:
             if not pending.is_over():
                 _fail(pending.row, ErrorCode.REQUEST_TIMED_OUT)
-        self._request.answer({"responses": self._responses})
+        self._request.answer(_answer(self._responses))
 
 
 def _refusal(body: dict[str, Any], acks: int) -> KafkaError | None:
@@ -169,6 +174,10 @@ def _refusal(body: dict[str, Any], acks: int) -> KafkaError | None:
     return None
 
 
+def _answer(responses: list[Row]) -> Row:
+    return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": ()}
+
+
 def _error_row(index: int, error: KafkaError) -> Row:
     return {
         "index": index,
@@ -176,7 +185,9 @@ def _error_row(index: int, error: KafkaError) -> Row:
         "base_offset": -1,
         "log_append_time_ms": -1,
         "log_start_offset": -1,
+        "record_errors": (),
         "error_message": error.message or None,
+        "current_leader": NO_LEADER_HINT,
     }
 
 
