@@ -12,7 +12,6 @@ from twisted.logger import Logger
 
 from kreplica.client.connection import Connection, connect
 from kreplica.controller.broker_requests import Command
-from kreplica.errors import KreplicaError
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.runtime import Reactor
 
@@ -103,7 +102,8 @@ class BrokerChannel:
                     answer = await self._exchange(command)
                 except CancelledError:
                     raise
-                except KreplicaError as error:
+                except Exception as error:
+                    # Whatever it is, the commands that wait must not be forgotten.
                     log.warn(
                         "controller: {api} to broker {broker} at {endpoint} failed, trying again: {error}",
                         api=command.api.name,

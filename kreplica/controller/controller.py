@@ -25,6 +25,7 @@ from kreplica.controller.events import (
     DeletionsChanged,
     Event,
     ReplicasStopped,
+    RetryDeletions,
     TopicsChanged,
 )
 from kreplica.controller.failover import take_office
@@ -45,7 +46,8 @@ from kreplica.zookeeper import (
 
 log = Logger()
 
-RETRY_SECONDS = 1.0
+RETRY_SECONDS_MIN = 1.0
+RETRY_SECONDS_MAX = 30.0
 
 
 class Controller:
@@ -62,6 +64,7 @@ class Controller:
         self._office: Office | None = None
         self.controller_id: int | None = None
         self._retry: IDelayedCall | None = None
+        self._retry_seconds = RETRY_SECONDS_MIN
         self._stopped = False
         self.queue = EventQueue(runtime.reactor, self._handle, self._failed)
         self._forget_listener: Callable[[], None] | None = None
@@ -101,6 +104,7 @@ class Controller:
             await self._look()
         elif self._office is not None:
             await self._dispatch(self._office, event)
+        self._retry_seconds = RETRY_SECONDS_MIN
 
     def _dispatch(self, office: Office, event: Event) -> Awaitable[None]:
         match event:
@@ -114,6 +118,8 @@ class Controller:
                 return topics.deletions_changed(office)
             case ReplicasStopped():
                 return topics.replicas_stopped(office, event)
+            case RetryDeletions():
+                return topics.resume_deletions(office, set(office.context.brokers))
             case CommandRefused():
                 return self._command_refused(event)
         raise TypeError(f"no handler for {event}")
@@ -140,11 +146,9 @@ class Controller:
             log.warn("controller: the connection to ZooKeeper was lost in {event}", event=str(event))
         else:
             log.error("controller: {event} failed: {error!r}; starting anew", event=str(event), error=error)
-        self._try_again(RETRY_SECONDS)
-
-    def _try_again(self, delay_s: float) -> None:
         if self._retry is None or not self._retry.active():
-            self._retry = self._runtime.reactor.callLater(delay_s, self.stand_for_election)
+            self._retry = self._runtime.reactor.callLater(self._retry_seconds, self.stand_for_election)
+            self._retry_seconds = min(self._retry_seconds * 2, RETRY_SECONDS_MAX)
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.SUSPENDED:

@@ -53,6 +53,11 @@ class ReplicasStopped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RetryDeletions(Event):
+    """It is time to try again what brokers could not delete."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommandRefused(Event):
     """A broker answered a command with an error for some partitions, or did not answer in time."""
 

@@ -6,9 +6,10 @@ Made by winning the election, thrown away by resigning, so that nothing of an ol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
@@ -60,6 +61,7 @@ class Office:
         self.put = put
         self.writes = StateWrites(client, context.epoch_znode_version)
         self._channels: dict[int, BrokerChannel] = {}
+        self._timers: dict[Event, IDelayedCall] = {}
 
     # --- brokers -----------------------------------------------------------------------------------------------------
 
@@ -92,8 +94,21 @@ class Office:
 
     async def close(self) -> None:
         """Resign: close every channel, whatever waits in them."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
         for broker_id in list(self._channels):
             await self.close_channel(broker_id)
+
+    def put_later(self, event: Event, seconds: float) -> None:
+        """Queue an event after a while; one that is on its way already stands for both."""
+
+        def due() -> None:
+            del self._timers[event]
+            self.put(event)
+
+        if event not in self._timers:
+            self._timers[event] = self.runtime.reactor.callLater(seconds, due)
 
     def requests(self) -> BrokerRequests:
         """A fresh batch for this step."""
@@ -105,8 +120,10 @@ class Office:
             channel.send(command)
 
     def _overflowed(self, broker_id: int) -> None:
-        # Seen as a broker that bounced: the next look at /brokers/ids finds it unknown and tells it everything.
-        self.context.brokers.pop(broker_id, None)
+        # Seen as a broker that bounced: the next look at /brokers/ids finds another epoch and tells it everything.
+        known = self.context.brokers.get(broker_id)
+        if known is not None:
+            self.context.brokers[broker_id] = replace(known, epoch=-1)
         self.put(BrokersChanged())
 
     def _answered(self, broker_id: int, command: Command, answer: dict[str, Any]) -> None:

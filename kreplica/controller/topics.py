@@ -11,7 +11,13 @@ from twisted.logger import Logger
 
 from kreplica.cluster import znodes
 from kreplica.controller.decisions import initial_elections
-from kreplica.controller.events import AssignmentChanged, DeletionsChanged, ReplicasStopped, TopicsChanged
+from kreplica.controller.events import (
+    AssignmentChanged,
+    DeletionsChanged,
+    ReplicasStopped,
+    RetryDeletions,
+    TopicsChanged,
+)
 from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
@@ -20,6 +26,8 @@ from kreplica.runtime.together import together
 from kreplica.zookeeper import NoNode, WatchEvent
 
 log = Logger()
+
+DELETION_RETRY_SECONDS = 10.0
 
 
 # --- creation and growth --------------------------------------------------------------------------
@@ -166,6 +174,7 @@ async def replicas_stopped(office: Office, event: ReplicasStopped) -> None:
                 partition=str(partition),
                 error=error.name,
             )
+            office.put_later(RetryDeletions(), DELETION_RETRY_SECONDS)
         if not event.delete and state is ReplicaState.OFFLINE and not failed:
             office.context.move_replica(partition, event.broker_id, ReplicaState.DELETION_STARTED)
             requests.stop(partition, event.broker_id, delete=True)
@@ -178,7 +187,7 @@ async def replicas_stopped(office: Office, event: ReplicasStopped) -> None:
 
 
 async def resume_deletions(office: Office, brokers: set[int]) -> None:
-    """Brokers joined: replicas of theirs that wait for deletion are stopped first."""
+    """Brokers joined, or it is time to try again: their replicas that wait for deletion are stopped first."""
     requests = office.requests()
     for topic in sorted(office.context.deleting):
         for partition, replica in office.context.replicas_of_topic(topic):

@@ -15,6 +15,7 @@ from kreplica.cluster import znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.effective_topic import PartitionSettings, partition_settings
 from kreplica.membership.reachable import reachable
+from kreplica.runtime import Runtime
 from kreplica.settings.alterations import (
     AlterOperation,
     alter_incrementally,
@@ -29,6 +30,7 @@ from kreplica.zookeeper import (
     BadVersion,
     NodeExists,
     NoNode,
+    SessionExpired,
     ZooKeeperClient,
     ZooKeeperError,
     read_all,
@@ -39,6 +41,11 @@ log = Logger()
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 """The resource types of the protocol that have settings here."""
+
+CONFLICTS_MAX = 10
+"""How often a change is worked out anew because somebody else changed the same settings meanwhile."""
+
+RETRY_SECONDS = 1.0
 
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Notifications are removed after so long, by whichever broker sees them."""
@@ -53,14 +60,15 @@ class DynamicSettings:
 
     def __init__(
         self,
+        runtime: Runtime,
         client: ZooKeeperClient,
         static: BrokerSettings,
-        wall_clock_ms: Callable[[], int],
         topic_changed: Callable[[str], None],
     ) -> None:
+        self._reactor = runtime.reactor
+        self._wall_clock_ms = runtime.wall_clock_ms
         self._client = client
         self._broker_id = str(static["broker.id"])
-        self._wall_clock_ms = wall_clock_ms
         self._topic_changed = topic_changed
         self._static = static
         self._layers: dict[str, dict[str, str]] = {}
@@ -71,6 +79,7 @@ class DynamicSettings:
         """The notifications that were seen and are still there, with the time of each in milliseconds since 1970."""
         self._reading: Deferred[None] | None = None
         self._read_again = False
+        self._restart = False
         self._stopped = False
 
     async def start(self) -> None:
@@ -170,7 +179,7 @@ class DynamicSettings:
     ) -> None:
         entity_type, entity = await self._entity(resource_type, name)
         path = znodes.config_path(entity_type, entity)
-        while True:
+        for _ in range(CONFLICTS_MAX):
             version, current = await reachable(self._read(path))
             new = change(current)
             if entity_type == "topics":
@@ -183,9 +192,10 @@ class DynamicSettings:
                 await reachable(self._write(path, new, version))
             except (BadVersion, NodeExists, NoNode):
                 continue  # somebody else changed it meanwhile: what follows has to be worked out anew
-            break
-        self._apply(entity_type, entity, new)
-        await reachable(self._notify(entity_type, entity))
+            self._apply(entity_type, entity, new)
+            await reachable(self._notify(entity_type, entity))
+            return
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"others change the settings of {name!r} all the time: try again")
 
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
         if resource_type == TOPIC_RESOURCE:
@@ -258,30 +268,36 @@ class DynamicSettings:
                 self._topic_changed(topic)
 
     def _changes_seen(self, *, restart: bool = False) -> None:
-        if self._stopped:
-            return
-        if self._reading is not None:
-            self._read_again = True
-            return
-        self._reading = Deferred.fromCoroutine(self._follow(restart=restart))
-        self._reading.addErrback(lambda failure: log.failure("reading changed settings", failure))
+        self._read_again = True
+        self._restart = self._restart or restart
+        if self._reading is None and not self._stopped:
+            self._reading = Deferred.fromCoroutine(self._follow())
+            self._reading.addErrback(lambda failure: log.failure("reading changed settings", failure))
 
-    async def _follow(self, *, restart: bool) -> None:
+    async def _follow(self) -> None:
         try:
-            if restart:
-                await self.start()
-                return
-            self._read_again = True
             while self._read_again:
                 self._read_again = False
-                await self._read_changes(apply=True)
+                restart, self._restart = self._restart, False
+                try:
+                    await (self.start() if restart else self._read_changes(apply=True))
+                except ZooKeeperError as error:
+                    log.warn("changed settings could not be read: {error}", error=str(error))
+                    # From the beginning: what was taken in before it failed is not known, and the watch may be gone.
+                    self._restart = True
+                    if isinstance(error, SessionExpired):
+                        return  # until there is another session
+                    self._read_again = True
+                    await self._sleep(RETRY_SECONDS)
         except CancelledError:
             pass  # by stop
-        except ZooKeeperError as error:
-            # A lost session starts everything anew; a lost connection is followed by the watch's next event.
-            log.warn("changed settings could not be read: {error}", error=str(error))
         finally:
             self._reading = None
+
+    def _sleep(self, seconds: float) -> Deferred[None]:
+        done: Deferred[None] = Deferred(lambda _: call.cancel())
+        call = self._reactor.callLater(seconds, done.callback, None)
+        return done
 
     async def _read_changes(self, *, apply: bool) -> None:
         """Take in the notifications that are new, and remove those that every broker has had time to see."""

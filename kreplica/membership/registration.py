@@ -6,14 +6,20 @@ import random
 from dataclasses import replace
 from uuid import UUID
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
 from kreplica.errors import KreplicaError
 from kreplica.model import BrokerRegistration
-from kreplica.zookeeper import NodeExists, NoNode, ZooKeeperClient
+from kreplica.runtime import Reactor
+from kreplica.zookeeper import NodeExists, NoNode, WatchEvent, ZooKeeperClient
 
 log = Logger()
+
+
+PATIENCE_SESSIONS = 1.5
+"""How many session time-outs a leftover registration of our own is waited for."""
 
 
 class BrokerIdInUse(KreplicaError):
@@ -55,17 +61,18 @@ async def read_or_make_cluster_id(client: ZooKeeperClient, rng: random.Random) -
                 pass
 
 
-async def register(client: ZooKeeperClient, registration: BrokerRegistration) -> BrokerRegistration:
+async def register(reactor: Reactor, client: ZooKeeperClient, registration: BrokerRegistration) -> BrokerRegistration:
     """Announce this broker in ``/brokers/ids``.
 
-    A node that our own earlier session left behind (KAFKA-7165: this process lost its session, or a killed broker came
-    back before its session ended) is ours to replace when it names our own endpoints; another's is not.
+    A node that names our own endpoints was left by an earlier session of ours (KAFKA-7165: nobody else can listen
+    there), which ends by itself: it is waited for, a little longer than a session lasts.  Another broker's is not.
 
     :return: the registration with its epoch.
     :raise BrokerIdInUse: where another broker has our id.
     """
     path = znodes.broker_path(registration.broker_id)
     data = znodes.encode_broker(registration)
+    patience_s = PATIENCE_SESSIONS * client.session_timeout_ms / 1000
     while True:
         try:
             made = await client.create(path, data, ephemeral=True)
@@ -73,20 +80,45 @@ async def register(client: ZooKeeperClient, registration: BrokerRegistration) ->
             return replace(registration, epoch=made.stat.czxid)
         except NodeExists:
             pass
+        changed = Change()
         try:
-            old_data, stat = await client.get_data(path)
+            old_data, stat = await client.get_data(path, changed.seen)
         except NoNode:
             continue
         if stat.ephemeral_owner == client.session_id:
             return replace(registration, epoch=stat.czxid)
         old = znodes.decode_broker(registration.broker_id, old_data, stat.czxid)
+        in_use = BrokerIdInUse(
+            f"broker id {registration.broker_id} is taken: {', '.join(map(str, old.endpoints))} registered it in "
+            f"ZooKeeper session 0x{stat.ephemeral_owner:x}; give this broker another broker.id, or stop that one"
+        )
         if old.endpoints != registration.endpoints:
-            raise BrokerIdInUse(
-                f"broker id {registration.broker_id} is taken: {', '.join(map(str, old.endpoints))} registered it in "
-                f"ZooKeeper session 0x{stat.ephemeral_owner:x}; give this broker another broker.id, or stop that one"
-            )
-        log.info("replacing the registration that an earlier session of broker {id} left", id=registration.broker_id)
-        try:
-            await client.delete(path, stat.version)
-        except NoNode:
-            pass
+            raise in_use
+        log.info("waiting for the session to end in which broker {id} was registered", id=registration.broker_id)
+        if not await changed.within(reactor, patience_s):
+            raise in_use
+
+
+class Change:
+    """A znode's next change, to be waited for."""
+
+    def __init__(self) -> None:
+        self._seen: Deferred[bool] = Deferred()
+
+    def seen(self, _: WatchEvent) -> None:
+        self._over(True)
+
+    def within(self, reactor: Reactor, timeout_s: float) -> Deferred[bool]:
+        """Whether it comes in time."""
+        timer = reactor.callLater(timeout_s, self._over, False)
+
+        def cancel_timer(outcome: bool) -> bool:
+            if timer.active():
+                timer.cancel()
+            return outcome
+
+        return self._seen.addBoth(cancel_timer)
+
+    def _over(self, outcome: bool) -> None:
+        if not self._seen.called:
+            self._seen.callback(outcome)

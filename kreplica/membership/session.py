@@ -8,6 +8,7 @@ from collections.abc import Callable
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
+from kreplica.errors import KreplicaError
 from kreplica.membership.registration import register
 from kreplica.model import BrokerRegistration
 from kreplica.runtime import Reactor
@@ -47,7 +48,7 @@ class Membership:
         :raise BrokerIdInUse: where another broker has our id.
         """
         self._wanted = registration
-        self._joined(await register(self._client, registration))
+        self._joined(await register(self._reactor, self._client, registration))
         self._forget_listener = self._client.on_session_event(self._session_changed)
 
     async def leave(self) -> None:
@@ -56,6 +57,11 @@ class Membership:
             self._forget_listener()
         if self._rejoining is not None:
             self._rejoining.cancel()
+
+    @property
+    def registered(self) -> bool:
+        """Whether this broker stands in ``/brokers/ids``, as far as it knows."""
+        return self._forget_listener is not None and self._rejoining is None
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._rejoining is None:
@@ -71,10 +77,13 @@ class Membership:
                 try:
                     if self._client.state.ended:  # not where only the registration failed
                         await self._client.renew()
-                    self._joined(await register(self._client, self._wanted))
+                    self._joined(await register(self._reactor, self._client, self._wanted))
                     return
                 except ZooKeeperError as error:
                     log.warn("registering anew failed, trying again: {error}", error=str(error))
+                except KreplicaError as error:
+                    # Another broker has our id now, say: it may go away, and nobody else would try again.
+                    log.error("registering anew failed, trying again: {error}", error=str(error))
                 await self._sleep(delay * self._random.uniform(0.5, 1.0))
                 delay = min(delay * 2, RETRY_SECONDS_MAX)
         except CancelledError:

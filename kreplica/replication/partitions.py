@@ -123,27 +123,33 @@ class Partitions:
         self._without_room.pop(key, None)
         partition = self._partitions.get(key)
         if partition is None:
-            if delete and key in self.directories.logs:
-                await self.directories.delete(key)
-            return ErrorCode.NONE
+            return await self._delete(key) if delete and key in self.directories.logs else ErrorCode.NONE
         if leader_epoch != DELETE_WHATEVER_EPOCH and leader_epoch < partition.leadership.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if partition.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition.stop()
-        if delete:
-            self._forget(key)
+        return await self._delete(key) if delete else ErrorCode.NONE
+
+    async def _delete(self, key: TopicPartition) -> ErrorCode:
+        try:
             await self.directories.delete(key)
+        except OSError as error:
+            log.error("{partition} cannot be deleted: {error}", partition=str(key), error=str(error))
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if key in self._partitions:
+            self._forget(key)
         return ErrorCode.NONE
 
     def _try_again(self, key: TopicPartition) -> None:
         leadership = self._without_room.pop(key)
         try:
             self._take_role(key, leadership)
-        except (KafkaError, StorageError) as error:
-            log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
-        except OSError:
-            self._without_room[key] = leadership
+        except (KafkaError, StorageError, OSError) as error:
+            if is_full(error):
+                self._without_room[key] = leadership
+            else:
+                log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
 
     def _take_role(self, key: TopicPartition, leadership: Leadership) -> None:
         if self._broker_id not in leadership.replicas:

@@ -29,9 +29,10 @@ from kreplica.server.topic_admin import TopicAdmin, TopicDefaults
 from kreplica.server.turn import Turn
 from kreplica.service.handlers import handler_table
 from kreplica.service.settings_maps import admin_listener, advertised, bounds, storage_config
+from kreplica.service.stopping import stop_all
 from kreplica.settings.broker_settings import BrokerSettings, load
 from kreplica.storage.directories import LogDirectories
-from kreplica.zookeeper import ZooKeeperClient
+from kreplica.zookeeper import SessionState, ZooKeeperClient
 
 log = Logger()
 
@@ -58,9 +59,7 @@ class Broker:
         )
         self.fence = ControlFence()
         self.producer_ids = ProducerIds(self.client, self.broker_id)
-        self.dynamic_settings = DynamicSettings(
-            self.client, settings, runtime.wall_clock_ms, self._topic_settings_changed
-        )
+        self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(runtime.random, settings["max.incremental.fetch.session.cache.slots"])
         self.membership = Membership(runtime.reactor, runtime.random, self.client, self._joined)
@@ -217,6 +216,10 @@ class Broker:
         reasons = []
         if self._stopped:
             reasons.append("the broker is stopping")
+        if self.client.state is not SessionState.CONNECTED:
+            reasons.append(f"ZooKeeper: the session is {self.client.state.name.lower()}")
+        elif not self.membership.registered:
+            reasons.append("the broker is not registered in ZooKeeper")
         if not self._is_served():
             reasons.append("no controller has told this broker of itself yet")
         directories = self.directories.directories
@@ -231,22 +234,33 @@ class Broker:
         if self._stopped:
             return
         self._stopped = True
-        await self.controller.stop()
-        await self.membership.leave()
-        await self.dynamic_settings.stop()
+        await stop_all(
+            self.controller.stop,
+            self.membership.leave,
+            self.dynamic_settings.stop,
+            self._stop_serving,
+            self._close_directories,
+            self._close_session,
+        )
+
+    async def _stop_serving(self) -> None:
         if self.server is not None:
             self.metadata.stop()
             self.partitions.stop()
             await self.server.stop()
         if self.admin is not None:
             await self.admin.stop()
-        if not self._opened:
+
+    async def _close_directories(self) -> None:
+        if self._opened:
+            await self.directories.close(self.fence.broker_epoch)
+        else:
             self.directories.abandon()
-            await self.client.close()
-            return
-        await self.directories.close(self.fence.broker_epoch)
+
+    async def _close_session(self) -> None:
         await self.client.close()
-        forget_session(self.runtime.disk, self._session_directory)
+        if self._opened:
+            forget_session(self.runtime.disk, self._session_directory)
 
 
 class BrokerProcess(Broker):

@@ -15,6 +15,7 @@ from kreplica.runtime.disk import make_directories_durably
 from kreplica.service.banner import banner
 from kreplica.service.broker import Broker
 from kreplica.service.coordinator import coordinator_failed, start_coordinator
+from kreplica.service.stopping import stop_all
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.store import Store
@@ -101,9 +102,7 @@ class Standalone:
         )
 
     async def stop(self) -> None:
-        for broker in reversed(self.brokers):
-            await broker.stop()
-        await self.coordinator.stop()
+        await stop_all(*(broker.stop for broker in reversed(self.brokers)), self.coordinator.stop)
         self._runtime.offload.stop()
 
 

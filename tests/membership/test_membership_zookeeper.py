@@ -33,6 +33,9 @@ class World:
     def run(self, goal, timeout_s=60.0):
         return self.simulation.run_until(goal, timeout_s)
 
+    def register(self, client, wanted):
+        return self.run(register(self.simulation.host("watcher").runtime.reactor, client, wanted))
+
     def client(self, name, **options):
         """A started client on a host of that name."""
         runtime = self.simulation.host(name).runtime
@@ -76,11 +79,11 @@ def test_registration_carries_its_epoch(world):
     """The epoch is the czxid of the znode, and a second registration of the same session is the same."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
-    made = world.run(register(client, registration()))
+    made = world.register(client, registration())
     data, stat = world.run(client.get_data("/brokers/ids/1"))
     assert made.epoch == stat.czxid > 0
     assert znodes.decode_broker(1, data, stat.czxid) == made
-    assert world.run(register(client, registration())).epoch == made.epoch
+    assert world.register(client, registration()).epoch == made.epoch
 
 
 def test_another_brokers_id_is_refused(world):
@@ -88,18 +91,30 @@ def test_another_brokers_id_is_refused(world):
     _, one = world.client("one")
     _, two = world.client("two")
     world.run(create_persistent_paths(one))
-    world.run(register(one, registration(port=1111)))
+    world.register(one, registration(port=1111))
     with pytest.raises(BrokerIdInUse, match="PLAINTEXT://here:1111"):
-        world.run(register(two, registration(port=2222)))
+        world.register(two, registration(port=2222))
 
 
-def test_own_leftover_is_replaced(world):
-    """After a kill the earlier session's znode names our own endpoints: it goes at once, and the epoch grows."""
+def test_own_leftover_is_waited_for(world):
+    """After a kill the earlier session's znode names our own endpoints: it goes with that session."""
     _, killed = world.client("one")
     world.run(create_persistent_paths(killed))
-    earlier = world.run(register(killed, registration()))
+    earlier = world.register(killed, registration())
+    world.simulation.host("one").kill()
     _, again = world.client("two")
-    assert world.run(register(again, registration())).epoch > earlier.epoch
+    assert world.register(again, registration()).epoch > earlier.epoch
+
+
+def test_a_living_namesake_is_not_waited_for_ever(world):
+    """Two machines with the same id and advertised address: the second gives up, and the first keeps its znode."""
+    _, living = world.client("one")
+    world.run(create_persistent_paths(living))
+    earlier = world.register(living, registration())
+    _, again = world.client("two")
+    with pytest.raises(BrokerIdInUse, match="broker id 1 is taken"):
+        world.register(again, registration())
+    assert world.run(again.exists("/brokers/ids/1")).czxid == earlier.epoch
 
 
 def test_a_killed_brokers_session_is_ended(world):
@@ -107,7 +122,7 @@ def test_a_killed_brokers_session_is_ended(world):
     runtime, killed = world.client("one")
     world.run(create_persistent_paths(killed))
     runtime.disk.make_directories("/data")
-    world.run(register(killed, registration()))
+    world.register(killed, registration())
     remember_session(runtime.disk, "/data", killed, CONNECT)
     host = world.simulation.host("one")
     host.kill()
