@@ -317,6 +317,6 @@ class OsDisk:
         except BlockingIOError:
             os.close(descriptor)
             raise StorageError(
-                f"{path} is in use: another process holds {name}; stop it, or choose another log.dirs"
+                f"{path} is in use: another process holds {name}; stop it, or choose another directory"
             ) from None
         return OsDirectoryLock(descriptor)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from kreplica import __version__
+from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.disk import make_directories_durably
 from kreplica.service.banner import banner
@@ -17,6 +18,7 @@ from kreplica.service.broker import Broker
 from kreplica.service.coordinator import coordinator_failed, start_coordinator
 from kreplica.service.stopping import stop_all
 from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.storage.checkpoints import META_PROPERTIES, read_meta_properties
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.store import Store
 
@@ -68,9 +70,11 @@ class Standalone:
     ) -> None:
         self._runtime = runtime
         self._config = config
+        self._store = store
+        self._coordinator_directory = os.path.join(config.data_directory, "coordinator")
         self.coordinator = EmbeddedCoordinator(
             runtime,
-            os.path.join(config.data_directory, "coordinator"),
+            self._coordinator_directory,
             port=config.coordinator_port,
             interface=HOST,
             store=store,
@@ -83,12 +87,31 @@ class Standalone:
         config = self._config
         # Settings first: a mistake in them is told before anything is opened.
         config.broker_settings(1, config.coordinator_port)
+        if self._store is None:
+            self._refuse_without_coordinator_data()
         make_directories_durably(self._runtime.disk, config.data_directory)
         await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
         for number in range(1, config.brokers + 1):
             broker = Broker(self._runtime, config.broker_settings(number, self.coordinator.port))
             self.brokers.append(broker)
             await broker.start()
+
+    def _refuse_without_coordinator_data(self) -> None:
+        """Brokers' data without the coordinator's is of a cluster that nobody remembers: an empty one must not be made.
+
+        :raise SettingsError: naming the cluster.
+        """
+        disk = self._runtime.disk
+        if disk.exists(self._coordinator_directory):
+            return
+        for number in range(1, self._config.brokers + 1):
+            path = os.path.join(self._config.data_directory, f"broker-{number}", META_PROPERTIES)
+            meta = read_meta_properties(disk, path)
+            if meta is not None:
+                raise SettingsError(
+                    f"{path} is of cluster {meta.cluster_id}, but {self._coordinator_directory}, which holds that "
+                    "cluster's topics, is gone: put it back, or start with another --data-dir"
+                )
 
     def describe(self) -> str:
         """The banner."""

@@ -127,7 +127,7 @@ class LogDirectory:
         if meta.cluster_id != cluster_id:
             raise StorageError(
                 f"{self.path} holds data of cluster {meta.cluster_id}, but this is cluster {cluster_id}: "
-                f"point log.dirs or zookeeper.connect to the right one"
+                "point log.dirs or zookeeper.connect (standalone: --data-dir) to the right one"
             )
         if meta.broker_id != broker_id:
             raise StorageError(

@@ -271,7 +271,7 @@ class MemoryDisk:
         self.open(name, create=True).close()
         content = self._names.content(name)
         if content in self._locks:
-            raise StorageError(f"{path} is in use: {name} is held; stop its holder, or choose another log.dirs")
+            raise StorageError(f"{path} is in use: {name} is held; stop its holder, or choose another directory")
         return MemoryDirectoryLock(self._locks, content)
 
     # --- what happens to disks ---

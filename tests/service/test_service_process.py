@@ -1,6 +1,8 @@
 """Starting, stopping, and every mistake that a newcomer makes on the way: one line that says what is wrong."""
 
 import json
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -68,6 +70,18 @@ def test_a_data_directory_in_use(tmp_path):
         assert "in use" in output
         with urllib.request.urlopen(f"{first.admin_url}/health/ready") as answer:
             assert json.load(answer) == {"status": "ready"}
+
+
+def test_the_coordinators_data_is_lost(tmp_path):
+    """Records without the cluster that they belong to: refused, naming the cluster, and nothing is made anew."""
+    process = StandaloneProcess(tmp_path).start()
+    process.stop()
+    shutil.rmtree(process.data_directory / "coordinator")
+    meta = (process.data_directory / "broker-1" / "meta.properties").read_text()
+    cluster_id = re.search(r"cluster.id=(\S+)", meta)[1]
+    output = fails("standalone", "--data-dir", process.data_directory, cwd=tmp_path)
+    assert cluster_id in output
+    assert not (process.data_directory / "coordinator").exists()
 
 
 def test_an_unknown_setting(tmp_path):
