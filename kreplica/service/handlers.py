@@ -15,7 +15,7 @@ from kreplica.server.handlers.describe_cluster import DescribeCluster
 from kreplica.server.handlers.describe_configs import DescribeConfigs
 from kreplica.server.handlers.describe_log_dirs import DescribeLogDirs
 from kreplica.server.handlers.fetch import Fetch
-from kreplica.server.handlers.find_coordinator import find_coordinator
+from kreplica.server.handlers.find_coordinator import FindCoordinator
 from kreplica.server.handlers.init_producer_id import InitProducerId
 from kreplica.server.handlers.list_offsets import ListOffsets
 from kreplica.server.handlers.metadata import Metadata
@@ -69,7 +69,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.LEADER_AND_ISR, LeaderAndIsr(broker.fence, partitions, dynamic)),
         (messages.STOP_REPLICA, StopReplica(broker.fence, partitions, metadata)),
         (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
-        (messages.FIND_COORDINATOR, find_coordinator),
+        (messages.FIND_COORDINATOR, FindCoordinator()),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
         (
             messages.DELETE_TOPICS,
