@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -99,6 +100,11 @@ def config_entity(entity_path: str) -> tuple[str, str]:
 
 
 # --- topic ids --------------------------------------------------------------------------------------------------------
+
+
+def random_uuid(rng: random.Random) -> UUID:
+    """A new id for a topic or a cluster: version 4, so none of those that Kafka keeps for itself (zero and one)."""
+    return UUID(int=rng.getrandbits(128), version=4)
 
 
 def uuid_text(value: UUID) -> str:

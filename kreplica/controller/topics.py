@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
@@ -90,12 +89,7 @@ async def _read_topic(office: Office, topic: str) -> bool:
 def _known_or_new_id(office: Office, topic: str) -> UUID:
     """A tool that rewrites a znode may have dropped the id that the topic has."""
     known: TopicAssignment | None = office.context.topics.get(topic)
-    return known.topic_id if known is not None else random_topic_id(office.runtime.random)
-
-
-def random_topic_id(rng: random.Random) -> UUID:
-    """A version 4 uuid that is none of those that Kafka keeps for itself (zero and one)."""
-    return UUID(int=rng.getrandbits(128), version=4)
+    return known.topic_id if known is not None else znodes.random_uuid(office.runtime.random)
 
 
 async def _start_partitions(office: Office, partitions: list[TopicPartition]) -> None:

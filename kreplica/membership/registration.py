@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from uuid import UUID
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -53,7 +52,7 @@ async def read_or_make_cluster_id(client: ZooKeeperClient, rng: random.Random) -
             return znodes.decode_cluster_id(data)
         except NoNode:
             pass
-        made = znodes.uuid_text(UUID(int=rng.getrandbits(128), version=4))
+        made = znodes.uuid_text(znodes.random_uuid(rng))
         for path, data in (("/cluster", b""), (znodes.CLUSTER_ID, znodes.encode_cluster_id(made))):
             try:
                 await client.create(path, data)

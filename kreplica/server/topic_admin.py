@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeoutError
@@ -94,7 +93,7 @@ class TopicAdmin:
         else:
             partitions = self._place(topic)
         _check_single_replica(partitions)
-        return TopicAssignment(topic.name, self._topic_id(), partitions)
+        return TopicAssignment(topic.name, znodes.random_uuid(self._random), partitions)
 
     async def create(self, topic: NewTopic, planned: TopicAssignment | None = None) -> TopicAssignment:
         """Write a topic's znodes: settings and assignment in one multi.
@@ -156,9 +155,6 @@ class TopicAdmin:
             factor = factor or len(replicas)
             if len(replicas) != factor:
                 raise _bad_assignment(f"partition {partition} has {len(replicas)} replicas, others have {factor}")
-
-    def _topic_id(self) -> UUID:
-        return UUID(int=self._random.getrandbits(128), version=4)
 
     # --- growth ------------------------------------------------------------------------------------------------------
 
