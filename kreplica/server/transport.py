@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 STUB_BYTES_MAX = 8 * 1024
 """Less than this of an incomplete frame is put aside, and copied before what the next read brings."""
 
+READ_BUDGET_S = 0.002
+"""So long the requests that one read has brought are handled; the rest waits until others had their turn."""
+
 _LENGTH = Struct(">i")
 
 
@@ -121,6 +124,8 @@ class FastTransport(tcp.Server):
         received = self._frame_received
         length_max = self._resources.bounds.request_bytes_max
         position = 0
+        seconds = connection.seconds
+        until_s = seconds() + READ_BUDGET_S
         while size - position >= 4 and not connection.paused:
             length: int = _LENGTH.unpack_from(view, position)[0]
             if not 0 <= length <= length_max:
@@ -131,6 +136,9 @@ class FastTransport(tcp.Server):
                 break
             received(connection, view[position + 4 : end])
             position = end
+            if seconds() >= until_s and position < size and not connection.paused:
+                self._set_aside(view[position:size])
+                return
         if position < size and not connection.closed:
             self._keep(view[position:size])
 
@@ -148,6 +156,12 @@ class FastTransport(tcp.Server):
         self._frame[: len(rest)] = rest
         self._resources.partial.update(self, len(rest))
 
+    def _set_aside(self, rest: memoryview) -> None:
+        """Others first: a client that sends thousands of expensive requests at once must not stop the rest."""
+        self._stub = bytes(rest)
+        self.reactor.removeReader(self)
+        self._handle_soon()
+
     def _drop_frame(self) -> None:
         if self._frame is not None:
             self._resources.buffers.give_back(self._frame)
@@ -160,11 +174,14 @@ class FastTransport(tcp.Server):
     def resume_reading(self) -> None:
         if self._stub:
             # What is left from before comes first; not from here, as the caller may be in the middle of anything.
-            if not self._is_resuming:
-                self._is_resuming = True
-                self._resources.reactor.callLater(0, self._handle_stub)
+            self._handle_soon()
         elif self.is_reading:
             self.reactor.addReader(self)
+
+    def _handle_soon(self) -> None:
+        if not self._is_resuming:
+            self._is_resuming = True
+            self._resources.reactor.callLater(0, self._handle_stub)
 
     def _handle_stub(self) -> None:
         self._is_resuming = False

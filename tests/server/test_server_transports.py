@@ -12,6 +12,7 @@ from server_scene import ENVIRONMENTS, Scene, Story, fetch_frame, play, produce_
 from twisted.logger import globalLogPublisher
 
 from kreplica.runtime.disk import FileRange, OsDisk
+from kreplica.server import transport
 from kreplica.server.bounds import Bounds
 
 
@@ -77,6 +78,24 @@ def test_a_request_that_waits_holds_back_answers_but_not_requests(play_story: Pl
         assert await client.answered_ids(3) == [3, 4, 6]
 
     play_story(story)
+
+
+def test_a_long_pipeline_lets_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends many expensive requests at once is answered in order, but others' requests go in between."""
+    # Every request is expensive: each uses up what one read may take.
+    monkeypatch.setattr(transport, "READ_BUDGET_S", 0.0)
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        greedy, modest = await scene.connect(), await scene.connect()
+        # The small ones come with one read, and the last is still incomplete then.
+        greedy.send(*(produce_frame(number, b"x") for number in range(100)), produce_frame(100, b"x" * 900_000))
+        modest.send(produce_frame(1000, b"x"))
+        assert await greedy.answered_ids(101) == [*range(101)]
+        assert await modest.answered_ids(1) == [1000]
+        assert scene.handlers.received.index(1000) < 100
+
+    play("fast", story)
 
 
 def test_too_many_waiting_requests_stop_only_their_own_connection(play_story: Play) -> None:
