@@ -103,6 +103,18 @@ class StandaloneProcess:
         """
         return self._end(signal.SIGTERM, timeout_s)
 
+    def wait(self, timeout_s: float = 30.0) -> int:
+        """Wait until it ends by itself, and all that it wrote is here.
+
+        :return: the exit status.
+        """
+        process, reader = self._process, self._reader
+        assert process is not None
+        assert reader is not None
+        status = process.wait(timeout_s)
+        reader.join()
+        return status
+
     def resident_bytes(self) -> int:
         """The memory that it occupies now."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():

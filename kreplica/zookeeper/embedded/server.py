@@ -131,7 +131,12 @@ class EmbeddedCoordinator:
 
     def _fail(self, failure: Failure) -> None:
         # The tree in memory may be ahead of what is durable: nobody may see it any more.
-        self._log.failure("the coordinator's store failed; all connections are closed", failure)
+        if failure.check(StorageError, OSError):
+            # The device's fault: where in the code it was met would tell nobody anything.
+            reason = failure.getErrorMessage()
+            self._log.error("the coordinator's store failed; all connections are closed: {reason}", reason=reason)
+        else:
+            self._log.failure("the coordinator's store failed; all connections are closed", failure)
         if self._serving is not None:
             self._serving.hang_up()
         self.stop().addBoth(self._failed, failure)

@@ -74,13 +74,10 @@ class SqliteStore:
         database = self._database
         if database is None:
             raise StorageError(f"{self.path} is not open")
-        database.execute("begin immediate")
-        _insert(database, "znodes", [_with_packed_acl(row) for row in changes.znodes])
-        _insert(database, "sessions", changes.sessions)
-        _delete(database, "znodes", "path", changes.deleted_paths)
-        _delete(database, "sessions", "session_id", changes.closed_sessions)
-        database.execute("replace into progress values (0, ?)", (changes.zxid,))
-        database.execute("commit")
+        try:
+            _commit(database, changes)
+        except sqlite3.Error as error:
+            raise StorageError(f"{self.path} cannot be written: {error}") from error
 
     def _close(self) -> None:
         database, self._database = self._database, None
@@ -100,6 +97,16 @@ def _open(path: str) -> sqlite3.Connection:
     database.executescript(_SCHEMA)
     database.execute(f"pragma user_version={LAYOUT_VERSION}")
     return database
+
+
+def _commit(database: sqlite3.Connection, changes: Changes) -> None:
+    database.execute("begin immediate")
+    _insert(database, "znodes", [_with_packed_acl(row) for row in changes.znodes])
+    _insert(database, "sessions", changes.sessions)
+    _delete(database, "znodes", "path", changes.deleted_paths)
+    _delete(database, "sessions", "session_id", changes.closed_sessions)
+    database.execute("replace into progress values (0, ?)", (changes.zxid,))
+    database.execute("commit")
 
 
 def _insert(database: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
