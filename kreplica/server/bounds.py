@@ -33,7 +33,7 @@ class Bounds:
     request_bytes_max: int = 104_857_600
     requests_outstanding_max: int = 512
     request_bytes_outstanding_max: int = 8 * 1024 * 1024
-    answer_bytes_outstanding_max: int = 16 * 1024 * 1024
+    answer_bytes_outstanding_max: int = 4 * 1024 * 1024
     partial_bytes_max: int = 512 * 1024 * 1024
     partial_stall_s: float = 10.0
     connections_max: int = UNLIMITED

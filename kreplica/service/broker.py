@@ -12,6 +12,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from kreplica.admin.site import AdminSite
+from kreplica.cluster import znodes
 from kreplica.controller.controller import Controller
 from kreplica.controller.office import ControllerConfig
 from kreplica.membership.dynamic_settings import DynamicSettings
@@ -126,11 +127,22 @@ class Broker:
         self.controller.start()
         if not await self.metadata.wait_until(self._is_served, self._connection_timeout_ms() / 1000):
             log.warn("no controller has told this broker of itself yet: clients have to wait for one")
+        topics = await self._topics_that_stay()
+        if not await self.metadata.wait_until(lambda: topics <= self.metadata.topics.keys(), ROLES_SECONDS_MAX):
+            log.warn(
+                "the controller has not told of all topics yet; missing: {topics}",
+                topics=", ".join(sorted(topics - self.metadata.topics.keys())[:10]),
+            )
         if not await self.metadata.wait_until(self._has_all_roles, ROLES_SECONDS_MAX):
             log.warn(
                 "logs on disk that belong to no partition the controller knows: {strays}",
                 strays=", ".join(map(str, self._without_role()[:10])),
             )
+
+    async def _topics_that_stay(self) -> set[str]:
+        """The topics that are in ZooKeeper now, but for those that are being deleted: who starts has to know them."""
+        topics = set(await self.client.get_children(znodes.TOPICS))
+        return topics - set(await self.client.get_children(znodes.DELETE_TOPICS))
 
     def _build_server(self) -> Server:
         topics = TopicAdmin(

@@ -43,6 +43,9 @@ from kreplica.storage.segments import remove_files
 _AT_ONCE_MAX = 50
 """Logs opened by one call on another thread: the way there and back costs more than opening a small one."""
 
+_FULL_TOLD_SECONDS = 60.0
+"""A full disk is told again after so long, not for each record that it refuses."""
+
 _log = Logger()
 
 
@@ -84,6 +87,7 @@ class LogDirectory:
         self._went_offline = went_offline
         self._lock: DirectoryLock | None = None
         self._removals: dict[IDelayedCall, None] = {}
+        self._full_told_s = -_FULL_TOLD_SECONDS
         self._flusher = Flusher(runtime.offload, synced, self._failed)
         self._checkpoints = Coalescing(self._write_checkpoints)
 
@@ -261,6 +265,16 @@ class LogDirectory:
         if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
             self.cleaner_offsets[key] = log.log_end_offset
         self.checkpoint()
+
+    def full(self, log: Log, error: OSError) -> None:
+        now_s = self._runtime.reactor.seconds()
+        if now_s >= self._full_told_s + _FULL_TOLD_SECONDS:
+            self._full_told_s = now_s
+            _log.warn(
+                "{path} is full: records are refused until there is room again ({error})",
+                path=self.path,
+                error=str(error),
+            )
 
     def failed(self, log: Log, error: OSError) -> None:
         self._failed(error)

@@ -180,6 +180,8 @@ class Log(ReadableLog):
             error = second
         else:
             if is_full(error):
+                if self.owner is not None:
+                    self.owner.full(self, error)
                 return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error.strerror}")
         self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))

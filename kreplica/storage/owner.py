@@ -26,5 +26,8 @@ class LogOwner(Protocol):
     def remove(self, log: Log, paths: list[str]) -> None:
         """Files that nobody needs any more."""
 
+    def full(self, log: Log, error: OSError) -> None:
+        """An append was refused: the disk has no room."""
+
     def flush_due(self, log: Log) -> None:
         """``flush.messages`` are not synced yet."""

@@ -20,7 +20,7 @@ OURS = (
         "How many bytes of one connection's unanswered requests are held before that connection is read no further.",
     ),
     Setting(
-        "kreplica.connection.outstanding.answer.bytes", INT, 16 * 2**20, at_least(1), LOW, READ_ONLY,
+        "kreplica.connection.outstanding.answer.bytes", INT, 4 * 2**20, at_least(1), LOW, READ_ONLY,
         "How many bytes of answers may wait for one slow client before its connection is read no further.",
     ),
     Setting(
