@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from broker_runs import EVERY_ACK_SYNCED, batch, until_it_works, values
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
@@ -76,6 +77,27 @@ class TestFull:
         assert world.read() == [b"before", b"small", b"x" * 1000]
         world.restart()
         assert world.read() == [b"before", b"small", b"x" * 1000]
+
+    def test_is_told_once_a_minute(self, world: World) -> None:
+        """Whoever runs the broker reads that the disk is full, and does not read it for each record."""
+        told: list[str] = []
+
+        def observe(event: Any) -> None:
+            if event.get("log_level") is LogLevel.warn and "is full" in formatEvent(event):
+                told.append(formatEvent(event))
+
+        globalLogPublisher.addObserver(observe)
+        try:
+            world.leave_free(0)
+            for _ in range(20):
+                world.refusal()
+            assert len(told) == 1
+            assert told[0].startswith("/data/logs is full")
+            world.cluster.run(60)
+            world.refusal()
+            assert len(told) == 2
+        finally:
+            globalLogPublisher.removeObserver(observe)
 
     def test_for_minutes(self, world: World) -> None:
         """Checkpoints that do not fit do not take the directory offline: reads go on, and writes once there is room."""

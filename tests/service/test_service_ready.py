@@ -1,0 +1,27 @@
+"""Ready means ready: whoever reads the banner finds the topics that are there."""
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kreplica.testing.standalone import StandaloneProcess
+
+TOPICS = [NewTopic(f"t{i}", 10, 1) for i in range(20)]
+
+
+def test_all_topics_are_there_when_it_says_that_it_is_ready(tmp_path):
+    """Killed right after many topics were asked for: each that was made is listed at once after the restart."""
+    process = StandaloneProcess(tmp_path).start()
+    try:
+        admin = AdminClient({"bootstrap.servers": process.bootstrap_servers, "log_level": 0})
+        made = admin.create_topics(TOPICS)
+        made["t0"].result(20)
+        process.kill()
+        del admin, made  # so that this client sends nothing again
+        process.start()
+        fresh = AdminClient({"bootstrap.servers": process.bootstrap_servers})
+        listed = set(fresh.list_topics(timeout=10).topics)
+        again = fresh.create_topics(TOPICS, request_timeout=20)
+        existed = {name for name, future in again.items() if future.exception(20) is not None}
+        assert existed == listed
+        assert "t0" in listed
+    finally:
+        process.kill()
