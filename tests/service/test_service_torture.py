@@ -130,7 +130,9 @@ def test_a_client_that_asks_and_never_reads(process):
 
 def test_topics_deleted_and_made_again(tmp_path):
     """Under one name, again and again, with a record in each: nobody sees another's record, and no file is left."""
-    with StandaloneProcess(tmp_path, arguments=("--override", "log.segment.delete.delay.ms=0")) as process:
+    # A producer that asks for a topic makes it, which would be here between a deletion and the next creation.
+    overrides = ("--override", "auto.create.topics.enable=false", "--override", "log.segment.delete.delay.ms=0")
+    with StandaloneProcess(tmp_path, arguments=overrides) as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
         producer = Producer({"bootstrap.servers": process.bootstrap_servers, "topic.metadata.refresh.interval.ms": 100})
         offsets = []
