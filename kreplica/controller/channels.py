@@ -14,6 +14,7 @@ from kreplica.client.connection import Connection, connect
 from kreplica.controller.broker_requests import Command
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
 
 log = Logger()
 
@@ -111,7 +112,7 @@ class BrokerChannel:
                         endpoint=str(self._endpoint),
                         error=str(error),
                     )
-                    await self._sleep(delay * self._random.uniform(0.5, 1.0))
+                    await pause(self._reactor, delay * self._random.uniform(0.5, 1.0))
                     delay = min(delay * 2, RETRY_SECONDS_MAX)
                     continue
                 delay = RETRY_SECONDS_MIN
@@ -134,14 +135,3 @@ class BrokerChannel:
                 connect_timeout_s=self._timeout_s,
             )
         return await self._connection.request(command.api, command.version, command.body, timeout_s=self._timeout_s)
-
-    def _sleep(self, seconds: float) -> Deferred[None]:
-        call = None
-
-        def cancel(_: Deferred[None]) -> None:
-            if call is not None and call.active():
-                call.cancel()
-
-        done: Deferred[None] = Deferred(cancel)
-        call = self._reactor.callLater(seconds, done.callback, None)
-        return done

@@ -16,6 +16,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.effective_topic import PartitionSettings, partition_settings
 from kreplica.membership.reachable import reachable
 from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
 from kreplica.settings.alterations import (
     AlterOperation,
     alter_incrementally,
@@ -288,16 +289,11 @@ class DynamicSettings:
                     if isinstance(error, SessionExpired):
                         return  # until there is another session
                     self._read_again = True
-                    await self._sleep(RETRY_SECONDS)
+                    await pause(self._reactor, RETRY_SECONDS)
         except CancelledError:
             pass  # by stop
         finally:
             self._reading = None
-
-    def _sleep(self, seconds: float) -> Deferred[None]:
-        done: Deferred[None] = Deferred(lambda _: call.cancel())
-        call = self._reactor.callLater(seconds, done.callback, None)
-        return done
 
     async def _read_changes(self, *, apply: bool) -> None:
         """Take in the notifications that are new, and remove those that every broker has had time to see."""

@@ -12,6 +12,7 @@ from kreplica.errors import KreplicaError
 from kreplica.membership.registration import register
 from kreplica.model import BrokerRegistration
 from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
 from kreplica.zookeeper import SessionState, ZooKeeperClient, ZooKeeperError
 
 log = Logger()
@@ -84,14 +85,9 @@ class Membership:
                 except KreplicaError as error:
                     # Another broker has our id now, say: it may go away, and nobody else would try again.
                     log.error("registering anew failed, trying again: {error}", error=str(error))
-                await self._sleep(delay * self._random.uniform(0.5, 1.0))
+                await pause(self._reactor, delay * self._random.uniform(0.5, 1.0))
                 delay = min(delay * 2, RETRY_SECONDS_MAX)
         except CancelledError:
             pass
         finally:
             self._rejoining = None
-
-    def _sleep(self, seconds: float) -> Deferred[None]:
-        done: Deferred[None] = Deferred(lambda _: call.cancel())
-        call = self._reactor.callLater(seconds, done.callback, None)
-        return done

@@ -2,6 +2,7 @@
 
 * ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.disk``
 * ``offload`` work that blocks
+* ``pause`` waiting a while; ``together`` several coroutines as one
 * ``together`` several coroutines as one
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
