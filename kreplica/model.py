@@ -15,6 +15,9 @@ LEADER_DURING_DELETE = -2
 NO_EPOCH = -1
 """Leader epoch that is not known."""
 
+NO_BROKER_EPOCH = -1
+"""Broker epoch that is not known."""
+
 ZERO_UUID = UUID(int=0)
 """The topic id that means "none"."""
 
@@ -47,6 +50,10 @@ class BrokerRegistration:
     """What a broker says of itself in ``/brokers/ids/N``.
 
     ``epoch`` is the czxid of that znode (KIP-380): a broker that restarted has a higher one.
+
+    :param intact_since: the epoch of the earlier incarnation all of whose log this one still has (it was stopped in
+        order, or killed without the machine going down); -1 where that is not known, so that the end of its log may be
+        lost (KIP-966).
     """
 
     broker_id: int
@@ -55,6 +62,7 @@ class BrokerRegistration:
     epoch: int = -1
     timestamp_ms: int = 0
     admin_url: str | None = None
+    intact_since: int = NO_BROKER_EPOCH
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of that listener, or None where the broker has none of that name."""
@@ -78,10 +86,16 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """Which brokers hold which partition: the first replica of each is the preferred leader."""
+    """Which brokers hold which partition: the first replica of each is the preferred leader.
+
+    :param adding: while replicas move, those that are not in sync yet and shall be.
+    :param removing: while replicas move, those that go when the others are in sync.
+    :param read_only: partitions that are being removed, the highest-numbered ones: they take no more records.
+    """
 
     topic: str
     topic_id: UUID
     partitions: dict[int, tuple[int, ...]]
     adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
     removing: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    read_only: frozenset[int] = frozenset()

@@ -15,7 +15,15 @@ from urllib.parse import quote, unquote
 from uuid import UUID
 
 from kreplica.errors import KreplicaError
-from kreplica.model import ZERO_UUID, BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment
+from kreplica.model import (
+    NO_BROKER_EPOCH,
+    ZERO_UUID,
+    BrokerRegistration,
+    Endpoint,
+    LeaderAndIsr,
+    TopicAssignment,
+    TopicPartition,
+)
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
@@ -25,8 +33,12 @@ CLUSTER_ID = "/cluster/id"
 DELETE_TOPICS = "/admin/delete_topics"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+PARTITIONS_ADD = "/admin/partitions_add"
+PARTITIONS_REMOVE = "/admin/partitions_remove"
 ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
+ISR_CHANGE_PREFIX = "isr_change_"
 LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGES = "/config/changes"
@@ -44,6 +56,8 @@ PERSISTENT_PATHS = (
     "/config/brokers",
     "/config/ips",
     DELETE_TOPICS,
+    PARTITIONS_ADD,
+    PARTITIONS_REMOVE,
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     LATEST_PRODUCER_ID_BLOCK,
@@ -82,6 +96,16 @@ def partition_state_path(topic: str, partition: int) -> str:
 
 def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
+
+
+def partitions_add_path(topic: str, partition: int | None = None) -> str:
+    """The request to add one partition (its data: the JSON list of its replicas), or the parent of a topic's."""
+    return f"{PARTITIONS_ADD}/{topic}" if partition is None else f"{PARTITIONS_ADD}/{topic}/{partition}"
+
+
+def partitions_remove_path(topic: str, partition: int | None = None) -> str:
+    """The request to remove one partition, or the parent of a topic's."""
+    return f"{PARTITIONS_REMOVE}/{topic}" if partition is None else f"{PARTITIONS_REMOVE}/{topic}/{partition}"
 
 
 def config_path(entity_type: str, name: str) -> str:
@@ -166,6 +190,8 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
         document["rack"] = registration.rack
     if registration.admin_url is not None:
         document["kreplica_admin"] = registration.admin_url
+    if registration.intact_since != NO_BROKER_EPOCH:
+        document["kreplica_intact_since"] = registration.intact_since
     return _dump(document)
 
 
@@ -183,6 +209,7 @@ def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerRegistration
             epoch=epoch,
             timestamp_ms=int(document.get("timestamp") or 0),
             admin_url=document.get("kreplica_admin"),
+            intact_since=int(document.get("kreplica_intact_since", NO_BROKER_EPOCH)),
         )
 
 
@@ -203,6 +230,8 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     }
     if assignment.topic_id != ZERO_UUID:
         document["topic_id"] = uuid_text(assignment.topic_id)
+    if assignment.read_only:
+        document["kreplica_read_only"] = sorted(assignment.read_only)
     return _dump(document)
 
 
@@ -221,6 +250,7 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
             partitions=_decode_replicas(document["partitions"]),
             adding=_decode_replicas(document.get("adding_replicas") or {}),
             removing=_decode_replicas(document.get("removing_replicas") or {}),
+            read_only=frozenset(map(int, document.get("kreplica_read_only") or ())),
         )
 
 
@@ -253,6 +283,46 @@ def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr
             partition_epoch=version,
             eligible_leader_replicas=tuple(map(int, document.get("eligible_leader_replicas") or ())),
         )
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """The document of ``/isr_change_notification/isr_change_N`` and ``/admin/preferred_replica_election``."""
+    rows = [{"topic": topic, "partition": partition} for topic, partition in partitions]
+    return _dump({"version": 1, "partitions": rows})
+
+
+def decode_partitions(path: str, data: bytes) -> tuple[TopicPartition, ...]:
+    """The reverse of :func:`encode_partitions`."""
+    document = _load(path, data)
+    with _Reader(path):
+        return tuple(TopicPartition(str(row["topic"]), int(row["partition"])) for row in document["partitions"])
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Iterable[int]]) -> bytes:
+    """The document of ``/admin/reassign_partitions``: the replicas that each partition shall have."""
+    rows = [{"topic": t, "partition": p, "replicas": list(replicas)} for (t, p), replicas in targets.items()]
+    return _dump({"version": 1, "partitions": rows})
+
+
+def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    document = _load(REASSIGN_PARTITIONS, data)
+    with _Reader(REASSIGN_PARTITIONS):
+        return {
+            TopicPartition(str(row["topic"]), int(row["partition"])): tuple(map(int, row["replicas"]))
+            for row in document["partitions"]
+        }
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """The document of ``/log_dir_event_notification/log_dir_event_N``: a directory of that broker failed."""
+    return _dump({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> int:
+    """The broker's id."""
+    document = _load(path, data)
+    with _Reader(path):
+        return int(document["broker"])
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:

@@ -114,6 +114,8 @@ class BrokerRequests:
             "removing_replicas": list(assignment.removing.get(partition.partition, ())),
             "is_new": is_new,
             "leader_recovery_state": 0,
+            "eligible_leader_replicas": list(state.eligible_leader_replicas),
+            "read_only": partition.partition in assignment.read_only,
         }
 
     def _live_leaders(self, leaders: set[int]) -> list[dict[str, Any]]:

@@ -26,7 +26,12 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """What LeaderAndIsr says of one partition."""
+    """What LeaderAndIsr says of one partition.
+
+    :param eligible: replicas outside the in-sync set that may still lead (KIP-966): while there are any, nothing more
+        is committed.
+    :param read_only: the partition is being removed: it takes no more records.
+    """
 
     leader: int
     leader_epoch: int
@@ -38,6 +43,8 @@ class Leadership:
     is_new: bool = False
     adding: tuple[int, ...] = field(default=())
     removing: tuple[int, ...] = field(default=())
+    eligible: tuple[int, ...] = field(default=())
+    read_only: bool = False
 
 
 NOT_LED = Leadership(NO_LEADER, NO_EPOCH, (), (), 0, 0)

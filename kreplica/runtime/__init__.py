@@ -48,6 +48,8 @@ class Runtime:
 
     :param wall_clock_ms: milliseconds since 1970; may jump, so it stamps records and names times but measures nothing.
     :param random: the one source of randomness (ids, jitter, placement).
+    :param boot_id: another after each start of the machine: while it is the same, everything that was ever written to
+        a file is still there, synced or not; empty where nobody can tell.
     """
 
     reactor: Reactor
@@ -55,6 +57,7 @@ class Runtime:
     offload: Offload
     random: random.Random
     wall_clock_ms: Callable[[], int]
+    boot_id: str = ""
 
 
 def real_runtime(reactor: Any) -> Runtime:
@@ -65,4 +68,13 @@ def real_runtime(reactor: Any) -> Runtime:
         offload=ThreadOffload(reactor),
         random=random.Random(random.SystemRandom().getrandbits(128)),
         wall_clock_ms=lambda: time.time_ns() // 1_000_000,
+        boot_id=_boot_id(),
     )
+
+
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

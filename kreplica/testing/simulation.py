@@ -58,6 +58,7 @@ class Host:
         self.clock = clock
         self._simulation = simulation
         self._processes_count = 0
+        self._boots_count = 1
         self._random = Random(f"{simulation.seed}/{name}/host")
         self._begin()
 
@@ -78,6 +79,7 @@ class Host:
             offload=self.offload,
             random=Random(f"{simulation.seed}/{label}"),
             wall_clock_ms=self.clock.now_ms,
+            boot_id=f"{self.name}/{self._boots_count}",
         )
 
     def kill(self) -> None:
@@ -90,6 +92,7 @@ class Host:
         """The machine goes out and on again: what was not synced is lost at random, peers are not told."""
         self.reactor.vanish()
         self.disk.power_loss(self._random)
+        self._boots_count += 1
         self._begin()
 
     def pause(self) -> None:

@@ -72,6 +72,8 @@ def _leadership(topic: Row, row: Row) -> Leadership:
         is_new=row["is_new"],
         adding=tuple(row.get("adding_replicas", ())),
         removing=tuple(row.get("removing_replicas", ())),
+        eligible=tuple(row.get("eligible_leader_replicas", ())),
+        read_only=row.get("read_only", False),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kreplica.wire.messages.api import Api
 
+# Tags from 7000 on are ours: other brokers skip them (KIP-482).
 LEADER_AND_ISR = Api.define(
     4,
     "LeaderAndIsr",
@@ -44,6 +45,8 @@ LEADER_AND_ISR = Api.define(
             removing_replicas []i32 3+
             is_new bool
             leader_recovery_state i8 6+
+            eligible_leader_replicas []i32 4+ @7001
+            read_only bool 4+ @7002
         live_leaders []
           broker_id i32
           host_name str
