@@ -321,7 +321,8 @@ CASES: list[tuple[Schema, int, str, dict[str, Any]]] = [
         {"topic_name": "t", "partition_states": [
             {"partition_index": 3, "controller_epoch": 2, "leader": 1, "leader_epoch": 7, "isr": [1, 2],
              "partition_epoch": 9, "replicas": [1, 2], "adding_replicas": [], "removing_replicas": [],
-             "is_new": True, "eligible_leader_replicas": [], "read_only": False}]}], "live_leaders": [{"broker_id": 1, "host_name": "h", "port": 9092}]}),
+             "is_new": True, "eligible_leader_replicas": [],
+             "read_only": False}]}], "live_leaders": [{"broker_id": 1, "host_name": "h", "port": 9092}]}),
     (UPDATE_METADATA.request, 5, """
         00000001            # controller_id 1
         00000002            # controller_epoch 2
