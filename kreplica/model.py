@@ -51,9 +51,10 @@ class BrokerRegistration:
 
     ``epoch`` is the czxid of that znode (KIP-380): a broker that restarted has a higher one.
 
-    :param intact_since: the epoch of the earlier incarnation all of whose log this one still has (it was stopped in
-        order, or killed without the machine going down); -1 where that is not known, so that the end of its log may be
-        lost (KIP-966).
+    :param intact_since: the epoch of the earliest incarnation since which this broker has lost nothing: each one from
+        there on was stopped in order, or killed without the machine going down, so its logs hold whatever a replica
+        here held at any time from that registration on.  -1: since this registration (the first start, or the end of a
+        log may be lost: KIP-966).  Not the epoch before this one: two restarts may be noticed as one.
     """
 
     broker_id: int
