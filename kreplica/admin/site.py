@@ -6,6 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import CannotListenError
+from twisted.web.http import combinedLogFormatter, datetimeToLogString
 from twisted.web.server import Site
 
 from kreplica.admin.health import HealthApp, Readiness
@@ -20,7 +21,12 @@ class AdminSite:
 
     def __init__(self, reactor: Reactor, readiness: Readiness, *, host: str, port: int) -> None:
         self._reactor = reactor
-        self._site = Site(HealthApp(readiness).app.resource(), timeout=REQUEST_SECONDS_MAX, reactor=reactor)
+        self._site = Site(
+            HealthApp(readiness).app.resource(),
+            timeout=REQUEST_SECONDS_MAX,
+            reactor=reactor,
+            logFormatter=_access_line,
+        )
         self._host = host
         self._asked_port = port
         self._listening: Any = None
@@ -49,3 +55,8 @@ class AdminSite:
         if self._listening is not None:
             listening, self._listening = self._listening, None
             await maybeDeferred(listening.stopListening)
+
+
+def _access_line(_: str, request: Any) -> str:
+    # The site would take the reactor's seconds for a date, which they are not.
+    return str(combinedLogFormatter(datetimeToLogString(), request))

@@ -3,7 +3,6 @@
 * ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.disk``
 * ``offload`` work that blocks
 * ``pause`` waiting a while; ``together`` several coroutines as one
-* ``together`` several coroutines as one
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
 Nothing below ``service`` imports Twisted's global reactor, reads a clock, or draws a random number of its own.
@@ -62,6 +61,7 @@ class Runtime:
 
 def real_runtime(reactor: Any) -> Runtime:
     """The runtime of a real process: the operating system's disk, threads, clock and entropy."""
+    count_true_seconds(reactor)
     return Runtime(
         reactor=reactor,
         disk=OsDisk(),
@@ -70,6 +70,29 @@ def real_runtime(reactor: Any) -> Runtime:
         wall_clock_ms=lambda: time.time_ns() // 1_000_000,
         boot_id=_boot_id(),
     )
+
+
+def count_true_seconds(reactor: Any) -> None:
+    """Make a reactor's time one that nobody sets; timers that run already keep what is left of them.
+
+    Twisted takes the wall clock.  A step back of that would stop every timer for as long, and would let a broker
+    believe in a session that has ended.  The clock that is taken goes on while the machine sleeps, as sessions do.
+    """
+    if reactor.seconds is true_seconds:
+        return
+    remaining = [(call, call.getTime() - reactor.seconds()) for call in reactor.getDelayedCalls()]
+    reactor.seconds = true_seconds
+    for call, left_s in remaining:
+        call.seconds = true_seconds
+        call.reset(max(left_s, 0.0))
+
+
+def true_seconds() -> float:
+    """Seconds since the machine was started, sleep included where the system can tell."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def _boot_id() -> str:
