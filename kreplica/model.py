@@ -86,12 +86,27 @@ class LeaderAndIsr:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovedPartition:
+    """What is kept of a partition that was removed.
+
+    :param leader_epoch: its last one; a new partition of that number starts above it, so that no replica of the old one
+        and no client takes the two for one.
+    :param replicas: brokers that may still have its files: while there is one, the number is not used again.
+    """
+
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TopicAssignment:
     """Which brokers hold which partition: the first replica of each is the preferred leader.
 
     :param adding: while replicas move, those that are not in sync yet and shall be.
-    :param removing: while replicas move, those that go when the others are in sync.
+    :param removing: while replicas move, those that go when the others are in sync.  One that is not among the
+        partition's replicas any more has gone already, and has yet to delete its files.
     :param read_only: partitions that are being removed, the highest-numbered ones: they take no more records.
+    :param removed: numbers that were partitions once, or still have files somewhere.
     """
 
     topic: str
@@ -100,3 +115,4 @@ class TopicAssignment:
     adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
     removing: dict[int, tuple[int, ...]] = field(default_factory=dict)
     read_only: frozenset[int] = frozenset()
+    removed: dict[int, RemovedPartition] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from kreplica.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
+    RemovedPartition,
     TopicAssignment,
     TopicPartition,
 )
@@ -232,6 +233,11 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
         document["topic_id"] = uuid_text(assignment.topic_id)
     if assignment.read_only:
         document["kreplica_read_only"] = sorted(assignment.read_only)
+    if assignment.removed:
+        document["kreplica_removed"] = {
+            str(partition): {"leader_epoch": gone.leader_epoch, "replicas": list(gone.replicas)}
+            for partition, gone in sorted(assignment.removed.items())
+        }
     return _dump(document)
 
 
@@ -251,6 +257,10 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
             adding=_decode_replicas(document.get("adding_replicas") or {}),
             removing=_decode_replicas(document.get("removing_replicas") or {}),
             read_only=frozenset(map(int, document.get("kreplica_read_only") or ())),
+            removed={
+                int(partition): RemovedPartition(int(gone["leader_epoch"]), tuple(map(int, gone["replicas"])))
+                for partition, gone in (document.get("kreplica_removed") or {}).items()
+            },
         )
 
 

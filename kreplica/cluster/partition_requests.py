@@ -1,0 +1,53 @@
+"""What stands in ``/admin/partitions_add/T/P`` and ``/admin/partitions_remove/T/P``, both ways.  Talks to nobody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from kreplica.cluster.znodes import ZnodeError
+
+
+def encode_addition(replicas: Sequence[int]) -> bytes:
+    """The replicas of the partition that is asked for, the preferred leader first."""
+    return json.dumps(list(replicas), separators=(",", ":")).encode()
+
+
+def decode_addition(path: str, data: bytes) -> tuple[int, ...]:
+    """:raise ZnodeError: where it is not a list of broker ids."""
+    replicas = _json(path, data)
+    if not isinstance(replicas, list) or not all(type(replica) is int for replica in replicas):
+        raise ZnodeError(f"{path}: a JSON list of broker ids is expected, such as [1,2,3]")
+    return tuple(replicas)
+
+
+def encode_removal(wait_ms: int | None = None) -> bytes:
+    """A request to remove a partition.
+
+    :param wait_ms: how long it is read-only first; None leaves that to the controller's setting.
+    """
+    if wait_ms is None:
+        return b""
+    return json.dumps({"version": 1, "wait_ms": wait_ms}, separators=(",", ":")).encode()
+
+
+def decode_removal(path: str, data: bytes) -> int | None:
+    """How long the partition is read-only first, in milliseconds; None where the request does not say.
+
+    :raise ZnodeError: where it is neither empty nor such a document.
+    """
+    if not data.strip():
+        return None
+    document = _json(path, data)
+    wait_ms = document.get("wait_ms") if isinstance(document, dict) else -1
+    if wait_ms is not None and (type(wait_ms) is not int or wait_ms < 0):
+        raise ZnodeError(f'{path}: nothing is expected, or {{"version":1,"wait_ms":MILLISECONDS}}')
+    return wait_ms
+
+
+def _json(path: str, data: bytes) -> object:
+    try:
+        document: object = json.loads(data)
+    except ValueError as error:
+        raise ZnodeError(f"{path}: not JSON ({error})") from None
+    return document
