@@ -71,6 +71,8 @@ class LogDirectory:
         self.topic_ids: dict[TopicPartition, UUID] = {}
         self.failed_logs: dict[TopicPartition, StorageError] = {}
         """Logs that could not be opened, and why."""
+        self.missing: list[TopicPartition] = []
+        """Logs that the last checkpoint knew and that are not there: somebody took them away."""
         self.strays: list[str] = []
         """Names in it that are not ours; left alone."""
         self.offline: OSError | None = None
@@ -151,6 +153,7 @@ class LogDirectory:
         self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
         self.cleaner_offsets = self._read_offsets(CLEANER_OFFSETS)
         found = self._find_logs()
+        self.missing = sorted(recovery_points.keys() - set(found))
         for first in range(0, len(found), _AT_ONCE_MAX):
             work = [
                 replace(
