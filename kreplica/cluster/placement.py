@@ -3,7 +3,8 @@
 Leaders go round robin over the brokers; the followers of one broker's partitions spread evenly over all others, since
 the distance from leader to first follower grows by one each time the leaders have gone round.  With racks the brokers
 are put in an order that alternates racks, and a partition's replicas avoid racks and brokers that have one while others
-have none (as in Apache Kafka).
+have none (as in Apache Kafka).  What that leaves uneven (a last round that is not full, racks of unequal size) is
+evened out afterwards, by moving as few followers as can be.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kreplica.cluster.exchanges import even_out
+from kreplica.cluster.held_replicas import HeldReplicas
 from kreplica.errors import ErrorCode, KafkaError
 
 
@@ -35,6 +38,8 @@ def place(
     :param start_index: which broker leads the first partition; drawn at random, so that topics of one partition spread.
     :param shift: the distance from the first leader to its first follower.
     :param first_partition: the number of the first new partition.
+    :return: leaders differ by one at most, and so do replicas, where racks allow; a partition's replicas stand in as
+        many racks as there are, and no rack has two more of them than another could have.
     :raise KafkaError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, or INVALID_REPLICA_ASSIGNMENT where some brokers
         name their rack and others do not.
     """
@@ -49,7 +54,18 @@ def place(
             shift += 1
         leader = (partition + start_index) % len(order)
         assignment[partition] = replicas_of(order, racks, leader, shift, replication_factor)
-    return assignment
+    return _evened_out(assignment, racks)
+
+
+def _evened_out(assignment: dict[int, tuple[int, ...]], racks: dict[int, str | None]) -> dict[int, tuple[int, ...]]:
+    held = HeldReplicas(racks, list(assignment.values()), [1] * len(assignment), leaders_stay=True)
+    held.spread_over_racks()
+    even_out(held, 1 + sum(map(len, assignment.values())))
+    evened = {}
+    for item, (partition, replicas) in enumerate(assignment.items()):
+        now = held.replicas(item)
+        evened[partition] = (*(r for r in replicas if r in now), *sorted(set(now).difference(replicas)))
+    return evened
 
 
 def _replicas_by_shift(

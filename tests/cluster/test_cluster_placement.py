@@ -26,6 +26,16 @@ def test_every_partition_has_distinct_live_replicas_and_leaders_are_balanced(bro
     assert max(counts) - min(counts) <= 1
 
 
+@given(st.integers(1, 12), st.integers(1, 60), st.data())
+def test_replicas_are_balanced(brokers, partitions, data):
+    """No broker holds more than one replica more than another, also when the last round of leaders is not full."""
+    factor = data.draw(st.integers(1, brokers))
+    places = [BrokerPlace(i) for i in range(brokers)]
+    assignment = place(places, partitions, factor, start_index=data.draw(st.integers(0, 50)), shift=3)
+    held = Counter(replica for replicas in assignment.values() for replica in replicas)
+    assert max(held.values()) - min(held[p.broker_id] for p in places) <= 1
+
+
 @given(st.integers(2, 9))
 def test_followers_of_one_broker_spread_evenly_over_all_others(brokers):
     """When a broker dies, its load goes to every other, not to one neighbour."""
@@ -45,6 +55,35 @@ def test_replicas_are_in_as_many_racks_as_possible(racks, per_rack, partitions, 
     for replicas in place(places, partitions, factor, start_index=data.draw(st.integers(0, 20))).values():
         assert len(set(replicas)) == factor
         assert len({broker // 100 for broker in replicas}) == min(racks, factor)
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=4), st.integers(1, 25), st.data())
+def test_racks_of_unequal_size(sizes, partitions, data):
+    """A rack has a second replica only when all have one, and no follower could move to a less busy broker."""
+    places = [BrokerPlace(r * 100 + i, f"rack{r}") for r, size in enumerate(sizes) for i in range(size)]
+    factor = data.draw(st.integers(1, len(places)))
+    assignment = place(places, partitions, factor, start_index=data.draw(st.integers(0, 20)))
+    held = Counter(replica for replicas in assignment.values() for replica in replicas)
+    leaders = Counter(replicas[0] for replicas in assignment.values())
+    assert max(leaders.values()) - min(leaders[p.broker_id] for p in places) <= 1
+    for replicas in assignment.values():
+        assert len(set(replicas)) == factor
+        in_rack = Counter(replica // 100 for replica in replicas)
+        assert len(in_rack) == min(len(sizes), factor)
+        for source in replicas[1:]:
+            for target in {p.broker_id for p in places}.difference(replicas):
+                if target // 100 != source // 100:
+                    assert in_rack[source // 100] - in_rack[target // 100] <= 1
+                    allowed = in_rack[target // 100] < in_rack[source // 100]
+                else:
+                    allowed = True
+                assert not allowed or held[source] - held[target] <= 1
+
+
+def test_the_same_arguments_give_the_same_placement():
+    """The order in which brokers are named does not matter."""
+    places = [BrokerPlace(i, f"rack{i % 3}") for i in range(8)]
+    assert place(places, 30, 3, shift=2) == place(places[::-1], 30, 3, shift=2)
 
 
 def test_grown_topic_goes_on_where_it_ended():

@@ -1,0 +1,205 @@
+"""Rebalance: balance is reached, and no plan that moves less reaches it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from itertools import combinations, product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kreplica.cluster.placement import BrokerPlace, place
+from kreplica.cluster.rebalance import ReplicaMove, rebalance
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+
+
+def key(partition):
+    return TopicPartition("orders", partition)
+
+
+def plain(*ids):
+    return [BrokerPlace(broker) for broker in ids]
+
+
+@st.composite
+def clusters(draw, *, brokers_max, partitions_max, racks=False):
+    """What is assigned now, somehow, and who shall hold it; some of those who hold it leave, some others come."""
+    ids = range(1, draw(st.integers(2, brokers_max)) + 1)
+    factor = draw(st.integers(1, min(3, len(ids))))
+    replicas = st.permutations(ids).map(lambda order: tuple(order[:factor]))
+    assigned = draw(st.lists(replicas, min_size=1, max_size=partitions_max))
+    stay = draw(st.sets(st.sampled_from([*ids, 11, 12]), min_size=factor, max_size=4))
+    rack = st.sampled_from(["a", "b", "c"]) if racks else st.none()
+    places = [BrokerPlace(broker, draw(rack)) for broker in sorted(stay)]
+    return {key(i): replicas for i, replicas in enumerate(assigned)}, places
+
+
+def unevenness(counts):
+    return sum(count * count for count in counts)
+
+
+def quality(assigned, places, sizes, chosen):
+    """What a plan is measured by, the weightiest first: spread over racks, evenness, bytes copied."""
+    rack_of = {broker.broker_id: broker.rack for broker in places}
+    crowds = sum(unevenness(Counter(rack_of[r] for r in replicas).values()) for replicas in chosen.values())
+    held = Counter(replica for replicas in chosen.values() for replica in replicas)
+    copied = sum(sizes[k] * len(set(replicas).difference(assigned[k])) for k, replicas in chosen.items())
+    return crowds if len(set(rack_of.values())) > 1 else 0, unevenness(held.values()), copied
+
+
+def best(assigned, places, sizes, factor):
+    """The measure of the best of all plans there are."""
+    choices = list(combinations([broker.broker_id for broker in places], factor))
+    plans = product(choices, repeat=len(assigned))
+    return min(quality(assigned, places, sizes, dict(zip(assigned, plan, strict=True))) for plan in plans)
+
+
+def check_plan(assigned, places, plan, factor=None):
+    """What each plan must have: it is whole, and its moves lead from what is to what it says."""
+    assert list(plan.assignments) == sorted(assigned)
+    after = {k: set(replicas) for k, replicas in assigned.items()}
+    for move in plan.moves:
+        assert move.target not in after[move.partition]
+        after[move.partition].add(move.target)
+        after[move.partition].discard(move.source)
+    stay = {broker.broker_id for broker in places}
+    for k, replicas in plan.assignments.items():
+        assert len(set(replicas)) == len(replicas) == (factor or len(assigned[k]))
+        assert set(replicas) <= stay
+        assert set(replicas) <= after[k]
+    held = Counter(replica for replicas in plan.assignments.values() for replica in replicas)
+    assert plan.replica_counts == {broker: held[broker] for broker in sorted(stay)}
+    leads = Counter(replicas[0] for replicas in plan.assignments.values())
+    assert plan.leader_counts == {broker: leads[broker] for broker in sorted(stay)}
+
+
+class TestLeastMovement:
+    @settings(max_examples=80, deadline=None)
+    @given(clusters(brokers_max=4, partitions_max=4), st.lists(st.integers(0, 9), min_size=4, max_size=4))
+    def test_without_racks(self, cluster, sizes):
+        """Of all plans that balance, none copies fewer bytes."""
+        assigned, places = cluster
+        sizes = dict(zip((key(i) for i in range(4)), sizes, strict=True))
+        plan = rebalance(assigned, places, sizes=sizes)
+        check_plan(assigned, places, plan)
+        factor = len(assigned[key(0)])
+        assert quality(assigned, places, sizes, plan.assignments) == best(assigned, places, sizes, factor)
+        assert max(plan.replica_counts.values()) - min(plan.replica_counts.values()) <= 1
+
+    @settings(max_examples=150, deadline=None)
+    @given(clusters(brokers_max=4, partitions_max=4, racks=True))
+    def test_with_racks(self, cluster):
+        """Racks come first, then balance; of the plans that have both, none copies less."""
+        assigned, places = cluster
+        sizes = dict.fromkeys(assigned, 1)
+        plan = rebalance(assigned, places)
+        check_plan(assigned, places, plan)
+        factor = len(assigned[key(0)])
+        assert quality(assigned, places, sizes, plan.assignments) == best(assigned, places, sizes, factor)
+
+    @settings(max_examples=80, deadline=None)
+    @given(clusters(brokers_max=4, partitions_max=4), st.data())
+    def test_another_replication_factor(self, cluster, data):
+        """Growing copies what must be copied, shrinking drops where balance wants it and copies nothing more."""
+        assigned, places = cluster
+        factor = data.draw(st.integers(1, min(3, len(places))))
+        plan = rebalance(assigned, places, replication_factor=factor)
+        check_plan(assigned, places, plan, factor)
+        sizes = dict.fromkeys(assigned, 1)
+        assert quality(assigned, places, sizes, plan.assignments) == best(assigned, places, sizes, factor)
+
+    @given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 60), st.integers(0, 9))
+    def test_added_brokers_meet_the_lower_bound(self, old, new, partitions, start):
+        """Brokers that come get their share from those above theirs, each replica in one move."""
+        factor = min(3, old)
+        assigned = {key(p): r for p, r in place(plain(*range(old)), partitions, factor, start_index=start).items()}
+        plan = rebalance(assigned, plain(*range(old + new)))
+        held = Counter(replica for replicas in assigned.values() for replica in replicas)
+        share, more = divmod(partitions * factor, old + new)
+        counts = sorted((held[broker] for broker in range(old + new)), reverse=True)
+        shares = [share + (index < more) for index in range(old + new)]
+        assert len(plan.moves) == sum(max(0, count - its) for count, its in zip(counts, shares, strict=True))
+        assert max(plan.replica_counts.values()) - min(plan.replica_counts.values()) <= 1
+
+    @given(st.integers(5, 9), st.integers(20, 60))
+    def test_a_lost_broker_meets_the_lower_bound(self, brokers, partitions):
+        """Only what the lost broker held is copied, each replica once."""
+        assigned = {key(p): r for p, r in place(plain(*range(brokers)), partitions, 3).items()}
+        plan = rebalance(assigned, plain(*range(1, brokers)))
+        assert len(plan.moves) == sum(0 in replicas for replicas in assigned.values())
+        assert {move.source for move in plan.moves} == {0}
+
+
+class TestLeaders:
+    @given(clusters(brokers_max=6, partitions_max=30))
+    def test_are_balanced_by_order_alone(self, cluster):
+        """Preferred leaders are as even as the replicas let them be."""
+        assigned, places = cluster
+        plan = rebalance(assigned, places)
+        counts = plan.leader_counts
+        assert max(counts.values()) - min(counts.values()) <= 1
+
+    def test_those_who_lead_go_on(self):
+        """A plan that has nothing to do does nothing; one leader too many is one change of order."""
+        assigned = {key(p): r for p, r in place(plain(1, 2, 3), 9, 3).items()}
+        assert rebalance(assigned, plain(1, 2, 3)).changed(assigned) == {}
+        first = next(k for k, replicas in assigned.items() if replicas[0] == 1)
+        assigned[first] = (2, 1, 3)
+        plan = rebalance(assigned, plain(1, 2, 3))
+        assert len(plan.changed(assigned)) == 1
+        assert plan.moves == ()
+
+
+class TestWhoTakesPart:
+    def test_cordoned(self):
+        """A cordoned broker keeps what it has and gets nothing; the others are balanced among themselves."""
+        assigned = {key(0): (1, 2), key(1): (1, 2), key(2): (1, 2), key(3): (1, 3)}
+        plan = rebalance(assigned, plain(1, 2, 3), cordoned=[1])
+        assert plan.moves == (ReplicaMove(key(0), 2, 3),)
+        assert plan.replica_counts == {1: 4, 2: 2, 3: 2}
+
+    def test_drained_in_a_rack(self):
+        """What a drained broker held goes to its own rack, so that the others need not move."""
+        racks = [BrokerPlace(broker, f"rack{broker % 3}") for broker in range(6)]
+        assigned = {key(p): r for p, r in place(racks, 12, 3).items()}
+        plan = rebalance(assigned, [broker for broker in racks if broker.broker_id != 5])
+        assert {move.target for move in plan.moves} == {2}
+        assert len(plan.moves) == sum(5 in replicas for replicas in assigned.values())
+
+    def test_racks_that_were_named_later(self):
+        """Partitions that stand in one rack are spread, with one move each."""
+        places = [BrokerPlace(1, "a"), BrokerPlace(2, "a"), BrokerPlace(3, "b"), BrokerPlace(4, "b")]
+        plan = rebalance({key(0): (1, 2), key(1): (3, 4)}, places)
+        assert len(plan.moves) == 2
+        assert all(len({r <= 2 for r in replicas}) == 2 for replicas in plan.assignments.values())
+
+    @pytest.mark.parametrize("factor", [0, 3])
+    def test_impossible(self, factor):
+        """A replication factor that the brokers cannot carry is refused, with the partition's name."""
+        with pytest.raises(KafkaError) as refused:
+            rebalance({key(0): (1, 2)}, plain(1, 2), replication_factor=factor)
+        assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+    def test_too_few_are_left(self):
+        """More brokers leave than the replicas can do without."""
+        with pytest.raises(KafkaError, match="orders-0 needs 2 replicas"):
+            rebalance({key(0): (1, 2)}, plain(1))
+
+    def test_nothing_there(self):
+        """A cluster without partitions is balanced."""
+        assert rebalance({}, plain(1, 2)).replica_counts == {1: 0, 2: 0}
+
+
+@pytest.mark.parametrize("racks", [1, 3])
+def test_ten_thousand_partitions(racks):
+    """The loss of one of 30 brokers is planned in a moment, and moves only what was on it."""
+    places = [BrokerPlace(broker, f"rack{broker % racks}") for broker in range(30)]
+    assigned = {key(p): r for p, r in place(places, 10_000, 3, shift=Random(1).randrange(30)).items()}
+    began = time.process_time()
+    plan = rebalance(assigned, places[:-1])
+    assert time.process_time() - began < 2.0
+    assert len(plan.moves) == 1000
