@@ -135,6 +135,14 @@ class ErrorCode(IntEnum):
     INVALID_REGISTRATION = 119
     TRANSACTION_ABORTABLE = 120
 
+    @classmethod
+    def of(cls, number: int) -> ErrorCode:
+        """The code with that number; UNKNOWN_SERVER_ERROR for one that is newer than this table."""
+        try:
+            return cls(number)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
     @property
     def retriable(self) -> bool:
         """Whether a client may send the same request again and expect another answer."""

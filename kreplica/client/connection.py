@@ -6,12 +6,13 @@ It neither connects again nor sends again: whoever owns it knows what its reques
 from __future__ import annotations
 
 from collections import deque
+from socket import SO_RCVBUF, SOL_SOCKET
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError
-from twisted.internet.interfaces import IDelayedCall, IPushProducer
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -32,6 +33,7 @@ from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.messages import Api
 
 OUTSTANDING_MAX = 1000
+LEFT_TO_THE_SYSTEM = -1
 CLOSE_TIMEOUT_S = 5.0
 """How long a connection that is closed may take to write what was given to it."""
 
@@ -47,19 +49,22 @@ def connect(
     frame_size_max: int = REQUEST_SIZE_MAX,
     connect_timeout_s: float = 10.0,
     outstanding_max: int = OUTSTANDING_MAX,
+    receive_buffer_bytes: int = LEFT_TO_THE_SYSTEM,
 ) -> Deferred[Connection]:
     """Connect to a broker.
 
     :param client_id: by which the broker knows the client in its logs and quotas.
     :param frame_size_max: bytes of the largest answer taken.
     :param outstanding_max: requests that may be without an answer at a time.
+    :param receive_buffer_bytes: of the socket; -1 leaves it to the operating system, which adapts it.
     :return: fires with the connection, or fails with ``ConnectionFailed``; cancelling it gives the attempt up.
     """
     connection = Connection(reactor, f"{host}:{port}", client_id, frame_size_max, outstanding_max)
-    return Deferred.fromCoroutine(_connect(connection, TCP4ClientEndpoint(reactor, host, port, connect_timeout_s)))
+    endpoint = TCP4ClientEndpoint(reactor, host, port, connect_timeout_s)
+    return Deferred.fromCoroutine(_connect(connection, endpoint, receive_buffer_bytes))
 
 
-async def _connect(connection: Connection, endpoint: TCP4ClientEndpoint) -> Connection:
+async def _connect(connection: Connection, endpoint: TCP4ClientEndpoint, receive_buffer_bytes: int) -> Connection:
     factory = Factory.forProtocol(lambda: connection)
     factory.noisy = False
     try:
@@ -68,6 +73,8 @@ async def _connect(connection: Connection, endpoint: TCP4ClientEndpoint) -> Conn
         raise CancelledError from error
     except (ConnectError, DNSLookupError) as error:
         raise ConnectionFailed(f"{connection.peer}: {error}") from error
+    if receive_buffer_bytes > 0:
+        connection.transport.getHandle().setsockopt(SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes)
     return connection
 
 
@@ -183,7 +190,9 @@ class Connection(Protocol):
     # --- called by the transport ---
 
     def connectionMade(self) -> None:
-        """Learn from the transport when its buffer is full."""
+        """Send each request at once, and learn from the transport when its buffer is full."""
+        if ITCPTransport.providedBy(self.transport):
+            self.transport.setTcpNoDelay(True)
         self.transport.registerProducer(self, True)
 
     def dataReceived(self, data: bytes) -> None:

@@ -30,7 +30,7 @@ async def negotiate_versions(request: Request) -> dict[int, VersionRange]:
         highest = _ranges(answer).get(API_VERSIONS.key, (0, 0))[1]
         answer = await request(API_VERSIONS, max(0, min(highest, API_VERSIONS.versions[1])), _CLIENT)
     if answer["error_code"] != ErrorCode.NONE:
-        raise KafkaError(_error_code(answer["error_code"]), "the broker refuses to say which versions it speaks")
+        raise KafkaError(ErrorCode.of(answer["error_code"]), "the broker refuses to say which versions it speaks")
     return _ranges(answer)
 
 
@@ -65,10 +65,3 @@ def parse_answer(api: Api, version: int, frame: memoryview, position: int) -> di
 
 def _ranges(answer: dict[str, Any]) -> dict[int, VersionRange]:
     return {row["api_key"]: (row["min_version"], row["max_version"]) for row in answer["api_keys"]}
-
-
-def _error_code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -9,7 +9,7 @@ from uuid import UUID
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
 from kreplica.replication.high_watermark import advance, required
-from kreplica.replication.waiting import Waiting, Wakeups
+from kreplica.replication.waiting import Wakeups, Watcher
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.log import Log
 from kreplica.storage.results import AppendResult, LogSlice
@@ -88,7 +88,7 @@ class Partition:
         self.log = log
         self.role = Role.STOPPED
         self.leadership = NOT_LED
-        self.waiting: dict[Waiting, None] = {}
+        self.waiting: dict[Watcher, None] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.min_insync_replicas = min_insync_replicas
         self._broker_id = broker_id

@@ -7,7 +7,7 @@ however many batches were appended in that turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
 
@@ -15,6 +15,13 @@ from kreplica.runtime import Reactor
 
 if TYPE_CHECKING:
     from kreplica.replication.partition import Partition
+
+
+class Watcher(Protocol):
+    """Whoever stands in a partition's ``waiting``."""
+
+    def changed(self, partitions: set[Partition]) -> None:
+        """Some partitions changed, perhaps others than its own; it may leave their ``waiting``."""
 
 
 class Waiting:
@@ -84,7 +91,7 @@ class Wakeups:
         self._scheduled = False
         marked, self._marked = self._marked, set()
         # A dict, in the order of the partitions' arrival: sets of objects iterate differently from run to run.
-        waiting: dict[Waiting, None] = {}
+        waiting: dict[Watcher, None] = {}
         for partition in sorted(marked, key=lambda p: p.topic_partition):
             waiting.update(partition.waiting)
         for request in waiting:

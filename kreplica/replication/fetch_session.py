@@ -1,0 +1,167 @@
+"""The follower's side of an incremental fetch session (KIP-227): each request names only what changed.  Pure.
+
+The leader keeps what a follower asks for; a request without a change is a few bytes for any number of partitions.  A
+leader that keeps no session is asked for everything each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+from uuid import UUID
+
+from kreplica.model import ZERO_UUID, TopicPartition
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
+
+BY_ID_FROM = 13
+"""From this version of Fetch on topics are named by id."""
+
+Row = dict[str, Any]
+
+
+class Asked(Protocol):
+    """A partition as a request names it.
+
+    :ivar asked_in: the number of the last request that named it; set here.
+    """
+
+    key: TopicPartition
+    topic_id: UUID
+    asked_in: int
+
+    def request_row(self) -> Row:
+        """Its position now, as a row of Fetch."""
+
+
+class FetchSession:
+    """What one leader is asked for, and what it knows of that already.
+
+    :ivar number: of the last request, counted over all sessions.
+    :ivar generation: grows whenever the leader has to be told everything again.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.generation = 0
+        self._session_id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._by_id = True
+        self._wanted: dict[TopicPartition, Asked] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        self._known: dict[TopicPartition, UUID] = {}
+        """What the leader's session holds, with the topic id that each was named by."""
+        self._without_id = 0
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the leader has not been told everything yet."""
+        return bool(self._changed)
+
+    @property
+    def established(self) -> bool:
+        """Whether the leader keeps a session, so that a request costs no more than what changed."""
+        return self._session_id != NO_SESSION
+
+    def ask(self, asked: Asked) -> None:
+        """Ask for this partition from its present position; again where it moved."""
+        old = self._wanted.get(asked.key)
+        if old is not asked:
+            if old is not None:
+                self._without_id -= old.topic_id == ZERO_UUID
+            self._without_id += asked.topic_id == ZERO_UUID
+            self._wanted[asked.key] = asked
+        self._changed[asked.key] = None
+
+    def leave_out(self, key: TopicPartition) -> None:
+        """Ask for this partition no more."""
+        asked = self._wanted.pop(key, None)
+        if asked is not None:
+            self._without_id -= asked.topic_id == ZERO_UUID
+            self._changed[key] = None
+
+    def version(self, highest: int) -> int:
+        """The version of Fetch for the next request.
+
+        :param highest: that both sides speak.
+        """
+        return min(highest, BY_ID_FROM - 1) if self._without_id else highest
+
+    def next_request(self, version: int) -> Row:
+        """The part of the next request that says which partitions are wanted.
+
+        :param version: the one it is sent in.
+        """
+        by_id = version >= BY_ID_FROM
+        if by_id != self._by_id:
+            self.reset()  # a session keeps to names or to ids
+            self._by_id = by_id
+        self.number += 1
+        session_id, epoch = self._session_id, self._epoch
+        forgotten: list[tuple[TopicPartition, UUID]] = []
+        if epoch == INITIAL_EPOCH:
+            self._known.clear()
+            named: Iterable[TopicPartition] = self._wanted
+        else:
+            self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+            named = self._changed
+        rows = [(asked, self._name(asked, forgotten)) for asked in self._take(named, forgotten)]
+        self._changed.clear()
+        return {
+            "session_id": session_id,
+            "session_epoch": epoch,
+            "topics": _by_topic([(a.key.topic, a.topic_id, row) for a, row in rows], by_id=by_id),
+            "forgotten_topics_data": _by_topic([(k.topic, i, k.partition) for k, i in forgotten], by_id=by_id),
+        }
+
+    def answered(self, session_id: int) -> None:
+        """The leader took the request that named everything.
+
+        :param session_id: of the session that it keeps from now on; 0 where it keeps none.
+        """
+        if self._epoch != INITIAL_EPOCH:
+            return
+        self._session_id = session_id
+        if session_id != NO_SESSION:
+            self._epoch = 1
+
+    def reset(self) -> None:
+        """The leader's session is gone, or cannot be trusted: the next request names everything."""
+        self.generation += 1
+        self._session_id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+
+    def _take(self, named: Iterable[TopicPartition], forgotten: list[tuple[TopicPartition, UUID]]) -> list[Asked]:
+        taken = []
+        for key in named:
+            asked = self._wanted.get(key)
+            if asked is not None:
+                taken.append(asked)
+            elif key in self._known:
+                forgotten.append((key, self._known.pop(key)))
+        return taken
+
+    def _name(self, asked: Asked, forgotten: list[tuple[TopicPartition, UUID]]) -> Row:
+        known = self._known.get(asked.key)
+        if known is not None and known != asked.topic_id:
+            forgotten.append((asked.key, known))  # that topic was deleted; this is another of its name
+        self._known[asked.key] = asked.topic_id
+        asked.asked_in = self.number
+        return asked.request_row()
+
+
+def _by_topic(rows: list[tuple[str, UUID, Any]], *, by_id: bool) -> list[Row]:
+    """Rows grouped as requests have them: every topic once."""
+    topics: dict[str | UUID, Row] = {}
+    for topic, topic_id, row in rows:
+        name = topic_id if by_id else topic
+        group = topics.get(name)
+        if group is None:
+            group = topics[name] = {"topic": topic, "topic_id": topic_id, "partitions": []}
+        group["partitions"].append(row)
+    return list(topics.values())

@@ -1,0 +1,428 @@
+"""Follows one leader: one connection, one fetch under way for all partitions, and what the answers say taken in.
+
+Nothing that happens to one partition holds up another: what fails is left out of the fetches for a while, what may not
+be acknowledged yet is left out until it may.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from kreplica.client.connection import Connection, connect
+from kreplica.client.errors import ClientError, UnsupportedVersion
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.model import ZERO_UUID, Endpoint, TopicPartition
+from kreplica.replication.fetch_session import FetchSession
+from kreplica.replication.fetcher_config import FetcherConfig
+from kreplica.replication.followed import Followed, Next
+from kreplica.replication.partition import Partition
+from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
+from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
+from kreplica.wire.messages import FETCH, LIST_OFFSETS
+
+log = Logger()
+
+TURN_SECONDS_MAX = 0.01
+"""After so long a large answer lets others have a turn of the reactor."""
+
+DIVERGENCE_FROM = 12
+"""The first version of Fetch in which a leader says where a follower's history leaves its own (KIP-595)."""
+
+LIST_BY_EPOCH_FROM = 4
+EARLIEST, LATEST = -2, -1
+
+UNDER_WAY_MAX = 2
+"""One fetch, and one more where there is news for a leader that holds the first until it has data."""
+
+REFUSED_SESSIONS_MAX = 3
+"""A leader that refuses its own sessions so often in a row is left alone for a while."""
+
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """What all fetchers of one broker have in common; see ``Fetchers``."""
+
+    runtime: Runtime
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    endpoint_of: Callable[[int], Endpoint | None]
+    config: FetcherConfig
+    throttle: ReplicationThrottle | None
+
+
+class _Sent(NamedTuple):
+    """A fetch under way."""
+
+    answer: Deferred[Row]
+    number: int
+    generation: int
+
+
+class Fetcher:
+    """Begins with its first partition; connects, and connects again, for as long as it has any.
+
+    :param leader_id: the broker that is followed, wherever it listens.
+    """
+
+    def __init__(self, follower: Follower, leader_id: int) -> None:
+        self.leader_id = leader_id
+        self._follower = follower
+        self._config = follower.config
+        self._reactor = follower.runtime.reactor
+        self._session = FetchSession()
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._by_id: dict[tuple[UUID, int], Followed] = {}
+        self._later: list[tuple[float, int, Followed]] = []
+        """A heap by time of what is to be asked for again then."""
+        self._later_count = 0
+        self._later_call: IDelayedCall | None = None
+        self._news_call: IDelayedCall | None = None
+        self._connection: Connection | None = None
+        self._sent: deque[_Sent] = deque()
+        self._running: Deferred[None] | None = None
+        self._awaited: Deferred[Any] | None = None
+        self._idle: Deferred[None] | None = None
+        self._failures = 0
+        self._refused_sessions = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    def add(self, partition: Partition) -> None:
+        """Fetch a partition from now on; one that was fetched in an earlier epoch is another now."""
+        self.remove(partition.topic_partition)
+        followed = Followed(partition, self._config.partition_bytes_max)
+        self._followed[followed.key] = followed
+        if followed.topic_id != ZERO_UUID:
+            self._by_id[followed.topic_id, followed.key.partition] = followed
+        self._go_on(followed, Next.ASK if followed.begin() else Next.LATER)
+        if self._running is None and not self._closed:
+            self._running = Deferred.fromCoroutine(self._run())
+            self._running.addErrback(lambda failure: log.failure("following broker {b}", failure, b=self.leader_id))
+
+    def remove(self, key: TopicPartition) -> None:
+        """Fetch a partition no more: what is under way for it is thrown away."""
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            self._by_id.pop((followed.topic_id, key.partition), None)
+            self._session.leave_out(key)
+            followed.partition.waiting.pop(self, None)
+
+    def changed(self, partitions: set[Partition]) -> None:
+        """Partitions were synced: what they have may be acknowledged now, by fetching what follows."""
+        for partition in sorted(partitions, key=lambda p: p.topic_partition):
+            followed = self._followed.get(partition.topic_partition)
+            if self in partition.waiting and followed is not None and followed.may_acknowledge:
+                del partition.waiting[self]
+                self._ask(followed)
+
+    def close(self) -> Deferred[None]:
+        """Take in nothing more, and close the connection; fires when it is gone."""
+        self._closed = True
+        for key in list(self._followed):
+            self.remove(key)
+        for call in (self._later_call, self._news_call):
+            if call is not None and call.active():
+                call.cancel()
+        self._later.clear()
+        if self._awaited is not None:
+            self._awaited.cancel()
+        connection, self._connection = self._connection, None
+        return connection.close() if connection is not None else succeed(None)
+
+    # --- what is asked for -------------------------------------------------------------------------------------------
+
+    def _go_on(self, followed: Followed, what: Next) -> None:
+        """Do what one partition needs next."""
+        if what is Next.ASK:
+            if followed.may_acknowledge:
+                self._ask(followed)
+            else:
+                # The next fetch says that all before it is safe here.
+                self._session.leave_out(followed.key)
+                followed.partition.waiting[self] = None
+        elif what is Next.LATER:
+            self._ask_later(followed, self._config.backoff_s(followed.failures))
+
+    def _ask(self, followed: Followed) -> None:
+        throttle = self._throttle_of(followed)
+        if throttle is not None and throttle.used_up:
+            self._ask_later(followed, throttle.seconds_until_free)
+            return
+        self._session.ask(followed)
+        if self._news_call is None:
+            self._news_call = self._reactor.callLater(0, self._tell_news)
+
+    def _ask_later(self, followed: Followed, delay_s: float) -> None:
+        self._session.leave_out(followed.key)
+        self._later_count += 1
+        due_s = self._reactor.seconds() + delay_s
+        heappush(self._later, (due_s, self._later_count, followed))
+        if self._later_call is None:
+            self._later_call = self._reactor.callLater(delay_s, self._ask_those_due)
+        elif due_s < self._later_call.getTime():
+            self._later_call.reset(delay_s)
+
+    def _ask_those_due(self) -> None:
+        self._later_call = None
+        now_s = self._reactor.seconds()
+        due = []
+        while self._later and self._later[0][0] <= now_s:
+            due.append(heappop(self._later)[2])
+        for followed in due:
+            if self._followed.get(followed.key) is followed:
+                self._go_on(followed, Next.ASK)
+        if self._later and self._later_call is None:
+            self._later_call = self._reactor.callLater(self._later[0][0] - now_s, self._ask_those_due)
+
+    def _tell_news(self) -> None:
+        """Something is to be asked for that the leader does not know of: it must not wait for the fetch under way.
+
+        A leader of ours answers the fetch that it holds when the next one of the session comes in.
+        """
+        self._news_call = None
+        if self._idle is not None:
+            idle, self._idle = self._idle, None
+            idle.callback(None)
+        elif self._session.has_news and self._session.established and 0 < len(self._sent) < UNDER_WAY_MAX:
+            self._send()
+
+    # --- the conversation --------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while not self._closed:
+                try:
+                    connection = self._connection = await self._wait(self._connect())
+                    await self._converse(connection)
+                except CancelledError:
+                    raise
+                except Exception as error:
+                    if not isinstance(error, ClientError | KafkaError | ProtocolError):
+                        # Whatever it is, those that are followed must not be forgotten.
+                        log.failure("following broker {leader} failed", leader=self.leader_id)
+                    await self._back_off(error)
+        except CancelledError:
+            if not self._closed:
+                raise
+        finally:
+            self._forget_sent()
+            self._running = None
+
+    async def _wait(self, deferred: Deferred[Any]) -> Any:
+        """Await something that ``close`` has to end."""
+        if self._closed:
+            deferred.addErrback(lambda _: None)
+            deferred.cancel()
+            raise CancelledError
+        self._awaited = deferred
+        try:
+            return await deferred
+        finally:
+            self._awaited = None
+
+    def _connect(self) -> Deferred[Connection]:
+        endpoint = self._follower.endpoint_of(self.leader_id)
+        if endpoint is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "where it listens is not known yet")
+        return Deferred.fromCoroutine(self._open(endpoint))
+
+    async def _open(self, endpoint: Endpoint) -> Connection:
+        connection = await connect(
+            self._reactor,
+            endpoint.host,
+            endpoint.port,
+            client_id=f"replica-{self._follower.broker_id}",
+            frame_size_max=self._config.frame_bytes_max,
+            connect_timeout_s=self._config.timeout_s,
+            receive_buffer_bytes=self._config.receive_buffer_bytes,
+        )
+        try:
+            await connection.negotiate()
+            if connection.version(FETCH) < DIVERGENCE_FROM:
+                raise UnsupportedVersion(f"broker {self.leader_id} speaks no Fetch of version {DIVERGENCE_FROM}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _converse(self, connection: Connection) -> None:
+        """Fetch, answer after answer, until the connection ends."""
+        while not self._closed:
+            if not self._sent:
+                if not len(self._session):
+                    self._idle = Deferred()
+                    await self._wait(self._idle)
+                    continue
+                self._send()
+            sent = self._sent[0]
+            answer = await self._wait(sent.answer)
+            self._sent.popleft()
+            await self._take_in(connection, sent, answer)
+
+    def _send(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        config, follower = self._config, self._follower
+        version = self._session.version(connection.version(FETCH))
+        body = {
+            "replica_id": follower.broker_id,
+            "replica_state": {"replica_id": follower.broker_id, "replica_epoch": follower.broker_epoch()},
+            "max_wait_ms": config.wait_ms_max,
+            "min_bytes": config.bytes_min,
+            "max_bytes": config.answer_bytes_max,
+            "isolation_level": 0,
+            "rack_id": "",
+            **self._session.next_request(version),
+        }
+        answer = connection.request(FETCH, version, body, timeout_s=config.timeout_s + config.wait_ms_max / 1000)
+        self._sent.append(_Sent(answer, self._session.number, self._session.generation))
+
+    async def _back_off(self, error: Exception) -> None:
+        """The leader cannot be reached, or refuses: everything begins anew, in a while."""
+        self._failures += 1
+        if not self._closed:
+            tell = log.warn if self._failures == 1 else log.debug
+            tell(
+                "fetching from broker {leader} failed, trying again: {error}", leader=self.leader_id, error=str(error)
+            )
+        self._forget_sent()
+        self._session.reset()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        delay_s = self._config.backoff_s(self._failures) * self._follower.runtime.random.uniform(0.5, 1.0)
+        await self._wait(pause(self._reactor, delay_s))
+
+    def _forget_sent(self) -> None:
+        for sent in self._sent:
+            sent.answer.addErrback(lambda _: None)
+        self._sent.clear()
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    async def _take_in(self, connection: Connection, sent: _Sent, answer: Row) -> None:
+        if sent.generation != self._session.generation:
+            return  # of a session that was given up meanwhile
+        if answer["error_code"]:
+            self._refused(ErrorCode.of(answer["error_code"]))
+            return
+        if self._failures:
+            log.info("fetching from broker {leader} works again", leader=self.leader_id)
+        self._failures = self._refused_sessions = 0
+        self._session.answered(answer["session_id"])
+        out_of_range: list[Followed] = []
+        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        for followed, row in self._rows(answer):
+            if self._followed.get(followed.key) is not followed or not followed.is_answered_by(sent.number):
+                continue
+            what = self._take_in_row(followed, row)
+            if what is Next.FIND_RANGE:
+                out_of_range.append(followed)
+            elif self._followed.get(followed.key) is followed:
+                self._go_on(followed, what)
+            if self._reactor.seconds() > turn_ends:
+                await self._wait(pause(self._reactor, 0))
+                turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        if out_of_range:
+            await self._find_ranges(connection, out_of_range)
+
+    def _rows(self, answer: Row) -> list[tuple[Followed, Row]]:
+        """The rows of an answer with the partitions that they are about, as far as those are followed."""
+        found = []
+        for topic in answer["responses"]:
+            name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
+            for row in topic["partitions"]:
+                index = row["partition_index"]
+                followed = (
+                    self._by_id.get((topic_id, index))
+                    if name is None
+                    else self._followed.get(TopicPartition(name, index))
+                )
+                if followed is not None:
+                    found.append((followed, row))
+        return found
+
+    def _throttle_of(self, followed: Followed) -> TokenBucket | None:
+        throttle = self._follower.throttle
+        if throttle is None or followed.in_sync or not throttle.follows_throttled(followed.key):
+            return None
+        return throttle.follower
+
+    def _take_in_row(self, followed: Followed, row: Row) -> Next:
+        throttle = self._throttle_of(followed)
+        if throttle is not None and row["records"]:
+            throttle.use(len(row["records"]))
+        return followed.take_in(row, self._follower.runtime.wall_clock_ms())
+
+    def _refused(self, code: ErrorCode) -> None:
+        if code not in _SESSION_ERRORS or self._refused_sessions >= REFUSED_SESSIONS_MAX:
+            self._refused_sessions = 0
+            raise KafkaError(code, "the leader refuses the fetch")
+        self._refused_sessions += 1
+        self._session.reset()
+
+    async def _find_ranges(self, connection: Connection, followed: list[Followed]) -> None:
+        """Ask the leader where its logs begin and end, for those partitions whose offset it does not have."""
+        ends = self._list_offsets(connection, followed, LATEST)
+        starts = self._list_offsets(connection, followed, EARLIEST)
+        starts.addErrback(lambda _: {})  # the same connection: the first says what happened to it
+        found_ends = _offsets(await self._wait(ends))
+        found_starts = _offsets(await self._wait(starts))
+        for one in followed:
+            if self._followed.get(one.key) is one:
+                end, start = found_ends.get(one.key), found_starts.get(one.key)
+                self._go_on(one, one.restart(start, end))
+
+    def _list_offsets(self, connection: Connection, followed: list[Followed], place: int) -> Deferred[Row]:
+        topics: dict[str, list[Row]] = {}
+        for one in followed:
+            row = {
+                "partition_index": one.key.partition,
+                "current_leader_epoch": one.leader_epoch,
+                "timestamp": place,
+            }
+            topics.setdefault(one.key.topic, []).append(row)
+        body = {
+            "replica_id": self._follower.broker_id,
+            "isolation_level": 0,
+            "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()],
+        }
+        version = connection.version(LIST_OFFSETS)
+        return connection.request(LIST_OFFSETS, version, body, timeout_s=self._config.timeout_s)
+
+
+def _offsets(answer: Row) -> dict[TopicPartition, int]:
+    """The offsets that ListOffsets found; those that it refused are left out."""
+    return {
+        TopicPartition(topic["name"], row["partition_index"]): row["offset"]
+        for topic in answer.get("topics", ())
+        for row in topic["partitions"]
+        if not row["error_code"]
+    }
