@@ -10,7 +10,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -272,10 +271,18 @@ class OsDisk:
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
+        # shutil.rmtree opens and checks each directory against renames by others: twice the time, and these are ours.
         try:
-            shutil.rmtree(path)
+            with os.scandir(path) as found:
+                entries = list(found)
         except FileNotFoundError:
-            pass
+            return
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                self.remove_tree(entry.path)
+            else:
+                os.remove(entry.path)
+        os.rmdir(path)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

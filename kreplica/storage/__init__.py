@@ -8,6 +8,7 @@ A broker's data, from the outside in:
 * ``names`` the names of directories in it
 * ``cleaner`` which log is compacted next
 * ``coalescing`` work that many ask for and one run serves
+* ``removals`` deleting files later, away from the reactor
 * ``flushing`` group commit: syncing many logs away from the reactor
 
 A log, from the outside in:

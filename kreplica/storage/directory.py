@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
-from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -38,6 +38,7 @@ from kreplica.storage.log import Log
 from kreplica.storage.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.opening import LogToOpen, open_all
+from kreplica.storage.removals import Removals
 from kreplica.storage.segments import remove_files
 
 _AT_ONCE_MAX = 50
@@ -88,7 +89,7 @@ class LogDirectory:
         self._open_segments = open_segments
         self._went_offline = went_offline
         self._lock: DirectoryLock | None = None
-        self._removals: dict[IDelayedCall, None] = {}
+        self._removals = Removals(runtime, self._removal_failed)
         self._full_told_s = -_FULL_TOLD_SECONDS
         self._flusher = Flusher(runtime.offload, synced, self._failed)
         self._checkpoints = Coalescing(self._write_checkpoints)
@@ -185,7 +186,7 @@ class LogDirectory:
             if key is not None:
                 found.append(key)
             elif name.endswith(DELETE_SUFFIX):
-                self._remove_later(self._disk.remove_tree, path, 0)
+                self._removals.later(partial(self._disk.remove_tree, path), 0)
             elif not name.startswith("."):
                 self.strays.append(name)
         if self.strays:
@@ -215,12 +216,13 @@ class LogDirectory:
         if key in self.failed_logs:
             raise self.failed_logs[key]
         path = self._at(directory_name(key))
+        left_over = self._disk.exists(path)
         self._disk.make_directories(path)
         if topic_id != ZERO_UUID:
             write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic_id, sync=False)
-        log, _ = self._to_open(key, config).open()
+        to_open = self._to_open(key, config)
+        log = to_open.open()[0] if left_over else to_open.create()
         self._adopt(key, (log, topic_id))
-        self._flusher.request(log)
         return log
 
     def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
@@ -245,7 +247,7 @@ class LogDirectory:
         self._flusher.forget(log)
         path = self._at(deleted_name(key, f"{self._runtime.random.getrandbits(128):032x}"))
         log.rename_for_deletion(path)
-        self._remove_later(self._disk.remove_tree, path, log.config.file_delete_delay_ms)
+        self._removals.later(partial(self._disk.remove_tree, path), log.config.file_delete_delay_ms)
         self.checkpoint()
 
     def flush(self, log: Log) -> None:
@@ -283,15 +285,7 @@ class LogDirectory:
         self._failed(error)
 
     def remove(self, log: Log, paths: list[str]) -> None:
-        self._remove_later(lambda _: remove_files(self._disk, paths), "", log.config.file_delete_delay_ms)
-
-    def _remove_later(self, remove: Callable[[str], None], path: str, delay_ms: int) -> None:
-        def due() -> None:
-            del self._removals[call]
-            self._runtime.offload.run(remove, path).addErrback(self._removal_failed)
-
-        call = self._runtime.reactor.callLater(delay_ms / 1000, due)
-        self._removals[call] = None
+        self._removals.later(partial(remove_files, self._disk, paths), log.config.file_delete_delay_ms)
 
     def _removal_failed(self, failure: Failure) -> None:
         error = failure.value
@@ -306,7 +300,7 @@ class LogDirectory:
             return
         self.offline = error
         _log.critical("{path} is offline: {error}", path=self.path, error=str(error))
-        self._cancel_removals()
+        self._removals.cancel()
         for log in self.logs.values():
             log.fail(error)
         self._went_offline(self)
@@ -356,7 +350,7 @@ class LogDirectory:
 
         :param broker_epoch: noted in the marker (KIP-966); -1 where there is none.
         """
-        self._cancel_removals()
+        self._removals.cancel()
         await self._flusher.drained()
         await self._checkpoints.idle()
         try:
@@ -369,7 +363,7 @@ class LogDirectory:
 
     def abandon(self) -> None:
         """Let go without closing anything, when another directory could not be opened; the next start recovers."""
-        self._cancel_removals()
+        self._removals.cancel()
         for log in self.logs.values():
             log.release()
         self._unlock()
@@ -384,12 +378,6 @@ class LogDirectory:
         marker = self._at(CLEAN_SHUTDOWN)
         if self.offline is None and not self.failed_logs:
             await self._runtime.offload.run(write_clean_shutdown, self._disk, marker, broker_epoch)
-
-    def _cancel_removals(self) -> None:
-        """What was to be removed is removed at the next start."""
-        for call in self._removals:
-            call.cancel()
-        self._removals.clear()
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"

@@ -1,7 +1,11 @@
 """Which leader epoch wrote which offsets (KIP-101), in Kafka's ``leader-epoch-checkpoint`` file.
 
-The file is replaced at each change without waiting for the device.  After a power loss it may lack epochs whose
-records were not synced either, or be damaged; recovery adds what the batches themselves say.
+A change of leader is a change in memory: the file is written when a segment is closed, when the log is truncated and at
+an orderly stop, so ten thousand partitions change their leader without touching the disk.  What a crash loses by that
+are only epochs of the segment that was appended to, and recovery reads every batch of it, each with its epoch.
+An epoch that has no batch here is lost, and may be: its leader wrote nothing, so nobody has a record of it.  A follower
+that asks for it, or for a later one that is unknown, is answered with an older epoch (KIP-279), which ends at the same
+offset.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ class LeaderEpochs:
         self._path = path
         self._disk = disk
         self._entries = entries
+        self._written = tuple(entries)
 
     @classmethod
     def empty(cls, path: str, disk: Disk) -> LeaderEpochs:
@@ -54,6 +59,7 @@ class LeaderEpochs:
             if epochs._entries and not (entry > epochs._entries[-1] and entry[1] >= epochs._entries[-1][1]):
                 raise StorageError(f"{path}: epoch {entry.epoch} does not follow epoch {epochs.latest}")
             epochs._entries.append(entry)
+        epochs._written = epochs.entries
         return epochs
 
     @property
@@ -78,8 +84,10 @@ class LeaderEpochs:
         """
         if epoch <= self.latest:
             return
-        kept = [entry for entry in self._entries if entry.start_offset < start_offset]
-        self._replace([*kept, EpochEntry(epoch, start_offset)])
+        entries = self._entries
+        while entries and entries[-1].start_offset >= start_offset:
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote ``offset``, or ``NO_EPOCH`` where that is not known."""
@@ -103,23 +111,26 @@ class LeaderEpochs:
 
     def truncate_to(self, end_offset: int) -> None:
         """Forget epochs that start at or beyond ``end_offset``."""
-        kept = [entry for entry in self._entries if entry.start_offset < end_offset]
-        self._replace(kept)
+        self._entries = [entry for entry in self._entries if entry.start_offset < end_offset]
 
     def truncate_start(self, start_offset: int) -> None:
         """Forget epochs that end at or before ``start_offset``; the one that holds it starts there from now on."""
         at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if at == 0:
             return
-        first = EpochEntry(self._entries[at - 1].epoch, start_offset)
-        self._replace([first, *self._entries[at:]])
+        self._entries[:at] = [EpochEntry(self._entries[at - 1].epoch, start_offset)]
 
     def clear(self) -> None:
         """Forget everything."""
-        self._replace([])
+        self._entries = []
 
-    def _replace(self, entries: list[EpochEntry]) -> None:
-        if entries != self._entries:
+    def write(self) -> None:
+        """Bring the file up to date, where it is not; not synced.
+
+        :raise OSError: the device fails, or is full.
+        """
+        entries = self.entries
+        if entries != self._written:
             data = render_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
             self._disk.write_file(self._path, data, sync=False)
-            self._entries = entries
+            self._written = entries

@@ -17,8 +17,11 @@ SWAP_SUFFIX = ".swap"
 _INDEX_SUFFIXES = SUFFIXES[1:4]
 
 
-def clear_leftovers(disk: Disk, directory: str) -> None:
-    """Finish or undo what was interrupted; afterwards only files with their final names are there."""
+def clear_leftovers(disk: Disk, directory: str) -> list[str]:
+    """Finish or undo what was interrupted; afterwards only files with their final names are there.
+
+    :return: those names.
+    """
     names = disk.list_directory(directory)
     incomplete = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"))]
     cleaned = [base for name in incomplete if (base := _base_of(name, CLEANED_SUFFIX)) is not None]
@@ -34,7 +37,9 @@ def clear_leftovers(disk: Disk, directory: str) -> None:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
     if swaps:
         disk.sync_directory(directory)
-    _remove_orphans(disk, directory)
+    if incomplete or swaps:
+        names = disk.list_directory(directory)
+    return _without_orphans(disk, directory, names)
 
 
 def _base_of(name: str, suffix: str) -> int | None:
@@ -54,9 +59,9 @@ def _drop_replaced(disk: Disk, directory: str, swap: str) -> None:
             remove_files(disk, [segment_path(directory, base, suffix) for suffix in SUFFIXES])
 
 
-def _remove_orphans(disk: Disk, directory: str) -> None:
-    """Remove index files without their segment."""
-    names = disk.list_directory(directory)
+def _without_orphans(disk: Disk, directory: str, names: list[str]) -> list[str]:
+    """Remove index files without their segment; the names of the others."""
     bases = {name.split(".", 1)[0] for name in names if name.endswith(LOG_SUFFIX)}
-    orphans = [name for name in names if name.endswith(_INDEX_SUFFIXES) and name.split(".", 1)[0] not in bases]
-    remove_files(disk, [f"{directory}/{name}" for name in orphans])
+    orphans = {name for name in names if name.endswith(_INDEX_SUFFIXES) and name.split(".", 1)[0] not in bases}
+    remove_files(disk, [f"{directory}/{name}" for name in names if name in orphans])
+    return [name for name in names if name not in orphans]

@@ -33,7 +33,10 @@ _log = Logger()
 
 @dataclass(slots=True)
 class Opened:
-    """The parts of a log as its directory holds them."""
+    """The parts of a log as its directory holds them.
+
+    :param closed_in_order: nothing was found that an orderly stop would not have left.
+    """
 
     segments: Segments
     log_start_offset: int
@@ -42,6 +45,25 @@ class Opened:
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     snapshots: SnapshotFiles
+    closed_in_order: bool
+
+
+def nothing_yet(
+    path: str, disk: Disk, open_segments: OpenSegments, producer_expiration_ms: int, now_ms: int
+) -> Opened:
+    """A new log in an empty directory: nothing is read or made."""
+    first = Segment(path, 0, disk, open_segments, size=0, new=True)
+    first.created_ms = now_ms
+    return Opened(
+        Segments(disk, [first], lambda paths: remove_files(disk, paths)),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        leader_epochs=LeaderEpochs.empty(f"{path}/{LEADER_EPOCHS_FILE}", disk),
+        producers=ProducerStates(producer_expiration_ms),
+        snapshots=SnapshotFiles(path, disk),
+        closed_in_order=True,
+    )
 
 
 class Loading:
@@ -78,10 +100,10 @@ class Loading:
         """
         self._now_ms = now_ms
         self._disk.make_directories(self._path)
-        clear_leftovers(self._disk, self._path)
+        names = clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
-        self._segments = Segments(self._disk, self._list_segments(start_offset), self._remove)
-        self._check_indexes(self._segments if clean_shutdown else self._segments.closed)
+        self._segments = Segments(self._disk, self._list_segments(names, start_offset), self._remove)
+        self._check_indexes(self._segments if clean_shutdown else self._segments.closed, set(names))
         if not clean_shutdown:
             self._recover_from(recovery_point)
         end_offset = self._find_end(recovery_point if not clean_shutdown else 0)
@@ -104,34 +126,32 @@ class Loading:
             epochs,
             producers,
             snapshots,
+            clean_shutdown and not self._rebuilt,
         )
 
     def _remove(self, paths: list[str]) -> None:
         remove_files(self._disk, paths)
 
-    def _list_segments(self, start_offset: int) -> list[Segment]:
-        names = set(self._disk.list_directory(self._path))
+    def _list_segments(self, names: Sequence[str], start_offset: int) -> list[Segment]:
         bases = sorted(
             int(stem) for name in names if name.endswith(LOG_SUFFIX) and (stem := name[: -len(LOG_SUFFIX)]).isdecimal()
         )
         if not bases:
             segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
             segment.created_ms = self._now_ms
-            segment.create()
+            if start_offset:
+                segment.create()  # its name alone says where the log goes on
             return [segment]
         return [self._open_segment(base) for base in bases]
 
     def _open_segment(self, base_offset: int) -> Segment:
         segment = Segment(self._path, base_offset, self._disk, self._open_segments, size=0)
         segment.created_ms = self._now_ms
-        file = self._disk.open(segment.path())
-        segment.size = file.size()
-        file.close()
+        segment.size = segment.file.size()
         return segment
 
-    def _check_indexes(self, segments: Iterable[Segment]) -> None:
+    def _check_indexes(self, segments: Iterable[Segment], names: set[str]) -> None:
         """Make again the indexes that are missing (a segment that is recovered has its own made again anyway)."""
-        names = set(self._disk.list_directory(self._path))
         for segment in segments:
             stem = f"{segment.base_offset:020d}"
             if segment.size and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names:
@@ -167,17 +187,20 @@ class Loading:
         :raise StorageError: what is damaged was durable once.
         """
         size = segment.size
-        file = segment.file
         segment.reset()
         segment.aborted.truncate_to(segment.base_offset)
         self._rebuilt.append(segment)
+        if not size:
+            return True
         next_offset = segment.base_offset
-        latest_epoch = NO_EPOCH
-        for position, header, data in scan_batches(file, 0, size):
+        latest_epoch = self._epochs[-1][0] if self._epochs else NO_EPOCH
+        for position, header, data in scan_batches(segment.file, 0, size):
             if header.base_offset < next_offset or header.last_offset_delta < 0 or not verify_crc(data, header):
                 break
             if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                 break
+            if 0 <= header.partition_leader_epoch < latest_epoch:
+                break  # a truncation that the power loss undid in part: what follows belongs to another history
             segment.note(header, position, self._config.index_interval_bytes)
             if header.partition_leader_epoch > latest_epoch:
                 latest_epoch = header.partition_leader_epoch
@@ -229,6 +252,8 @@ class Loading:
     def _find_end(self, recovery_point: int) -> int:
         """The log end offset, from the last batch of the active segment."""
         active = self._segments.active
+        if not active.size:
+            return active.base_offset
         if active not in self._rebuilt:
             end, last = 0, None
             for position, last in active.headers(active.offset_index.last[1]):
@@ -258,11 +283,16 @@ class Loading:
         except StorageError as error:
             _log.warn("{log}: finds its leader epochs in the batches, since {why}", log=self._name, why=str(error))
             epochs = LeaderEpochs.empty(path, self._disk)
-        epochs.truncate_to(end_offset)
-        for epoch, offset in self._epochs if epochs.entries else self._all_epochs():
+        # The file is older than the batches: where these were read, they alone say which epochs there are.
+        read_from = min((segment.base_offset for segment in self._rebuilt), default=end_offset)
+        known = epochs.entries or read_from <= self._segments.first.base_offset
+        epochs.truncate_to(min(read_from, end_offset))
+        for epoch, offset in self._epochs if known else self._all_epochs():
             if offset < end_offset:
                 epochs.assign(epoch, offset)
         epochs.truncate_start(start_offset)
+        if self._segments.closed:
+            epochs.write()
         return epochs
 
     def _all_epochs(self) -> Iterator[tuple[int, int]]:
@@ -274,8 +304,7 @@ class Loading:
         self, expiration_ms: int, start_offset: int, end_offset: int, now_ms: int
     ) -> tuple[ProducerStates, SnapshotFiles]:
         snapshots = SnapshotFiles(self._path, self._disk)
-        snapshots.remove_from(end_offset + 1)
-        snapshots.remove_strays(segment.base_offset for segment in self._segments)
+        snapshots.remove_strays((segment.base_offset for segment in self._segments), end_offset)
         last = min((segment.base_offset for segment in self._rebuilt), default=end_offset)
         producers = ProducerStates(expiration_ms)
         restore_producers(producers, snapshots, self._segments, start_offset, last, self._rebuilt)
@@ -299,6 +328,8 @@ def restore_producers(
     from_offset, entries = found if found is not None else (start_offset, [])
     producers.restore(entries)
     for segment in segments.starting_from(from_offset):
+        if not segment.size:
+            continue
         for position, header in segment.headers(segment.offset_index.lookup(from_offset)):
             if header.last_offset < from_offset or header.producer_id < 0:
                 continue

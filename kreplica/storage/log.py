@@ -14,7 +14,7 @@ from kreplica.runtime.disk import Buffer, Disk, is_full
 from kreplica.storage.checkpoints import PARTITION_METADATA
 from kreplica.storage.config import DAY_MS, LogConfig
 from kreplica.storage.durability import Unsynced, index_paths
-from kreplica.storage.loading import Loading, restore_producers
+from kreplica.storage.loading import Loading, nothing_yet, restore_producers
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.owner import LogOwner
 from kreplica.storage.producers import Origin
@@ -67,6 +67,28 @@ class Log(ReadableLog):
             producer_expiration_ms=producer_expiration_ms,
             now_ms=wall_clock_ms(),
         )
+        log = cls(path, topic_partition, config, disk, open_segments, parts)
+        log._segments.remove = log._remove
+        return log
+
+    @classmethod
+    def create(
+        cls,
+        path: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        disk: Disk,
+        wall_clock_ms: Callable[[], int],
+        *,
+        producer_expiration_ms: int = DAY_MS,
+    ) -> Log:
+        """A new, empty log in a directory that is there and empty.
+
+        Nothing is read, and no file made until there is a record: a topic may have a thousand partitions, all of them
+        wanted now.
+        """
+        open_segments = OpenSegments()
+        parts = nothing_yet(path, disk, open_segments, producer_expiration_ms, wall_clock_ms())
         log = cls(path, topic_partition, config, disk, open_segments, parts)
         log._segments.remove = log._remove
         return log
@@ -187,16 +209,8 @@ class Log(ReadableLog):
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """Note that an epoch starts at the log's end; where the disk is full, the epoch's first batch notes it.
-
-        :raise OSError: the device fails.
-        """
-        try:
-            self.leader_epochs.assign(epoch, self.log_end_offset)
-        except OSError as error:
-            if not is_full(error):
-                self.fail(error)
-                raise
+        """Note that an epoch starts at the log's end."""
+        self.leader_epochs.assign(epoch, self.log_end_offset)
 
     def fail(self, error: OSError) -> None:
         """Accept nothing more: the device failed."""
@@ -224,6 +238,7 @@ class Log(ReadableLog):
         closed = self._segments.active
         closed.seal()
         self._snapshots.write(base_offset, self.producers.entries)
+        self.leader_epochs.write()  # recovery will not read this segment's batches once it is synced
         segment = Segment(self.path, base_offset, self._disk, self._open_segments, size=0, new=True)
         segment.created_ms = now_ms
         segment.create()
@@ -340,6 +355,7 @@ class Log(ReadableLog):
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_to(offset)
+        self.leader_epochs.write()
         self._snapshots.remove_from(offset + 1)
         self.recovery_point = min(self.recovery_point, offset)
         if self.owner is not None:
@@ -394,12 +410,19 @@ class Log(ReadableLog):
 
         :raise OSError: the device fails; the directory must not be marked as closed in order.
         """
-        active = self._segments.active
-        active.seal()
-        self._snapshots.write(self.log_end_offset, self.producers.entries)
-        segments = self._segments.not_durable(self.recovery_point)
-        self._sync(self._to_sync(segments, segments, self._snapshots.path(self.log_end_offset)))
+        self.leader_epochs.write()
+        if (self.log_end_offset, self._generation) != self._closed_as:
+            self._close_anew()
         self.release()
+
+    def _close_anew(self) -> None:
+        paths = []
+        if self._segments.active.size:
+            self._segments.active.seal()
+            self._snapshots.write(self.log_end_offset, self.producers.entries)
+            paths.append(self._snapshots.path(self.log_end_offset))
+        segments = self._segments.not_durable(self.recovery_point)
+        self._sync(self._to_sync(segments, segments, *paths))
 
     def release(self) -> None:
         """Let go of all files; what is still being sent keeps its own."""

@@ -51,6 +51,17 @@ class LogToOpen:
         )
         return log, self._topic_id()
 
+    def create(self) -> Log:
+        """A new, empty log; its directory is there and empty."""
+        return Log.create(
+            self.path,
+            self.key,
+            self.config,
+            self.disk,
+            self.wall_clock_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )
+
     def _topic_id(self) -> UUID:
         try:
             return read_topic_id(self.disk, f"{self.path}/{PARTITION_METADATA}") or ZERO_UUID

@@ -98,9 +98,10 @@ class SnapshotFiles:
             if later >= offset:
                 self._disk.remove(self.path(later))
 
-    def remove_strays(self, bases: Iterable[int]) -> None:
-        """Remove all but the latest and those at the base of a segment."""
-        kept = {*bases, *self.offsets()[-1:]}
-        for offset in self.offsets():
-            if offset not in kept:
+    def remove_strays(self, bases: Iterable[int], end_offset: int) -> None:
+        """Remove those beyond the log's end, and of the others all but the latest and those at a segment's base."""
+        offsets = self.offsets()
+        kept = {*bases, *[offset for offset in offsets if offset <= end_offset][-1:]}
+        for offset in offsets:
+            if offset > end_offset or offset not in kept:
                 self._disk.remove(self.path(offset))

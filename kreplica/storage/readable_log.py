@@ -56,6 +56,8 @@ class ReadableLog:
         self._open_segments = open_segments
         self._recent: dict[int, int] = {}
         self._generation = 0
+        self._closed_as = (parts.log_end_offset, 0) if parts.closed_in_order else None
+        """Log end offset and generation with which everything of it is on disk, ready for the next start."""
         self._failure: StorageError | None = None
 
     @property

@@ -86,10 +86,10 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The file of batches."""
+        """The file of batches; that of an empty segment is made here where it is missing (a new log has none)."""
         file = self._file
         if file is None:
-            file = self._file = self._open_segments.open(self._disk, self.path(), create=False)
+            file = self._file = self._open_segments.open(self._disk, self.path(), create=self.size == 0)
         self._open_segments.touch(self)
         return file
 

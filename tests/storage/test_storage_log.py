@@ -121,7 +121,9 @@ class TestLeader:
         log = open_log(tmp_path / "t-0", replace(SMALL, **config))
         assert code_of(append, log, records) is code
         assert (log.log_end_offset, log.size_bytes, log.leader_epochs.entries) == (0, 0, ())
-        assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size == 0
+        assert not (tmp_path / "t-0" / "00000000000000000000.log").exists()
+        again = open_log(tmp_path / "t-0")
+        assert (again.log_end_offset, again.size_bytes, again.leader_epochs.entries) == (0, 0, ())
 
     def test_compacted_topics_take_records_with_keys(self, tmp_path):
         """A key is all that a compacted topic asks for; compressed ones are looked into."""

@@ -105,6 +105,7 @@ class TestLeaderEpochs:
         epochs.truncate_to(20)
         epochs.truncate_start(15)
         assert epochs.entries == ((2, 15),)
+        epochs.write()
         assert LeaderEpochs.load(str(tmp_path / "e"), DISK).entries == ((2, 15),)
         epochs.truncate_start(99)
         assert epochs.entries == ((2, 99),)

@@ -1,0 +1,56 @@
+"""Files and directories that nobody needs any more, removed later and off the reactor's thread, many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.python.failure import Failure
+
+from kreplica.runtime import Runtime
+
+TOGETHER_SECONDS = 0.01
+"""What was given away within so long, to go after the same delay, goes by one call: a topic may have 1,000 logs."""
+
+
+@dataclass(eq=False, slots=True)
+class _Batch:
+    asked_s: float
+    delay_ms: int
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+
+    def run(self) -> None:
+        for remove in self.waiting:
+            remove()
+
+
+class Removals:
+    """What one log directory has to remove; what has not gone at the end is found, and goes, at the next start.
+
+    :param failed: told what a removal failed with.
+    """
+
+    def __init__(self, runtime: Runtime, failed: Callable[[Failure], None]) -> None:
+        self._runtime = runtime
+        self._failed = failed
+        self._batches: dict[_Batch, IDelayedCall] = {}
+
+    def later(self, remove: Callable[[], None], delay_ms: int) -> None:
+        """Call it on another thread, after so long (or a moment less)."""
+        now_s = self._runtime.reactor.seconds()
+        batch = next(reversed(self._batches), None)
+        if batch is None or batch.delay_ms != delay_ms or now_s - batch.asked_s > TOGETHER_SECONDS:
+            batch = _Batch(now_s, delay_ms)
+            self._batches[batch] = self._runtime.reactor.callLater(delay_ms / 1000, self._due, batch)
+        batch.waiting.append(remove)
+
+    def _due(self, batch: _Batch) -> None:
+        del self._batches[batch]
+        self._runtime.offload.run(batch.run).addErrback(self._failed)
+
+    def cancel(self) -> None:
+        """Remove nothing any more."""
+        for call in self._batches.values():
+            call.cancel()
+        self._batches.clear()

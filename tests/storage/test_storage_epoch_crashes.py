@@ -1,0 +1,122 @@
+"""Leader epochs are kept in memory between rolls: whatever crash comes, each record is still known by its epoch."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from storage_world import SMALL, batch, open_log, read_bytes
+from test_storage_crash import TINY, DyingDisk, PowerCut
+
+from kreplica.model import NO_EPOCH
+from kreplica.testing.disk import MemoryDisk
+from kreplica.wire.batches import iter_headers
+
+PATH = "/data/orders-0"
+
+
+def many_epochs(log, done):
+    """Elections, also of leaders that write nothing, rolls, syncs, and a truncation to another history."""
+    for number in range(24):
+        if number % 2 == 0:
+            log.begin_leader_epoch(number)
+        if number % 4 < 2:
+            log.append_as_leader(batch(f"{number}"), number // 2 * 2, now_ms=1)
+        if number % 5 == 0:
+            log.flush()
+            done["synced"] = log.recovery_point
+        if number == 15:
+            # What was led last was never committed: a newer leader goes on with an older epoch's records.
+            cut = log.log_end_offset - 2
+            done["synced"] = min(done["synced"], cut)
+            log.truncate_to(cut)
+            for offset in range(cut, cut + 4):
+                follow = batch(f"other {offset}", base_offset=offset, leader_epoch=8)
+                log.append_as_follower(follow, now_ms=1)
+    log.close()
+    done["synced"] = log.recovery_point
+
+
+def in_batches(log):
+    """The epochs as the batches have them, each with its first offset."""
+    found = []
+    for _, header in iter_headers(read_bytes(log)):
+        if not found or header.partition_leader_epoch != found[-1][0]:
+            found.append((header.partition_leader_epoch, header.base_offset))
+    return found
+
+
+def check(log):
+    """The epoch file's view agrees with the batches; beyond them there may be one that has no record yet."""
+    with_records = [entry for entry in log.leader_epochs.entries if entry.start_offset < log.log_end_offset]
+    assert with_records == in_batches(log)
+    assert all(log.leader_epochs.epoch_of(offset) != NO_EPOCH for offset in range(log.log_end_offset))
+
+
+def crash_at(cut, *, seed):
+    """Stop at that change: a kill keeps all that was written, a power loss only what was synced."""
+    disk = DyingDisk()
+    done = {"synced": 0}
+    disk.changes_left = cut
+    with pytest.raises(PowerCut):
+        many_epochs(open_log(PATH, TINY, disk), done)
+    disk.changes_left = None
+    if seed is not None:
+        disk.power_loss(Random(seed))
+    return open_log(PATH, TINY, disk, recovery_point=done["synced"]), disk
+
+
+def changes():
+    reference = DyingDisk()
+    many_epochs(open_log(PATH, TINY, reference), {"synced": 0})
+    assert reference.changes > 40
+    return range(reference.changes)
+
+
+def test_a_kill_at_any_write_keeps_every_records_epoch():
+    """However a broker is killed, the next start knows who wrote what, so followers truncate to the right offset."""
+    for cut in changes():
+        log, disk = crash_at(cut, seed=None)
+        check(log)
+        log.append_as_leader(batch("carries on"), 99, now_ms=1)
+        log.close()
+        check(open_log(PATH, TINY, disk, clean_shutdown=True))
+
+
+def test_a_power_loss_at_any_write_keeps_the_epochs_of_what_is_left():
+    """Whatever part of the files the power took, epochs and records that are left agree, also after another kill."""
+    for cut in changes():
+        for seed in range(4):
+            log, disk = crash_at(cut, seed=seed)
+            check(log)
+            log.append_as_leader(batch("carries on"), 99, now_ms=1)
+            check(open_log(PATH, TINY, disk, recovery_point=log.recovery_point))
+
+
+def test_a_change_of_leader_writes_nothing():
+    """Ten thousand partitions change their leader without a single write to the disk."""
+    disk = DyingDisk()
+    log = open_log(PATH, SMALL, disk)
+    log.append_as_leader(batch("a"), 0, now_ms=1)
+    before = disk.changes
+    for epoch in range(1, 50):
+        log.begin_leader_epoch(epoch)
+    assert disk.changes == before
+    assert log.leader_epochs.entries == ((0, 0), (49, 1))
+
+
+def test_an_epoch_that_was_lost_cuts_no_committed_record():
+    """A leader that wrote nothing is forgotten by a kill; a follower of its time is cut where it would have been."""
+    disk = MemoryDisk(directories=["/data"])
+    log = open_log(PATH, SMALL, disk)
+    log.append_as_leader(batch("a", "b"), 4, now_ms=1)
+    log.begin_leader_epoch(5)
+    asked = range(4, 8)
+    before = [log.leader_epochs.end_offset_for(epoch, log.log_end_offset) for epoch in asked]
+    again = open_log(PATH, SMALL, disk)
+    again.begin_leader_epoch(7)
+    log.begin_leader_epoch(7)
+    assert before[1] == (5, 2)
+    for epoch in asked:
+        kept = log.leader_epochs.end_offset_for(epoch, 2)
+        assert again.leader_epochs.end_offset_for(epoch, 2)[1] == kept[1] == 2
