@@ -5,6 +5,8 @@
 * ``effective_topic`` from a topic's settings to what its logs are told
 * ``producer_ids`` blocks of producer ids
 * ``reachable`` from ZooKeeper's trouble to what a client is told
+* ``incarnation`` since when its logs have lost nothing; ``strays`` logs on disk that are not its replicas any more
+* ``controlled_shutdown`` hands its leaderships over before it stops
 * ``session`` registers anew when the session with ZooKeeper was lost; ``previous_session`` ends a killed broker's
 """
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from kreplica.errors import KreplicaError
-from kreplica.membership.registration import register
+from kreplica.membership.registration import BrokerIdInUse, register
 from kreplica.model import BrokerRegistration
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
@@ -26,6 +27,9 @@ class Membership:
 
     :param joined: called with the registration, which has its epoch, each time that it was made; the first time before
         ``join`` fires.
+    :param intact_since: what the next registration says of what was lost.
+    :param replaced: called, with one line, when another broker has registered under our id while we had no session:
+        two that take themselves for the same broker would undo each other's work.
     """
 
     def __init__(
@@ -34,14 +38,20 @@ class Membership:
         rng: random.Random,
         client: ZooKeeperClient,
         joined: Callable[[BrokerRegistration], None],
+        intact_since: Callable[[], int],
+        replaced: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
         self._random = rng
         self._client = client
         self._joined = joined
+        self._intact_since = intact_since
+        self._replaced = replaced
         self._wanted: BrokerRegistration | None = None
         self._rejoining: Deferred[None] | None = None
         self._forget_listener: Callable[[], None] | None = None
+        self.registered = False
+        """Whether this broker stands in ``/brokers/ids``, as far as it knows."""
 
     async def join(self, registration: BrokerRegistration) -> None:
         """Register for the first time, and from then on whenever the session was lost.
@@ -49,24 +59,27 @@ class Membership:
         :raise BrokerIdInUse: where another broker has our id.
         """
         self._wanted = registration
-        self._joined(await register(self._reactor, self._client, registration))
+        await self._register(registration)
         self._forget_listener = self._client.on_session_event(self._session_changed)
+
+    async def _register(self, wanted: BrokerRegistration) -> None:
+        registration = replace(wanted, intact_since=self._intact_since())
+        made = await register(self._reactor, self._client, registration)
+        self.registered = True
+        self._joined(made)
 
     async def leave(self) -> None:
         """Stop caring; the registration goes when the session is closed."""
+        self.registered = False
         if self._forget_listener is not None:
             self._forget_listener()
         if self._rejoining is not None:
             self._rejoining.cancel()
 
-    @property
-    def registered(self) -> bool:
-        """Whether this broker stands in ``/brokers/ids``, as far as it knows."""
-        return self._forget_listener is not None and self._rejoining is None
-
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._rejoining is None:
             log.warn("the session with ZooKeeper has expired: registering anew")
+            self.registered = False
             self._rejoining = Deferred.fromCoroutine(self._rejoin())
             self._rejoining.addErrback(lambda failure: log.failure("registering anew", failure))
 
@@ -78,12 +91,15 @@ class Membership:
                 try:
                     if self._client.state.ended:  # not where only the registration failed
                         await self._client.renew()
-                    self._joined(await register(self._reactor, self._client, self._wanted))
+                    await self._register(self._wanted)
+                    return
+                except BrokerIdInUse as error:
+                    self._replaced(str(error))
                     return
                 except ZooKeeperError as error:
                     log.warn("registering anew failed, trying again: {error}", error=str(error))
                 except KreplicaError as error:
-                    # Another broker has our id now, say: it may go away, and nobody else would try again.
+                    # What another program wrote over our znode, say: nobody else would try again.
                     log.error("registering anew failed, trying again: {error}", error=str(error))
                 await pause(self._reactor, delay * self._random.uniform(0.5, 1.0))
                 delay = min(delay * 2, RETRY_SECONDS_MAX)

@@ -7,19 +7,23 @@ of a simulation.
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from kreplica.admin.site import AdminSite
-from kreplica.cluster import znodes
 from kreplica.controller.controller import Controller
 from kreplica.controller.office import ControllerConfig
+from kreplica.membership.controlled_shutdown import ControlledShutdown
 from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.incarnation import Incarnations
 from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
 from kreplica.membership.session import Membership
+from kreplica.membership.strays import remove_strays
 from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
 from kreplica.replication import ControlFence, Partitions, Wakeups
 from kreplica.runtime import Runtime, real_runtime
@@ -29,27 +33,36 @@ from kreplica.server.metadata import MetadataCache
 from kreplica.server.topic_admin import TopicAdmin, TopicDefaults
 from kreplica.server.turn import Turn
 from kreplica.service.handlers import handler_table
-from kreplica.service.settings_maps import admin_listener, advertised, bounds, storage_config
+from kreplica.service.neighbours import Neighbours
+from kreplica.service.readiness import not_ready, wait_until_served
+from kreplica.service.settings_maps import (
+    admin_listener,
+    advertised,
+    bounds,
+    controlled_shutdown_config,
+    storage_config,
+)
 from kreplica.service.stopping import stop_all
 from kreplica.settings.broker_settings import BrokerSettings, load
 from kreplica.storage.directories import LogDirectories
-from kreplica.zookeeper import SessionState, ZooKeeperClient
+from kreplica.zookeeper import ZooKeeperClient
 
 log = Logger()
-
-ROLES_SECONDS_MAX = 5.0
-"""So long a start waits for a controller to say what is to become of the logs on disk."""
 
 
 class Broker:
     """Started once, stopped once.
 
     :param settings: Kafka's ``server.properties``, checked.
+    :param failed: told, with one line, when the broker cannot go on; it stops itself where nobody is told.
     """
 
-    def __init__(self, runtime: Runtime, settings: BrokerSettings) -> None:
+    def __init__(
+        self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None
+    ) -> None:
         self.runtime = runtime
         self.settings = settings
+        self._failed = failed or self._stop_alone
         self.broker_id: int = settings["broker.id"]
         self.client = ZooKeeperClient(
             runtime.reactor,
@@ -63,7 +76,15 @@ class Broker:
         self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(runtime.random, settings["max.incremental.fetch.session.cache.slots"])
-        self.membership = Membership(runtime.reactor, runtime.random, self.client, self._joined)
+        self.incarnations = Incarnations(runtime, self.directories)
+        self.membership = Membership(
+            runtime.reactor,
+            runtime.random,
+            self.client,
+            self._joined,
+            lambda: self.incarnations.intact_since,
+            self._replaced,
+        )
         self.controller = Controller(
             runtime,
             self.client,
@@ -76,6 +97,7 @@ class Broker:
         )
         self._turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
+        self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
         self.partitions = Partitions(
             runtime.reactor,
             self.broker_id,
@@ -88,7 +110,7 @@ class Broker:
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
         self._opened = False
-        self._stopped = False
+        self.stopping = False
         self._joined_once = False
 
     def _connection_timeout_ms(self) -> int:
@@ -118,6 +140,8 @@ class Broker:
         self.metadata.cluster_id = cluster_id
         await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
         self._opened = True
+        self.incarnations.begin()
+        await remove_strays(self.runtime.reactor, self.client, self.directories, self.broker_id)
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
         endpoints = self._listen(self.server)
@@ -125,24 +149,7 @@ class Broker:
         remember_session(self.runtime.disk, self._session_directory, self.client, connect)
         await self.membership.join(self._registration(endpoints))
         self.controller.start()
-        if not await self.metadata.wait_until(self._is_served, self._connection_timeout_ms() / 1000):
-            log.warn("no controller has told this broker of itself yet: clients have to wait for one")
-        topics = await self._topics_that_stay()
-        if not await self.metadata.wait_until(lambda: topics <= self.metadata.topics.keys(), ROLES_SECONDS_MAX):
-            log.warn(
-                "the controller has not told of all topics yet; missing: {topics}",
-                topics=", ".join(sorted(topics - self.metadata.topics.keys())[:10]),
-            )
-        if not await self.metadata.wait_until(self._has_all_roles, ROLES_SECONDS_MAX):
-            log.warn(
-                "logs on disk that belong to no partition the controller knows: {strays}",
-                strays=", ".join(map(str, self._without_role()[:10])),
-            )
-
-    async def _topics_that_stay(self) -> set[str]:
-        """The topics that are in ZooKeeper now, but for those that are being deleted: who starts has to know them."""
-        topics = set(await self.client.get_children(znodes.TOPICS))
-        return topics - set(await self.client.get_children(znodes.DELETE_TOPICS))
+        await wait_until_served(self, self._connection_timeout_ms() / 1000)
 
     def _build_server(self) -> Server:
         topics = TopicAdmin(
@@ -192,10 +199,12 @@ class Broker:
     def _joined(self, registration: BrokerRegistration) -> None:
         """We are registered, for the first time or after the session was lost."""
         self.fence.broker_epoch = registration.epoch
+        self.incarnations.registered(registration)
         log.info(
-            "broker {broker} has joined with epoch {epoch}: {endpoints}",
+            "broker {broker} has joined with epoch {epoch}, intact since {intact_since}: {endpoints}",
             broker=self.broker_id,
             epoch=registration.epoch,
+            intact_since=self.incarnations.intact_since,
             endpoints=", ".join(map(str, registration.endpoints)),
         )
         if self._joined_once:
@@ -213,40 +222,28 @@ class Broker:
         topic = self.metadata.topic(key.topic)
         return topic is not None and key.partition in topic.partitions
 
-    def _is_served(self) -> bool:
-        return self.broker_id in self.metadata.brokers
-
-    def _has_all_roles(self) -> bool:
-        return not self._without_role()
-
-    def _without_role(self) -> list[TopicPartition]:
-        """The logs on disk of which no controller has told this broker anything yet."""
-        return [key for key in self.directories.logs if self.partitions.get(key) is None]
-
     def not_ready(self) -> list[str]:
         """Why clients cannot be served just now, as sentences; none where they can."""
-        reasons = []
-        if self._stopped:
-            reasons.append("the broker is stopping")
-        if self.client.state is not SessionState.CONNECTED:
-            reasons.append(f"ZooKeeper: the session is {self.client.state.name.lower()}")
-        elif not self.membership.registered:
-            reasons.append("the broker is not registered in ZooKeeper")
-        if not self._is_served():
-            reasons.append("no controller has told this broker of itself yet")
-        directories = self.directories.directories
-        if all(directory.offline is not None for directory in directories):
-            reasons.append(f"all log directories are offline: {', '.join(d.path for d in directories)}")
-        return reasons
+        return not_ready(self)
+
+    def _replaced(self, message: str) -> None:
+        """Another broker took our id while we had no session: one of the two has to go, and that one is registered."""
+        log.critical("stopping: {message}", message=message)
+        self._failed(message)
+
+    def _stop_alone(self, _: str) -> None:
+        stopped = Deferred.fromCoroutine(self.stop())
+        stopped.addErrback(lambda failure: log.failure("stopping failed", failure))
 
     # --- stop --------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Stop in order: no new requests, what is in flight is answered, everything is flushed and marked as clean."""
-        if self._stopped:
+        if self.stopping:
             return
-        self._stopped = True
+        self.stopping = True
         await stop_all(
+            self._hand_over,
             self.controller.stop,
             self.membership.leave,
             self.dynamic_settings.stop,
@@ -254,6 +251,14 @@ class Broker:
             self._close_directories,
             self._close_session,
         )
+
+    async def _hand_over(self) -> None:
+        """Have others lead what this broker leads, while everything here still works."""
+        config = controlled_shutdown_config(self.settings)
+        if config is not None and self.membership.registered:
+            epoch = self.fence.broker_epoch
+            reactor = self.runtime.reactor
+            await ControlledShutdown(reactor, self.broker_id, epoch, self.neighbours, config).hand_over()
 
     async def _stop_serving(self) -> None:
         if self.server is not None:
@@ -287,8 +292,6 @@ class BrokerProcess(Broker):
         self.runtime.offload.stop()
 
 
-def broker_from_options(reactor: Any, options: dict[str, Any]) -> BrokerProcess:
+def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> BrokerProcess:
     """:raise SettingsError: whatever is wrong with the file, with its line."""
-    return BrokerProcess(real_runtime(reactor), load(options["config"], options["overrides"]))
-
-
+    return BrokerProcess(real_runtime(reactor), load(options["config"], options["overrides"]), failed)

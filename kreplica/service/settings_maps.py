@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kreplica.errors import SettingsError
+from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.model import Endpoint
+from kreplica.replication.fetcher_config import FetcherConfig
 from kreplica.server.bounds import UNLIMITED, Bounds
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.config import StorageConfig
@@ -44,6 +46,33 @@ def storage_config(settings: BrokerSettings) -> StorageConfig:
         log_cleaner_backoff_ms=settings["log.cleaner.backoff.ms"],
         log_cleaner_dedupe_buffer_size=settings["log.cleaner.dedupe.buffer.size"],
         log_cleaner_io_max_bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+    )
+
+
+def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
+    """How this broker fetches from the leaders that it follows."""
+    default = FetcherConfig()
+    buffer_bytes = "replica.socket.receive.buffer.bytes"
+    return FetcherConfig(
+        wait_ms_max=settings["replica.fetch.wait.max.ms"],
+        bytes_min=settings["replica.fetch.min.bytes"],
+        partition_bytes_max=settings["replica.fetch.max.bytes"],
+        answer_bytes_max=settings["replica.fetch.response.max.bytes"],
+        backoff_s_max=settings["replica.fetch.backoff.ms"] / 1000,
+        timeout_s=settings["replica.socket.timeout.ms"] / 1000,
+        # As with those of the listeners, Kafka's default is from slower days.
+        receive_buffer_bytes=settings[buffer_bytes] if buffer_bytes in settings.given else default.receive_buffer_bytes,
+    )
+
+
+def controlled_shutdown_config(settings: BrokerSettings) -> ControlledShutdownConfig | None:
+    """How this broker hands over what it leads before it stops; None where it does not."""
+    if not settings["controlled.shutdown.enable"]:
+        return None
+    return ControlledShutdownConfig(
+        retries_max=settings["controlled.shutdown.max.retries"],
+        backoff_s=settings["controlled.shutdown.retry.backoff.ms"] / 1000,
+        timeout_s=settings["controller.socket.timeout.ms"] / 1000,
     )
 
 

@@ -80,6 +80,7 @@ class Standalone:
             store=store,
             on_failure=None if failed is None else partial(coordinator_failed, failed),
         )
+        self._failed = failed
         self.brokers: list[Broker] = []
 
     async def start(self) -> None:
@@ -92,7 +93,7 @@ class Standalone:
         make_directories_durably(self._runtime.disk, config.data_directory)
         await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
         for number in range(1, config.brokers + 1):
-            broker = Broker(self._runtime, config.broker_settings(number, self.coordinator.port))
+            broker = Broker(self._runtime, config.broker_settings(number, self.coordinator.port), self._failed)
             self.brokers.append(broker)
             await broker.start()
 

@@ -147,12 +147,52 @@ def test_nothing_useful_is_remembered(world, data):
     world.run(client.close())
 
 
+def keep_registered(runtime, client, joined, replaced=None):
+    """A membership that says of each registration after the first that nothing was lost since that."""
+    return Membership(
+        runtime.reactor,
+        runtime.random,
+        client,
+        joined.append,
+        lambda: joined[0].epoch if joined else -1,
+        (replaced if replaced is not None else []).append,
+    )
+
+
+async def registered(client):
+    """The data and epoch of broker 1's znode."""
+    data, stat = await client.get_data("/brokers/ids/1")
+    return data, stat.czxid
+
+
+def test_another_took_the_id_meanwhile(world):
+    """A broker that comes back and finds its id taken says so once, and leaves the other alone."""
+    runtime, client = world.client("one")
+    world.run(create_persistent_paths(client))
+    joined, replaced = [], []
+    membership = keep_registered(runtime, client, joined, replaced)
+    world.run(membership.join(registration(port=1111)))
+    assert membership.registered
+    world.simulation.network.cut("one", "coordinator")
+    world.simulation.run(20)
+    _, other = world.client("two")
+    taken = world.register(other, registration(port=2222))
+    world.simulation.network.heal("one", "coordinator")
+    world.simulation.run(60)
+    assert len(joined) == 1
+    (message,) = replaced
+    assert "broker id 1 is taken: PLAINTEXT://here:2222" in message
+    assert not membership.registered
+    assert world.run(registered(other))[1] == taken.epoch
+    world.run(membership.leave())
+
+
 def test_a_lost_session_is_replaced(world):
     """A broker that was cut off past its session registers anew, with a higher epoch, when it is back."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
     joined = []
-    membership = Membership(runtime.reactor, runtime.random, client, joined.append)
+    membership = keep_registered(runtime, client, joined)
     world.run(membership.join(registration()))
     world.simulation.network.cut("one", "coordinator")
     world.simulation.run(20)
@@ -162,6 +202,8 @@ def test_a_lost_session_is_replaced(world):
     world.simulation.run(20)
     assert [made.broker_id for made in joined] == [1, 1]
     assert joined[1].epoch > joined[0].epoch
+    assert [made.intact_since for made in joined] == [-1, joined[0].epoch]
+    assert znodes.decode_broker(1, *world.run(registered(other))) == joined[1]
     assert world.run(other.exists("/brokers/ids/1")).czxid == joined[1].epoch
     world.run(membership.leave())
 

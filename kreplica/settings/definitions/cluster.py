@@ -131,17 +131,14 @@ CONTROLLER = (
     Setting(
         "controlled.shutdown.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
         "Whether a stopping broker first hands its leaderships over.",
-        instead=REPLICATION_LATER,
     ),
     Setting(
         "controlled.shutdown.max.retries", INT, 3, ANY, MEDIUM, READ_ONLY,
         "How often a stopping broker asks the controller again before it stops all the same.",
-        instead=REPLICATION_LATER,
     ),
     Setting(
         "controlled.shutdown.retry.backoff.ms", LONG, 5000, ANY, MEDIUM, READ_ONLY,
         "How long a stopping broker waits before it asks the controller again.",
-        instead=REPLICATION_LATER,
     ),
     Setting(
         "controller.socket.timeout.ms", INT, 30_000, ANY, MEDIUM, READ_ONLY,

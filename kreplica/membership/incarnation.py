@@ -1,0 +1,142 @@
+"""Since when a broker's logs have lost nothing: noted in every log directory, and read again at the next start.
+
+A process that is killed loses nothing that it wrote, as long as its machine stays up (``docs/decisions``: killed is not
+powered off).  What can take the end of a log away is the machine's going down without an orderly stop, and an operator
+or a device that takes whole directories or logs.  Each of these shows in the notes, and the chain begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from twisted.logger import Logger
+
+from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration
+from kreplica.runtime import Runtime
+from kreplica.storage.directories import LogDirectories
+
+log = Logger()
+
+FILE_NAME = "incarnation"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What every log directory of a broker says of the last registration: the same in each.
+
+    :param broker_epoch: of that registration, which makes the note unique.
+    :param intact_since: as it holds from that registration on; see ``BrokerRegistration``.
+    :param boot_id: of the machine at that time.
+    :param directories_count: how many directories the broker had: one that was taken away leaves no other trace.
+    """
+
+    broker_epoch: int
+    intact_since: int
+    boot_id: str
+    directories_count: int
+
+
+def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int | None, logs_missing: bool) -> int:
+    """The broker epoch since which nothing was lost; -1 where something may be.
+
+    :param notes: one per log directory, None where there is none that can be read.
+    :param boot_id: of the machine now; empty where nobody can tell, and then only an orderly stop counts.
+    :param clean_epoch: the broker epoch in the markers of an orderly stop; None where any directory lacks it.
+    :param logs_missing: whether a log is gone that the last checkpoint still knew.
+    """
+    note = notes[0] if notes else None
+    if note is None or logs_missing or len(notes) != note.directories_count or any(other != note for other in notes):
+        return NO_BROKER_EPOCH
+    machine_stayed_up = bool(boot_id) and boot_id == note.boot_id
+    stopped_in_order = clean_epoch == note.broker_epoch
+    return note.intact_since if machine_stayed_up or stopped_in_order else NO_BROKER_EPOCH
+
+
+class Incarnations:
+    """Owned by the broker; reads its directories' notes once they are open, and writes them at each registration."""
+
+    def __init__(self, runtime: Runtime, directories: LogDirectories) -> None:
+        self._disk = runtime.disk
+        self._boot_id = runtime.boot_id
+        self._directories = directories
+        self._intact_since = NO_BROKER_EPOCH
+        directories.on_offline(lambda _: self._directory_failed())
+
+    @property
+    def intact_since(self) -> int:
+        """What the next registration says."""
+        return self._intact_since
+
+    def begin(self) -> None:
+        """Find out whether the last incarnation lost anything.
+
+        :raise OSError: the device fails.
+        """
+        missing = [key for directory in self._directories.directories for key in directory.missing]
+        if missing:
+            log.warn("logs are gone that were here: {missing}", missing=", ".join(map(str, missing[:10])))
+        self._intact_since = intact_since(
+            [self._read(path) for path in self._paths()],
+            boot_id=self._boot_id,
+            clean_epoch=self._directories.clean_broker_epoch,
+            logs_missing=bool(missing),
+        )
+        if self._intact_since == NO_BROKER_EPOCH:
+            # Killed before the next registration, this start would leave notes that look as if nothing had happened.
+            self._forget()
+
+    def registered(self, registration: BrokerRegistration) -> None:
+        """Note the registration; where that is not possible (a full disk), the next start takes logs for incomplete."""
+        if self._intact_since == NO_BROKER_EPOCH:
+            self._intact_since = registration.epoch
+        if any(directory.offline is not None for directory in self._directories.directories):
+            return
+        paths = self._paths()
+        note = Note(registration.epoch, self._intact_since, self._boot_id, len(paths))
+        data = json.dumps({"version": 0, **asdict(note)}, separators=(",", ":")).encode()
+        for path in paths:
+            try:
+                # Synced: the marker of an orderly stop, which is synced too, would make an older note count again.
+                self._disk.write_file(path, data)
+            except OSError as error:
+                log.warn("{path} cannot be written: {error}", path=path, error=error)
+
+    def _directory_failed(self) -> None:
+        """A device that failed may have lost what the kernel had taken, whatever it gives back after a restart."""
+        self._intact_since = NO_BROKER_EPOCH
+        try:
+            self._forget()
+        except OSError as error:
+            log.warn("notes of what was lost cannot be removed: {error}", error=error)
+
+    def _forget(self) -> None:
+        for path in self._paths():
+            try:
+                self._disk.remove(path)
+            except FileNotFoundError:
+                pass
+
+    def _read(self, path: str) -> Note | None:
+        try:
+            document = json.loads(self._disk.read_file(path))
+            return Note(
+                int(document["broker_epoch"]),
+                int(document["intact_since"]),
+                str(document["boot_id"]),
+                int(document["directories_count"]),
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warn("{path} cannot be read: {error}", path=path, error=error)
+            return None
+
+    def _paths(self) -> list[str]:
+        return [
+            os.path.join(directory.path, FILE_NAME)
+            for directory in self._directories.directories
+            if directory.offline is None
+        ]

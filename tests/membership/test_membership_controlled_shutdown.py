@@ -1,0 +1,159 @@
+"""A broker that stops hands over what it leads, and waits no longer than that can help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ErrorCode
+from kreplica.membership.controlled_shutdown import ControlledShutdown, ControlledShutdownConfig
+from kreplica.model import Endpoint, TopicPartition
+from kreplica.server.bounds import Bounds
+from kreplica.server.listeners import Server
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import HandlerEntry, Request
+from kreplica.testing.simulation import Simulation
+from kreplica.wire.messages import CONTROLLED_SHUTDOWN
+
+Row = dict[str, Any]
+ORDERS = TopicPartition("orders", 0)
+LEFT = {"error_code": 0, "remaining_partitions": [{"topic_name": "orders", "partition_index": 0}]}
+NOTHING_LEFT: Row = {"error_code": 0, "remaining_partitions": []}
+NOT_CONTROLLER: Row = {"error_code": int(ErrorCode.NOT_CONTROLLER), "remaining_partitions": []}
+
+
+class Controller:
+    """Answers each request with the next of its answers, and the last for ever."""
+
+    def __init__(self, simulation: Simulation, name: str, *answers: Row) -> None:
+        self.endpoint = Endpoint("PLAINTEXT", name, 9092)
+        self.asked: list[Row] = []
+        self._answers = list(answers)
+        table = {CONTROLLED_SHUTDOWN.key: HandlerEntry(CONTROLLED_SHUTDOWN, 0, 3, self._answer)}
+        Server(simulation.host(name).runtime, table, Bounds()).listen(self.endpoint)
+
+    def _answer(self, request: Request) -> None:
+        self.asked.append(request.body)
+        request.answer(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])
+
+
+class World:
+    """A broker that stops, as far as its neighbours matter."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        self.reactor = self.simulation.host("broker").runtime.reactor
+        self.metadata = MetadataCache(self.reactor)
+        self.at: Endpoint | None = None
+        self.live = True
+        self.replicas_live = True
+
+    def ask(self, *answers: Row, name: str = "controller") -> Controller:
+        """A controller that gives these answers, and is the one to ask from now on."""
+        controller = Controller(self.simulation, name, *answers)
+        self.at = controller.endpoint
+        return controller
+
+    def stop(self, **config: Any) -> float:
+        """Hand over; how many seconds it took."""
+        began_s = self.simulation.now_s
+        shutdown = ControlledShutdown(self.reactor, 7, 70, self, ControlledShutdownConfig(**config))
+        self.simulation.run_until(shutdown.hand_over(), timeout_s=300)
+        assert self.reactor.getDelayedCalls() == []
+        return self.simulation.now_s - began_s
+
+    def later(self, seconds: float, change: Callable[[], None]) -> None:
+        """Something happens in the cluster, and the broker is told."""
+
+        def happen() -> None:
+            change()
+            self.metadata.look_again()
+
+        self.simulation.host("world").runtime.reactor.callLater(seconds, happen)
+
+    # What the broker knows.
+
+    def controller(self) -> Endpoint | None:
+        return self.at
+
+    def others_live(self) -> bool:
+        return self.live
+
+    def may_take_over(self, partitions: Iterable[TopicPartition]) -> bool:
+        assert list(partitions) == [ORDERS]
+        return self.replicas_live
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> Deferred[bool]:
+        return self.metadata.wait_until(condition, timeout_s)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_everything_is_taken_over(world: World) -> None:
+    """The controller is asked once, by the broker's own epoch, and the stop goes on at once."""
+    controller = world.ask(NOTHING_LEFT)
+    assert world.stop() < 1
+    assert controller.asked == [{"broker_id": 7, "broker_epoch": 70}]
+
+
+def test_followers_that_are_catching_up(world: World) -> None:
+    """What nobody could take over is asked for again after a while, until all is taken over."""
+    controller = world.ask(LEFT, LEFT, NOTHING_LEFT)
+    assert 10 <= world.stop(backoff_s=5) < 11
+    assert len(controller.asked) == 3
+
+
+def test_followers_that_never_catch_up(world: World) -> None:
+    """After its retries the broker stops all the same."""
+    controller = world.ask(LEFT)
+    assert 10 <= world.stop(retries_max=2, backoff_s=5) < 11
+    assert len(controller.asked) == 3
+
+
+def test_alone_in_the_cluster(world: World) -> None:
+    """Nobody is there to take anything over: nobody is asked, and no time is lost."""
+    controller = world.ask(LEFT)
+    world.live = False
+    assert world.stop() == 0
+    assert controller.asked == []
+
+
+def test_no_other_replica_lives(world: World) -> None:
+    """What is left has no other replica that lives: it is not waited for."""
+    controller = world.ask(LEFT)
+    world.replicas_live = False
+    assert world.stop() < 1
+    assert len(controller.asked) == 1
+
+
+def test_the_last_other_replica_goes_meanwhile(world: World) -> None:
+    """Two brokers stop one after the other: the second need not wait for the first to catch up."""
+    world.ask(LEFT)
+    world.later(1, lambda: setattr(world, "replicas_live", False))
+    assert 1 <= world.stop(backoff_s=60) < 2
+
+
+def test_another_controller_is_elected(world: World) -> None:
+    """The one that was asked is the controller no more: the next is asked as soon as it is known."""
+    former = world.ask(NOT_CONTROLLER, name="former")
+    world.later(2, lambda: world.ask(NOTHING_LEFT, name="next") and None)
+    assert 2 <= world.stop(backoff_s=60) < 3
+    assert len(former.asked) == 1
+
+
+def test_the_controller_is_gone(world: World) -> None:
+    """It refuses connections, and no other is elected: the broker stops after its retries."""
+    world.at = Endpoint("PLAINTEXT", world.simulation.host("gone").name, 9092)
+    assert 3 <= world.stop(retries_max=3, backoff_s=1) < 4
+
+
+def test_no_controller_is_known(world: World) -> None:
+    """Without one there is nobody to ask, but one may be elected."""
+    world.later(1, lambda: world.ask(NOTHING_LEFT) and None)
+    assert 1 <= world.stop(retries_max=1, backoff_s=60) < 2

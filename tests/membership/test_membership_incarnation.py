@@ -1,0 +1,185 @@
+"""Since when a broker's logs have lost nothing."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kreplica.membership.incarnation import FILE_NAME, Incarnations, Note, intact_since
+from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, TopicPartition
+from kreplica.storage.config import LogConfig
+from kreplica.storage.directories import LogDirectories
+from kreplica.testing.simulation import Simulation
+
+TOPIC_ID = UUID(int=7)
+NOTE = Note(broker_epoch=70, intact_since=50, boot_id="up", directories_count=2)
+OLDER = Note(broker_epoch=60, intact_since=50, boot_id="up", directories_count=2)
+
+
+@pytest.mark.parametrize(
+    ("notes", "boot_id", "clean_epoch", "logs_missing", "expected"),
+    [
+        pytest.param([NOTE, NOTE], "up", None, False, 50, id="killed, and the machine stayed up"),
+        pytest.param([NOTE, NOTE], "up", 70, False, 50, id="stopped in order"),
+        pytest.param([NOTE, NOTE], "another", 70, False, 50, id="stopped in order, then the machine was started anew"),
+        pytest.param([NOTE, NOTE], "", 70, False, 50, id="stopped in order, nobody knows about the machine"),
+        pytest.param([NOTE, NOTE], "another", None, False, -1, id="the machine went down"),
+        pytest.param([NOTE, NOTE], "", None, False, -1, id="killed, nobody knows about the machine"),
+        pytest.param([NOTE, NOTE], "another", 69, False, -1, id="the marker is of another incarnation"),
+        pytest.param([NOTE, NOTE], "another", -1, False, -1, id="the marker of a program that notes no epoch"),
+        pytest.param([NOTE, None], "up", None, False, -1, id="a directory was wiped or added"),
+        pytest.param([NOTE], "up", 70, False, -1, id="a directory was taken away"),
+        pytest.param([NOTE, OLDER], "up", None, False, -1, id="a directory is an older copy"),
+        pytest.param([NOTE, NOTE], "up", 70, True, -1, id="a log was taken away"),
+        pytest.param([None, None], "up", None, False, -1, id="the first start"),
+        pytest.param([], "up", None, False, -1, id="no directories"),
+    ],
+)
+def test_what_a_start_may_say(
+    notes: list[Note | None], boot_id: str, clean_epoch: int | None, logs_missing: bool, expected: int
+) -> None:
+    """Intact are logs that were closed in order, or whose machine has been up since; of all directories, or of none."""
+    found = intact_since(notes, boot_id=boot_id, clean_epoch=clean_epoch, logs_missing=logs_missing)
+    assert found == expected
+
+
+class World:
+    """A machine with two log directories, and the broker's processes on it one after the other."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        self.host = self.simulation.host("machine")
+        self.paths = ["/data/one", "/data/two"]
+        self.directories: LogDirectories
+        self.incarnations: Incarnations
+
+    def start(self, *, paths: list[str] | None = None) -> int:
+        """Begin a process; what its registration would say."""
+        runtime = self.host.runtime
+        self.directories = LogDirectories(runtime, paths or self.paths)
+        self.incarnations = Incarnations(runtime, self.directories)
+        self.simulation.run_until(self.directories.open("cluster", 1, lambda _: LogConfig()))
+        self.incarnations.begin()
+        return self.incarnations.intact_since
+
+    def registered(self, epoch: int) -> None:
+        self.incarnations.registered(BrokerRegistration(1, (), epoch=epoch))
+
+    def stop(self, epoch: int) -> None:
+        self.simulation.run_until(self.directories.close(epoch))
+        self.host.kill()
+
+    def kill(self) -> None:
+        self.host.kill()
+
+    def power_loss(self) -> None:
+        self.host.power_loss()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_chain_of_kills_and_orderly_stops(world: World) -> None:
+    """The first registration counts as long as nothing is lost, however often the broker is killed or stopped."""
+    assert world.start() == NO_BROKER_EPOCH
+    world.registered(10)
+    world.kill()
+    assert world.start() == 10
+    world.registered(20)
+    world.stop(20)
+    assert world.start() == 10
+    world.registered(30)
+    world.registered(40)  # the session was lost meanwhile
+    world.kill()
+    assert world.start() == 10
+
+
+def test_a_power_loss_ends_the_chain(world: World) -> None:
+    """What was not synced may be lost; from the next registration on the count begins anew."""
+    world.start()
+    world.registered(10)
+    world.power_loss()
+    assert world.start() == NO_BROKER_EPOCH
+    world.registered(20)
+    world.kill()
+    assert world.start() == 20
+
+
+def test_a_power_loss_after_an_orderly_stop_ends_nothing(world: World) -> None:
+    """Whatever the stop promised to keep is synced, its own marker and the notes too."""
+    world.start()
+    world.registered(10)
+    world.stop(10)
+    world.power_loss()
+    assert world.start() == 10
+
+
+def test_killed_before_it_could_note_the_loss(world: World) -> None:
+    """A start that found something lost and was killed before its registration leaves nothing that looks intact."""
+    world.start()
+    world.registered(10)
+    world.kill()
+    world.host.disk.remove_tree("/data/two")
+    assert world.start() == NO_BROKER_EPOCH
+    world.kill()
+    assert world.start() == NO_BROKER_EPOCH
+
+
+def test_a_directory_that_is_left_out(world: World) -> None:
+    """A broker that starts without one of its directories has lost the logs in it."""
+    world.start()
+    world.registered(10)
+    world.stop(10)
+    assert world.start(paths=["/data/one"]) == NO_BROKER_EPOCH
+
+
+def test_a_log_that_somebody_removed(world: World) -> None:
+    """Whoever removes a damaged log by hand has it copied from the leader: it must not count as complete."""
+    world.start()
+    world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
+    world.registered(10)
+    world.stop(10)
+    where = next(path for path in world.paths if world.host.disk.exists(f"{path}/orders-0"))
+    world.host.disk.remove_tree(f"{where}/orders-0")
+    assert world.start() == NO_BROKER_EPOCH
+
+
+def test_a_directory_that_failed(world: World) -> None:
+    """A device that had an error may have lost what the kernel had taken: the next start counts anew."""
+    world.start()
+    log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
+    world.registered(10)
+    log.fail(OSError(errno.EIO, "the device is broken"))
+    world.registered(20)
+    world.kill()
+    assert world.start() == NO_BROKER_EPOCH
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"broker_epoch":"x"}'])
+def test_a_damaged_note(world: World, data: bytes) -> None:
+    """It counts as none, and the start goes on."""
+    world.start()
+    world.registered(10)
+    world.host.disk.write_file(f"/data/one/{FILE_NAME}", data)
+    world.kill()
+    assert world.start() == NO_BROKER_EPOCH
+
+
+def test_no_room_for_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk keeps nobody from registering; the next start takes the logs for incomplete."""
+
+    def full(path: str, data: bytes, **_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    world.start()
+    monkeypatch.setattr(world.host.disk, "write_file", full)
+    world.registered(10)
+    assert world.incarnations.intact_since == 10
+    monkeypatch.undo()
+    world.kill()
+    assert world.start() == NO_BROKER_EPOCH

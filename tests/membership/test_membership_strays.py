@@ -1,0 +1,120 @@
+"""Logs that are no replicas of a broker any more."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kreplica.cluster import znodes
+from kreplica.membership.registration import create_persistent_paths
+from kreplica.membership.strays import find_strays, remove_strays, why_stray
+from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
+from kreplica.storage.config import LogConfig
+from kreplica.storage.directories import LogDirectories
+from kreplica.testing.simulation import Simulation
+from kreplica.zookeeper import ConnectionLoss, ZooKeeperClient
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+ORDERS, PAYMENTS = UUID(int=1), UUID(int=2)
+ASSIGNMENT = TopicAssignment("orders", ORDERS, {0: (1, 2), 1: (2, 3)})
+MOVING = TopicAssignment("orders", ORDERS, {0: (3, 1)}, adding={0: (3,)}, removing={0: (1,)})
+
+
+@pytest.mark.parametrize(
+    ("partition", "topic_id", "assignment", "reason"),
+    [
+        pytest.param(0, ORDERS, ASSIGNMENT, None, id="ours"),
+        pytest.param(0, None, ASSIGNMENT, None, id="ours, of an older program"),
+        pytest.param(0, ORDERS, TopicAssignment("orders", ZERO_UUID, {0: (1,)}), None, id="a topic without id"),
+        pytest.param(0, ORDERS, MOVING, None, id="ours until the reassignment is done"),
+        pytest.param(0, ORDERS, None, "there is no such topic", id="deleted"),
+        pytest.param(0, PAYMENTS, ASSIGNMENT, "its topic was deleted, and another", id="made again under the name"),
+        pytest.param(1, ORDERS, ASSIGNMENT, "it is assigned to brokers 2, 3", id="moved away"),
+        pytest.param(2, ORDERS, ASSIGNMENT, "its topic has no such partition", id="the partition was removed"),
+    ],
+)
+def test_what_makes_a_stray(
+    partition: int, topic_id: UUID | None, assignment: TopicAssignment | None, reason: str | None
+) -> None:
+    """A log stays where topic, topic id and assignment all say that it is ours."""
+    found = why_stray(TopicPartition("orders", partition), topic_id, assignment, broker_id=1)
+    assert (found is None) if reason is None else (found or "").startswith(reason)
+
+
+class World:
+    """A coordinator, and broker 1's machine with a client and its log directories."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        coordinator = self.simulation.host("coordinator")
+        self.run(EmbeddedCoordinator(coordinator.runtime, port=2181, interface="").start())
+        self.runtime = self.simulation.host("broker").runtime
+        self.client = ZooKeeperClient(self.runtime.reactor, "coordinator:2181", random=self.runtime.random)
+        self.run(self.client.start())
+        self.run(create_persistent_paths(self.client))
+        self.directories = LogDirectories(self.runtime, ["/data/one", "/data/two"])
+        self.run(self.directories.open("cluster", 1, lambda _: LogConfig()))
+
+    def run(self, goal: Any) -> Any:
+        return self.simulation.run_until(goal)
+
+    def make_topic(self, assignment: TopicAssignment) -> None:
+        self.run(self.client.create(znodes.topic_path(assignment.topic), znodes.encode_topic(assignment)))
+
+    def make_log(self, topic: str, partition: int, topic_id: UUID) -> None:
+        self.directories.create(TopicPartition(topic, partition), topic_id, LogConfig())
+
+    def remove_strays(self) -> list[str]:
+        """The logs that are left."""
+        self.run(remove_strays(self.runtime.reactor, self.client, self.directories, 1))
+        return sorted(map(str, self.directories.logs))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_strays_are_removed_with_their_files(world: World) -> None:
+    """What is ours stays; of the rest neither log nor files are left, after the delay that every deletion has."""
+    world.make_topic(ASSIGNMENT)
+    world.make_log("orders", 0, ORDERS)
+    world.make_log("orders", 1, ORDERS)
+    world.make_log("payments", 0, PAYMENTS)
+    assert world.remove_strays() == ["orders-0"]
+    world.simulation.run(120)
+    left = [name for path in ("/data/one", "/data/two") for name in world.runtime.disk.list_directory(path)]
+    assert [name for name in left if name.startswith(("orders", "payments"))] == ["orders-0"]
+
+
+def test_a_cluster_without_topics_is_not_believed(world: World) -> None:
+    """Somebody wiped ZooKeeper: the logs are all that is left, and are kept."""
+    world.make_log("orders", 0, ORDERS)
+    assert world.remove_strays() == ["orders-0"]
+
+
+def test_a_topic_that_cannot_be_read_is_not_held_against_its_logs(world: World) -> None:
+    """A znode with something else in it is no word about who holds what."""
+    world.make_topic(TopicAssignment("others", PAYMENTS, {0: (2,)}))
+    world.run(world.client.create(znodes.topic_path("orders"), b"not JSON"))
+    world.make_log("orders", 0, ORDERS)
+    world.make_log("others", 0, PAYMENTS)
+    assert world.remove_strays() == ["orders-0"]
+
+
+def test_nothing_is_removed_when_zookeeper_does_not_answer(world: World) -> None:
+    """An error is an error: the start fails, and every log is still there."""
+    world.make_topic(ASSIGNMENT)
+    world.make_log("orders", 1, ORDERS)
+    world.simulation.network.cut("broker", "coordinator")
+    with pytest.raises(ConnectionLoss):
+        world.remove_strays()
+    assert sorted(map(str, world.directories.logs)) == ["orders-1"]
+
+
+def test_a_broker_without_logs_asks_nobody(world: World) -> None:
+    """The first start of a broker needs no answer."""
+    world.simulation.network.cut("broker", "coordinator")
+    assert world.run(find_strays(world.client, {}, 1)) == {}
