@@ -4,7 +4,7 @@
 * ``broker`` one broker; ``handlers`` its table of APIs; ``settings_maps`` its settings, room by room
 * ``readiness`` whether it can serve; ``neighbours`` what it knows of the others; ``stopping`` the end, step by step
 * ``standalone`` an embedded coordinator and brokers in one process; ``coordinator`` the coordinator alone
-* ``banner``, ``log_output`` what people and machines read
+* ``banner``, ``log_output`` what people and machines read; ``open_files`` the process's limit of them
 
 ``twistd`` looks for ``Options`` and ``makeService`` here.
 """

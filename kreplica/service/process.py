@@ -16,6 +16,7 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
 from kreplica.errors import KreplicaError
+from kreplica.service.open_files import raise_open_files_limit
 
 log = Logger()
 
@@ -67,6 +68,7 @@ class ProcessService(Service):
 
     async def _start(self, reactor: Any) -> None:
         try:
+            raise_open_files_limit()
             self._thing = self._build(reactor, partial(self._give_up, reactor))
             await self._thing.start()
             gc.collect()
