@@ -2,7 +2,10 @@
 
 * ``simulation`` hosts, their clocks and processes: start here
 * ``cluster`` a coordinator and brokers on such hosts, by the very composition root
-* ``wire_client``, ``idempotent_producer``, ``tailing_consumer`` clients of it; ``histories`` what they were told
+* ``cluster_state`` what its files and znodes say
+* ``invariants`` what must hold after every event; ``committed_log`` what was ever committed
+* ``wire_client``, ``leader_client``, ``idempotent_producer``, ``tailing_consumer`` clients of it
+* ``histories`` what they were told
 * ``scheduler`` virtual time and the queue of events
 * ``reactor`` Twisted's reactor for one process; ``transports`` Twisted's ports and connections on it
 * ``sockets`` the kernel's part of TCP; ``network`` links, partitions, who listens where

@@ -7,19 +7,23 @@ cluster.run_until(client.create_topic("orders"))
 cluster.brokers[2].power_loss()
 cluster.run_until(cluster.brokers[2].start())
 
-Faults of network, clocks and disks are those of ``cluster.simulation`` and of each machine's ``host``.
+Faults of network, clocks and disks are those of ``cluster.simulation`` and of each machine's ``host``; what the brokers
+hold, ``cluster_state`` and ``invariants`` look up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.service.broker import Broker
 from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.testing.cluster_state import is_in_sync, state_of
+from kreplica.testing.leader_client import LeaderClient
 from kreplica.testing.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.testing.wire_client import WireClient
 from kreplica.zookeeper.embedded.disk_store import DiskStore
@@ -95,6 +99,7 @@ class SimulatedCluster:
     """Hosts ``coordinator``, ``broker-1`` to ``broker-N`` and whatever clients are asked for.
 
     :param overrides: ``name=value`` each, settings of every broker.
+    :param racks: by broker; none for those that are not named.
     :param trace: called with one line per event.
     """
 
@@ -104,12 +109,17 @@ class SimulatedCluster:
         *,
         brokers: int = 1,
         overrides: Sequence[str] = (),
+        racks: Mapping[int, str] | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
+        in_rack = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
         self.simulation = Simulation(seed, trace)
         self.coordinator = Machine(self.simulation.host("coordinator"), _coordinator)
         self.brokers = {
-            number: Machine(self.simulation.host(f"broker-{number}"), _broker(broker_settings(number, overrides)))
+            number: Machine(
+                self.simulation.host(f"broker-{number}"),
+                _broker(broker_settings(number, [*overrides, *in_rack.get(number, [])])),
+            )
             for number in range(1, brokers + 1)
         }
         self._clients_count = 0
@@ -132,6 +142,34 @@ class SimulatedCluster:
         self._clients_count += 1
         host = self.simulation.host(f"client-{self._clients_count}")
         return WireClient(host.reactor, f"broker-{broker}", BROKER_PORT, client_id=host.name)
+
+    def leader_client(self, topic: str, partition: int, *, name: str) -> LeaderClient:
+        """A client of whoever leads a partition, on the host of that name."""
+        host = self.simulation.host(name)
+        brokers = [(f"broker-{number}", BROKER_PORT) for number in self.brokers]
+        return LeaderClient(host.reactor, brokers, topic, partition, client_id=name)
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The broker that leads, as ZooKeeper has it; -1 for none."""
+        state = state_of(self, TopicPartition(topic, partition))
+        return -1 if state is None else state.leader
+
+    def wait_in_sync(self, topic: str, partitions: Iterable[int], timeout_s: float = 120.0) -> None:
+        """Until every partition is led and all its live replicas are in sync."""
+        keys = [TopicPartition(topic, partition) for partition in partitions]
+        self.run_until(lambda: all(is_in_sync(self, key) for key in keys), timeout_s)
+
+    def controller(self) -> int | None:
+        """The broker that holds the controller's office, by its own account; the latest where there are several."""
+        running = [(number, machine.program.controller) for number, machine in self.brokers.items() if machine.running]
+        active = [(each.context.controller_epoch, number) for number, each in running if each.active and each.context]
+        return max(active)[1] if active else None
+
+    def expire_session(self, broker: int) -> None:
+        """Let the coordinator end a live broker's session; the broker learns it when it is heard again."""
+        serving = self.coordinator.program.serving
+        assert serving is not None, "no coordinator serves"
+        serving.expire(self.brokers[broker].program.client.session_id)
 
     def run(self, seconds: float) -> None:
         """Let so much virtual time pass."""

@@ -320,6 +320,13 @@ class MemoryDisk:
         """
         self._names.content(path).data[position] ^= 1 << bit
 
+    def stored(self, path: str) -> bytearray:
+        """What a file holds now, whatever is planted to fail: for checks, not for programs.
+
+        :raise OSError: ``ENOENT``.
+        """
+        return self._names.content(path).data
+
     def evict(self, path: str) -> None:
         """Drop it from the page cache: ``File.is_cached`` says no until it is read again."""
         self._names.content(path).cold = True

@@ -25,6 +25,8 @@ class History:
         self.acked: list[dict[int, bytes]] = [{} for _ in range(partitions)]
         self.seen: list[dict[int, bytes]] = [{} for _ in range(partitions)]
         self.contradictions: list[str] = []
+        self._acked_ends = [0] * partitions
+        self._seen_ends = [0] * partitions
 
     @property
     def acked_count(self) -> int:
@@ -40,11 +42,17 @@ class History:
         """A producer was told that these are in the log, from that offset on."""
         for offset, value in enumerate(values, base_offset):
             self._note(self.acked[partition], offset, value, f"acknowledged in partition {partition}")
+        self._acked_ends[partition] = max(self._acked_ends[partition], base_offset + len(values))
 
     def read(self, partition: int, records: Iterable[Record]) -> None:
         """A consumer was given these."""
         for record in records:
             self._note(self.seen[partition], record.offset, record.value or b"", f"read from partition {partition}")
+            self._seen_ends[partition] = max(self._seen_ends[partition], record.offset + 1)
+
+    def ends(self, partition: int) -> tuple[int, int]:
+        """The first offset beyond all that was acknowledged, and beyond all that was read."""
+        return self._acked_ends[partition], self._seen_ends[partition]
 
     def _note(self, known: dict[int, bytes], offset: int, value: bytes, what: str) -> None:
         before = known.setdefault(offset, value)

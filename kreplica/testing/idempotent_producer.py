@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ REQUEST_TIMEOUT_S = 10.0
 class Load:
     """What a producer writes.
 
+    :param partitions: to which ones.
     :param acks: -1 or 1.
     :param interval_s: the mean time between two batches of one partition.
     :param records_max: of one batch; it holds at least one.
@@ -36,7 +38,7 @@ class Load:
     """
 
     topic: str
-    partitions: int = 1
+    partitions: Sequence[int] = (0,)
     acks: int = -1
     interval_s: float = 0.005
     records_max: int = 4
@@ -66,8 +68,8 @@ class IdempotentProducer:
         self._load = load
         self._history = history
         self._producer_id = -1
-        self._unacknowledged: list[deque[Batch]] = [deque() for _ in range(load.partitions)]
-        self._sequences = [0] * load.partitions
+        self._unacknowledged: dict[int, deque[Batch]] = {partition: deque() for partition in load.partitions}
+        self._sequences = dict.fromkeys(load.partitions, 0)
         self._retry_s = RETRY_S_MIN
         self._finishing = False
         self._running: Deferred[None] | None = None
@@ -94,17 +96,17 @@ class IdempotentProducer:
         await self._client.close()
 
     def _is_done(self) -> bool:
-        return self._finishing and not any(self._unacknowledged)
+        return self._finishing and not any(self._unacknowledged.values())
 
     async def _write(self, connection: Connection) -> None:
         """Use one connection until something fails or all is done."""
         if self._producer_id < 0:
             self._producer_id = await self._new_producer_id()
         over: Deferred[None] = Deferred()
-        for partition, batches in enumerate(self._unacknowledged):
+        for partition, batches in self._unacknowledged.items():
             for batch in batches:
                 self._send(connection, partition, batch, over)
-        for partition, batches in enumerate(self._unacknowledged):
+        for partition, batches in self._unacknowledged.items():
             if len(batches) < IN_FLIGHT_MAX:
                 self._go_on(connection, partition, over)
         if not self._is_done():
@@ -181,7 +183,7 @@ class IdempotentProducer:
         """What this producer wrote before is gone from the log: a new id, and sequences from 0 (as in KIP-360)."""
         self.resets += 1
         self._producer_id = -1
-        for partition, batches in enumerate(self._unacknowledged):
+        for partition, batches in self._unacknowledged.items():
             sequence = 0
             for index, batch in enumerate(batches):
                 batches[index] = batch._replace(base_sequence=sequence)

@@ -59,12 +59,19 @@ class WireClient:
 
     # --- topics ---
 
-    async def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Make a topic with one replica of each partition, and wait until it can be used."""
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replication_factor: int = 1,
+    ) -> None:
+        """Make a topic, and wait until it can be used."""
         topic = {
             "name": name,
             "num_partitions": partitions,
-            "replication_factor": 1,
+            "replication_factor": replication_factor,
             "assignments": [],
             "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
         }

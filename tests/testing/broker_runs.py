@@ -141,7 +141,7 @@ class CrashRun:
         cluster.run_until(admin.create_topic(TOPIC, partitions, configs))
         cluster.run_until(admin.close())
         host = cluster.simulation.host("producer")
-        load = Load(TOPIC, partitions, acks, interval_s)
+        load = Load(TOPIC, range(partitions), acks, interval_s)
         self.producer = IdempotentProducer(host.runtime, self._client("producer"), load, self.history)
         self.producer.start()
         self.consumers = [self._consumer(partition) for partition in range(partitions)]

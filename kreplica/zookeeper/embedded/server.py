@@ -88,6 +88,11 @@ class EmbeddedCoordinator:
         )
 
     @property
+    def serving(self) -> Serving | None:
+        """What there is between start and stop, with znodes and sessions: to be looked at within this process."""
+        return self._serving
+
+    @property
     def connections(self) -> Collection[Connection]:
         """Those that are open."""
         return () if self._serving is None else self._serving.connections

@@ -127,6 +127,13 @@ class Serving(Factory):
         check_s = self._settings.expendable_check_ms / 1000
         self._timers["expendable"] = self._runtime.reactor.callLater(check_s, self._remove_expendable)
 
+    def expire(self, session_id: int) -> None:
+        """End a session at once, as if its client had been silent for too long; again does nothing."""
+        session = self.sessions.by_id.get(session_id)
+        if session is not None:
+            session.last_heard = float("-inf")
+            self._requests.expire()
+
     def hang_up(self) -> None:
         """Stop the clock and close all connections; sessions go on."""
         self._stopped = True

@@ -1,0 +1,63 @@
+"""A simulated cluster as its own files and znodes have it, looked at from outside, without any request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kreplica.cluster import znodes
+from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
+from kreplica.replication import Partition, Role
+from kreplica.zookeeper.embedded.znode import Znode
+
+if TYPE_CHECKING:
+    from kreplica.testing.cluster import SimulatedCluster
+
+
+@lru_cache(maxsize=10_000)
+def _state(path: str, data: bytes, version: int) -> LeaderAndIsr:
+    return znodes.decode_partition_state(path, data, version)
+
+
+@lru_cache(maxsize=1_000)
+def _assignment(topic: str, data: bytes) -> TopicAssignment:
+    return znodes.decode_topic(topic, data)
+
+
+def znode(cluster: SimulatedCluster, path: str) -> Znode | None:
+    """A znode as the coordinator has it in memory; None also where no coordinator serves."""
+    machine = cluster.coordinator
+    serving = machine.program.serving if machine.running else None
+    return None if serving is None else serving.tree.nodes.get(path)
+
+
+def state_of(cluster: SimulatedCluster, key: TopicPartition) -> LeaderAndIsr | None:
+    """What the partition's state znode says."""
+    path = znodes.partition_state_path(*key)
+    node = znode(cluster, path)
+    return None if node is None else _state(path, node.data or b"", node.version)
+
+
+def replicas_of(cluster: SimulatedCluster, key: TopicPartition) -> tuple[int, ...]:
+    """The partition's assignment; empty where there is none."""
+    node = znode(cluster, znodes.topic_path(key.topic))
+    return () if node is None else _assignment(key.topic, node.data or b"").partitions.get(key.partition, ())
+
+
+def acting(cluster: SimulatedCluster, key: TopicPartition) -> Iterator[tuple[int, Partition]]:
+    """The running brokers that lead or follow the partition, with what they hold of it."""
+    for broker_id, machine in cluster.brokers.items():
+        partition = machine.program.partitions.get(key) if machine.running else None
+        if partition is not None and partition.role in (Role.LEADER, Role.FOLLOWER):
+            yield broker_id, partition
+
+
+def is_in_sync(cluster: SimulatedCluster, key: TopicPartition) -> bool:
+    """Whether the partition is led, and every replica whose broker runs is in sync, by its znode and by its leader."""
+    state = state_of(cluster, key)
+    if state is None:
+        return False
+    live = {broker for broker in replicas_of(cluster, key) if cluster.brokers[broker].running}
+    leads = [broker for broker, partition in acting(cluster, key) if partition.is_leader]
+    return leads == [state.leader] and live == set(state.isr)

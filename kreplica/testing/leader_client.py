@@ -1,0 +1,66 @@
+"""A client that speaks to whoever leads one partition, and looks for the leader anew after every loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kreplica.client.connection import Connection, connect
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime import Reactor
+from kreplica.testing.wire_client import WireClient
+from kreplica.wire import messages
+
+CONNECT_TIMEOUT_S = 2.0
+METADATA_TIMEOUT_S = 2.0
+
+
+class LeaderClient(WireClient):
+    """A ``WireClient`` whose connection leads to a partition's leader, as one broker after the other has it.
+
+    :param brokers: host and port of those that are asked who leads, each time the next one.
+    """
+
+    def __init__(
+        self, reactor: Reactor, brokers: Sequence[tuple[str, int]], topic: str, partition: int, *, client_id: str
+    ) -> None:
+        super().__init__(reactor, *brokers[0], client_id=client_id)
+        self._brokers = brokers
+        self._asked_count = partition
+        self._topic = topic
+        self._partition = partition
+
+    async def connection(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            leader = await self._find_leader()
+            self._connection = await self._connect(leader)
+        return self._connection
+
+    async def _find_leader(self) -> tuple[str, int]:
+        asked = self._brokers[self._asked_count % len(self._brokers)]
+        self._asked_count += 1
+        connection = await self._connect(asked)
+        try:
+            body = {"topics": [{"name": self._topic}], "allow_auto_topic_creation": False}
+            version = connection.version(messages.METADATA, 9)
+            answer = await connection.request(messages.METADATA, version, body, timeout_s=METADATA_TIMEOUT_S)
+        finally:
+            await connection.close()
+        return _leader(answer, self._partition)
+
+    async def _connect(self, address: tuple[str, int]) -> Connection:
+        connection = await connect(
+            self.reactor, *address, client_id=self._client_id, connect_timeout_s=CONNECT_TIMEOUT_S
+        )
+        await connection.negotiate()
+        return connection
+
+
+def _leader(metadata: dict[str, Any], partition: int) -> tuple[str, int]:
+    addresses = {row["node_id"]: (row["host"], row["port"]) for row in metadata["brokers"]}
+    for topic in metadata["topics"]:
+        for row in topic["partitions"]:
+            if row["partition_index"] == partition and row["leader_id"] in addresses:
+                host, port = addresses[row["leader_id"]]
+                return host, port
+    raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
