@@ -47,6 +47,8 @@ _pack_header = REQUEST_FRAME_HEADER.pack
 _unpack_reply = REPLY_HEADER.unpack_from
 _REPLY_HEADER_SIZE = REPLY_HEADER.size
 _XID_MAX = 0x7FFFFFFF
+# How often in a session's time a backlog is looked at that keeps a ping back.
+_BACKLOG_LOOKS = 30
 
 
 class ConnectionOwner(Protocol):
@@ -270,9 +272,11 @@ class Connection(TwistedProtocol):
             self.abort(f"the server has been silent for {now - self._heard_at:.1f} s")
             return
         if now >= self._ping_at:
-            self._ping_at = now + self._timeout_s / 3
             # Behind a backlog a ping would only be late; and its answer must not say that the backlog was sent.
-            if not self._buffered:
+            if self._buffered:
+                self._ping_at = now + self._timeout_s / _BACKLOG_LOOKS
+            else:
+                self._ping_at = now + self._timeout_s / 3
                 self._pings_sent_at.append(now)
                 self.send_apart(XID_PING, Opcode.PING, b"")
         self._schedule_check()

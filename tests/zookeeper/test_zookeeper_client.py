@@ -246,6 +246,22 @@ def test_a_ping_goes_out_every_third_of_the_session() -> None:
     assert stage.timers() == [3]
 
 
+def test_a_ping_that_a_backlog_kept_back_goes_out_soon_after() -> None:
+    """Not only a third of the session later: what a broker may do hangs on the session being confirmed."""
+    stage = Stage()
+    peer = stage.connected()
+    connection = stage.client._session._connection
+    assert connection is not None
+    connection._buffered = True  # as after a write that the socket did not take whole
+    stage.reactor.advance(3)
+    stage.turn()
+    assert peer.requests() == []
+    connection._buffered = False
+    stage.reactor.advance(0.4)
+    stage.turn()
+    assert [xid for xid, _request in peer.requests()] == [XID_PING]
+
+
 def test_a_silent_server_is_given_up_after_two_thirds_of_the_session() -> None:
     """Not before, and not when it answers anything at all."""
     stage = Stage()
