@@ -14,7 +14,7 @@ from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 DELETE_WHATEVER_EPOCH = -2
-"""Leader epoch in StopReplica that means: delete whatever epoch you know of (the topic is being deleted)."""
+"""Leader epoch in StopReplica that means: delete whatever epoch you know of (topic or partition is being deleted)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class BrokerRequests:
     """Gathers what one step of the controller tells the brokers, then sends it all.
 
     Made for a step, filled by it, sent once, thrown away.  The order to each broker is LeaderAndIsr, UpdateMetadata,
-    StopReplica, as brokers expect it.
+    StopReplica, as brokers expect it; to one that has just joined, UpdateMetadata comes first.
 
     :param send: queues a command on a broker's channel.
     """
@@ -51,6 +51,7 @@ class BrokerRequests:
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._metadata: dict[int, dict[TopicPartition, None]] = {}
         self._stop: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
+        self._introduced: dict[int, None] = {}
 
     def lead_or_follow(self, partition: TopicPartition, brokers: Iterable[int], *, is_new: bool = False) -> None:
         """Tell these brokers (those that live) a partition's state."""
@@ -64,16 +65,27 @@ class BrokerRequests:
         for broker in self._context.brokers if brokers is None else brokers:
             self._metadata.setdefault(broker, {}).update(partitions)
 
+    def introduce(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell brokers that have just joined all metadata, and that first: they need the endpoints of the leaders."""
+        brokers = list(brokers)
+        self._introduced.update(dict.fromkeys(brokers))
+        self.publish(partitions, brokers)
+
     def stop(self, partition: TopicPartition, broker: int, *, delete: bool) -> None:
         """Tell a broker to stop a replica, and where asked to delete its files."""
         if broker in self._context.brokers:
             self._stop[broker][partition] = delete
 
     def send(self) -> None:
+        informed = sorted(self._metadata.keys() & self._context.brokers.keys())
+        for broker in informed:
+            if broker in self._introduced:
+                self._send(broker, self._form_update_metadata(broker))
         for broker in sorted(self._leader_and_isr):
             self._send(broker, self._form_leader_and_isr(broker))
-        for broker in sorted(self._metadata.keys() & self._context.brokers.keys()):
-            self._send(broker, self._form_update_metadata(broker))
+        for broker in informed:
+            if broker not in self._introduced:
+                self._send(broker, self._form_update_metadata(broker))
         for broker in sorted(self._stop):
             for delete in (False, True):
                 partitions = [p for p, deletes in self._stop[broker].items() if deletes is delete]
@@ -102,6 +114,7 @@ class BrokerRequests:
 
     def _partition_state(self, partition: TopicPartition, state: LeaderAndIsr, is_new: bool) -> dict[str, Any]:
         assignment = self._context.topics[partition.topic]
+        replicas = self._context.replicas(partition)
         return {
             "partition_index": partition.partition,
             "controller_epoch": state.controller_epoch,
@@ -109,9 +122,9 @@ class BrokerRequests:
             "leader_epoch": state.leader_epoch,
             "isr": list(state.isr),
             "partition_epoch": state.partition_epoch,
-            "replicas": list(self._context.replicas(partition)),
+            "replicas": list(replicas),
             "adding_replicas": list(assignment.adding.get(partition.partition, ())),
-            "removing_replicas": list(assignment.removing.get(partition.partition, ())),
+            "removing_replicas": [r for r in assignment.removing.get(partition.partition, ()) if r in replicas],
             "is_new": is_new,
             "leader_recovery_state": 0,
             "eligible_leader_replicas": list(state.eligible_leader_replicas),
@@ -159,7 +172,7 @@ class BrokerRequests:
         state = self._context.leadership.get(partition)
         if state is None:
             state = LeaderAndIsr(NO_LEADER, 0, (), self._context.controller_epoch)
-        if partition.topic in self._context.deleting:
+        if partition.topic in self._context.deleting or not self._context.replicas(partition):
             state = replace(state, leader=LEADER_DURING_DELETE, isr=())
         return {
             "partition_index": partition.partition,
@@ -175,10 +188,11 @@ class BrokerRequests:
     def _form_stop_replica(self, broker: int, partitions: list[TopicPartition], *, delete: bool) -> Command:
         topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for partition in partitions:
-            if partition.topic in self._context.deleting:
+            state = self._context.leadership.get(partition)
+            if state is None or partition.topic in self._context.deleting:
                 epoch = DELETE_WHATEVER_EPOCH
             else:
-                epoch = self._context.leadership[partition].leader_epoch
+                epoch = state.leader_epoch
             topics[partition.topic].append(
                 {"partition_index": partition.partition, "leader_epoch": epoch, "delete_partition": delete}
             )

@@ -1,111 +1,180 @@
-"""Brokers that join, bounce and die."""
+"""Brokers that join, bounce, change and die: whatever happened to how many of them at once, one step follows.
+
+The order of a step: decide about every partition that has a replica on one of them, write the states, and only then
+tell brokers; so a broker that came back unclean has left the in-sync sets before its new process hears of any
+partition (KIP-380, KIP-966).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller.decisions import offline_elections, replica_removals
+from kreplica.controller import decisions
+from kreplica.controller.broker_requests import BrokerRequests
+from kreplica.controller.decisions import StateChange
 from kreplica.controller.events import BrokersChanged
 from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topics import elect_new_partitions, resume_deletions
-from kreplica.model import BrokerRegistration
+from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, TopicPartition
 from kreplica.runtime.together import together
 from kreplica.zookeeper import NoNode
 
 log = Logger()
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is different about the live brokers.
+
+    :param gone: processes that ended.
+    :param joined: processes that began; a broker that is in both has bounced.
+    :param changed: the same processes, with other data (their endpoints may have changed).
+    """
+
+    gone: Sequence[int] = ()
+    joined: Sequence[int] = ()
+    changed: Sequence[int] = ()
+
+    @property
+    def bounced(self) -> list[int]:
+        return [broker for broker in self.joined if broker in self.gone]
+
+    @classmethod
+    def between(cls, known: Mapping[int, BrokerRegistration], live: Mapping[int, BrokerRegistration]) -> News:
+        """By broker epoch: a process has one, and no other process ever has it (KIP-380)."""
+
+        def is_same(broker: int) -> bool:
+            return broker in known and broker in live and known[broker].epoch == live[broker].epoch
+
+        return cls(
+            gone=sorted(broker for broker in known if not is_same(broker)),
+            joined=sorted(broker for broker in live if not is_same(broker)),
+            changed=sorted(broker for broker in live if is_same(broker) and known[broker] != live[broker]),
+        )
+
+
 async def brokers_changed(office: Office) -> None:
-    """The live brokers are others than before; one whose epoch changed has bounced: it went down and came up."""
+    """The live brokers are others than before, or one of them has to be told everything again."""
     live = await read_brokers(office)
-    known = office.context.brokers
-    gone = {b for b, registration in known.items() if b not in live or live[b].epoch != registration.epoch}
-    joined = {b for b, registration in live.items() if b not in known or known[b].epoch != registration.epoch}
-    if gone:
-        await _brokers_gone(office, gone)
-    if joined:
-        await _brokers_joined(office, {b: live[b] for b in joined})
+    context = office.context
+    news = News.between(context.brokers, live)
+    untold = sorted(broker for broker in office.untold if broker in live and broker not in news.joined)
+    office.untold.clear()
+    if not (news.gone or news.joined or news.changed or untold):
+        return
+    log.info(
+        "controller: brokers gone {gone}, joined {joined}, changed {changed}, to be told anew {untold}",
+        gone=list(news.gone),
+        joined=list(news.joined),
+        changed=list(news.changed),
+        untold=untold,
+    )
+    unclean = {b for b in news.joined if not decisions.has_lost_nothing(live[b], known_epoch(office, b))}
+    _reconnect(office, news, live, untold)
+    _enter_states(office, news)
+    requests = office.requests()
+    requests.introduce([*news.joined, *untold], context.leadership)
+    await _repair(office, news, unclean, requests)
+    _tell_replicas(office, [*news.joined, *untold], requests)
+    requests.publish(())
+    requests.send()
+    if news.joined:
+        await elect_new_partitions(office, _staying(office, context.partitions_in(PartitionState.NEW)))
+        await resume_deletions(office, set(news.joined))
 
 
 async def read_brokers(office: Office) -> dict[int, BrokerRegistration]:
-    """The registrations of all live brokers, with a watch on their list."""
-    children = await office.client.get_children(znodes.BROKER_IDS, lambda _: office.put(BrokersChanged()))
+    """The registrations of all live brokers, with watches on their list and on each of them."""
+    watch = office.watch(znodes.BROKER_IDS, BrokersChanged())
+    children = await office.client.get_children(znodes.BROKER_IDS, watch)
     ids = sorted(int(child) for child in children if child.isdecimal())
-
-    async def read(broker_id: int) -> BrokerRegistration | None:
-        try:
-            data, stat = await office.client.get_data(znodes.broker_path(broker_id))
-            return znodes.decode_broker(broker_id, data, stat.czxid)
-        except NoNode:
-            return None
-        except znodes.ZnodeError as error:
-            log.error("controller: a broker whose registration cannot be read is left out: {error}", error=str(error))
-            return None
-
-    found = await together([read(broker_id) for broker_id in ids])
+    found = await together([_read_broker(office, broker_id) for broker_id in ids])
     return {registration.broker_id: registration for registration in found if registration is not None}
 
 
-async def _brokers_gone(office: Office, gone: set[int]) -> None:
-    log.info("controller: brokers {brokers} are gone", brokers=sorted(gone))
+async def _read_broker(office: Office, broker_id: int) -> BrokerRegistration | None:
+    path = znodes.broker_path(broker_id)
+    watch = office.watch(path, BrokersChanged())
+    try:
+        data, stat = await office.client.get_data(path, watch)
+        return znodes.decode_broker(broker_id, data, stat.czxid)
+    except NoNode:
+        if watch is not None:
+            office.unwatched(path)
+    except znodes.ZnodeError as error:
+        log.error("controller: a broker whose registration cannot be read is left out: {error}", error=str(error))
+    return None
+
+
+def known_epoch(office: Office, broker_id: int) -> int:
+    """The broker epoch in which that broker last had its place in in-sync sets; -1 where it never had one."""
+    return office.context.known_epochs.get(broker_id, NO_BROKER_EPOCH)
+
+
+def _reconnect(office: Office, news: News, live: Mapping[int, BrokerRegistration], untold: Sequence[int]) -> None:
+    """Channels to the processes that live now, and no other."""
     context = office.context
-    for broker in gone:
-        context.brokers.pop(broker, None)
-        await office.close_channel(broker)
+    for broker in dict.fromkeys([*news.gone, *news.changed, *untold]):
+        office.close_channel(broker)
+    for broker in news.gone:
+        context.remove_broker(broker)
+    for broker in news.joined:
+        context.add_broker(live[broker])
+    for broker in news.changed:
+        context.brokers[broker] = live[broker]
+    for broker in sorted({*news.joined, *news.changed, *untold}):
+        office.open_channel(live[broker])
+
+
+def _enter_states(office: Office, news: News) -> None:
+    """Replicas and leaders of processes that ended are offline."""
+    context = office.context
+    gone = set(news.gone)
     for partition, replica in context.replicas_on(gone):
         state = context.replica_state(partition, replica)
         if state in (ReplicaState.NEW, ReplicaState.ONLINE):
             context.move_replica(partition, replica, ReplicaState.OFFLINE)
         elif state is ReplicaState.DELETION_STARTED:
             context.move_replica(partition, replica, ReplicaState.DELETION_INELIGIBLE)
-    leaderless = [
-        partition
-        for partition, state in context.leadership.items()
-        if state.leader in gone and partition.topic not in context.deleting
-    ]
-    for partition in leaderless:
-        context.move_partition(partition, PartitionState.OFFLINE)
-    requests = office.requests()
-    changes = offline_elections(context, leaderless, office.config.unclean_allowed)
-    changes += [c for c in replica_removals(context, gone) if c.partition.topic not in context.deleting]
-    await office.apply(changes, requests)
-    requests.publish(())
-    requests.send()
+    for partition, leadership in context.leadership.items():
+        if leadership.leader in gone and partition.topic not in context.deleting:
+            context.move_partition(partition, PartitionState.OFFLINE)
 
 
-async def _brokers_joined(office: Office, joined: dict[int, BrokerRegistration]) -> None:
-    log.info("controller: brokers {brokers} have joined", brokers=sorted(joined))
+async def _repair(office: Office, news: News, unclean: Collection[int], requests: BrokerRequests) -> None:
+    context, rules, bounced = office.context, office.rules(), news.bounced
+
+    def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
+        return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
+
+    touched = dict.fromkeys(partition for partition, _ in context.replicas_on([*news.gone, *news.joined]))
+    await office.decide(_staying(office, touched), decide, requests)
+
+
+def _tell_replicas(office: Office, brokers: Sequence[int], requests: BrokerRequests) -> None:
+    """All that these brokers lead and follow."""
     context = office.context
-    others = list(context.brokers)
-    context.brokers.update(joined)
-    for registration in joined.values():
-        office.open_channel(registration)
-    # Who lives, to those that were here; to the new ones first everything (brokers need the endpoints of the leaders).
-    requests = office.requests()
-    requests.publish((), others)
-    requests.send()
-    requests = office.requests()
-    requests.publish(context.leadership, joined)
-    for partition, replica in context.replicas_on(joined):
-        if partition.topic in context.deleting or partition not in context.leadership:
-            continue
-        context.move_replica(partition, replica, ReplicaState.ONLINE)
-        requests.lead_or_follow(partition, [replica])
-    requests.send()
-    await elect_offline_partitions(office)
-    await resume_deletions(office, set(joined))
+    for partition, replica in context.replicas_on(brokers):
+        told = partition.topic not in context.deleting and partition in context.leadership
+        if told and context.is_online(partition, replica):
+            context.move_replica(partition, replica, ReplicaState.ONLINE)
+            requests.lead_or_follow(partition, [replica])
+
+
+def _staying(office: Office, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Those whose topics are not being deleted."""
+    return [partition for partition in partitions if partition.topic not in office.context.deleting]
 
 
 async def elect_offline_partitions(office: Office) -> None:
-    """Try again for every partition that has no leader."""
-    context = office.context
-    new = [p for p in context.partitions_in(PartitionState.NEW) if p.topic not in context.deleting]
-    if new:
-        await elect_new_partitions(office, new)
-    offline = [p for p in context.partitions_in(PartitionState.OFFLINE) if p.topic not in context.deleting]
+    """Try again for every partition that has no leader: somebody may be allowed to lead now."""
+    offline = _staying(office, office.context.partitions_in(PartitionState.OFFLINE))
     if offline:
-        requests = office.requests()
-        await office.apply(offline_elections(context, offline, office.config.unclean_allowed), requests)
+        rules, requests = office.rules(), office.requests()
+        await office.decide(offline, lambda some: decisions.repairs(office.context, some, rules), requests)
         requests.send()

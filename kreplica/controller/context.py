@@ -28,8 +28,16 @@ class ControllerContext:
         self.epoch_znode_version = epoch_znode_version
         self.brokers: dict[int, BrokerRegistration] = {}
         self.topics: dict[str, TopicAssignment] = {}
+        self.topic_versions: dict[str, int] = {}
+        """The versions of the topics' znodes, for the next write."""
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.deleting: set[str] = set()
+        self.known_epochs: dict[int, int] = {}
+        """By broker that lives or did: the broker epoch that its places in in-sync sets go back to at least."""
+        self.shutting_down: set[int] = set()
+        """Live brokers that asked to stop: they are not elected, and not told to follow (KIP-841)."""
+        self.failed: dict[int, set[TopicPartition]] = {}
+        """By live broker: its replicas whose log directory failed."""
         self.unreadable: set[str] = set()
         """Topics whose znodes are no documents of Kafka's: left alone until somebody rewrites or deletes them."""
         self._partition_states: dict[TopicPartition, PartitionState] = {}
@@ -41,6 +49,35 @@ class ControllerContext:
         """The brokers that hold it, the preferred leader first; none where it is not assigned."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition, ()) if topic else ()
+
+    def leaving(self, partition: TopicPartition) -> tuple[int, ...]:
+        """The brokers that are not to hold it any more and may still have its files."""
+        topic = self.topics.get(partition.topic)
+        if topic is None:
+            return ()
+        if partition.partition in topic.partitions:
+            replicas = topic.partitions[partition.partition]
+            return tuple(r for r in topic.removing.get(partition.partition, ()) if r not in replicas)
+        gone = topic.removed.get(partition.partition)
+        return gone.replicas if gone else ()
+
+    def leaving_of(self, topic: str) -> list[Replica]:
+        """Every replica of a topic that is only there to be deleted."""
+        assignment = self.topics.get(topic)
+        if assignment is None:
+            return []
+        numbers = sorted(assignment.removing.keys() | assignment.removed.keys())
+        partitions = [TopicPartition(topic, number) for number in numbers]
+        return [(partition, broker) for partition in partitions for broker in self.leaving(partition)]
+
+    def removed_partitions(self) -> list[TopicPartition]:
+        """Numbers that were partitions once and are none now."""
+        return [
+            TopicPartition(topic, number)
+            for topic, assignment in sorted(self.topics.items())
+            for number in sorted(assignment.removed)
+            if number not in assignment.partitions
+        ]
 
     def partitions_of(self, topic: str) -> Iterator[TopicPartition]:
         assignment = self.topics.get(topic)
@@ -62,8 +99,39 @@ class ControllerContext:
             if replica in wanted
         ]
 
+    # --- who lives ---------------------------------------------------------------------------------------------------
+
+    def add_broker(self, registration: BrokerRegistration) -> None:
+        """A broker lives; whatever was known of its last process is forgotten, but for its epoch."""
+        self.remove_broker(registration.broker_id)
+        self.brokers[registration.broker_id] = registration
+        self.known_epochs[registration.broker_id] = registration.epoch
+
+    def remove_broker(self, broker_id: int) -> None:
+        """A broker is gone."""
+        self.brokers.pop(broker_id, None)
+        self.shutting_down.discard(broker_id)
+        self.failed.pop(broker_id, None)
+
+    def is_online(self, partition: TopicPartition, broker_id: int) -> bool:
+        """Whether that broker lives and its replica has not failed."""
+        return broker_id in self.brokers and partition not in self.failed.get(broker_id, ())
+
+    def online(self, partition: TopicPartition) -> tuple[int, ...]:
+        """The replicas that work, in the order of the assignment."""
+        return tuple(replica for replica in self.replicas(partition) if self.is_online(partition, replica))
+
+    def may_lead(self, partition: TopicPartition) -> tuple[int, ...]:
+        """The replicas that work and are not about to stop."""
+        return tuple(replica for replica in self.online(partition) if replica not in self.shutting_down)
+
+    def listeners(self, partition: TopicPartition) -> tuple[int, ...]:
+        """Who is told of a partition's state: a broker that is shutting down only of what it leads."""
+        leader = self.leadership[partition].leader
+        return tuple(r for r in self.online(partition) if r == leader or r not in self.shutting_down)
+
     def offline_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        return tuple(replica for replica in self.replicas(partition) if replica not in self.brokers)
+        return tuple(replica for replica in self.replicas(partition) if not self.is_online(partition, replica))
 
     # --- states ------------------------------------------------------------------------------------------------------
 
@@ -93,16 +161,23 @@ class ControllerContext:
         else:
             self._replica_states[partition, broker_id] = state
 
+    def forget_replica(self, partition: TopicPartition, broker_id: int) -> None:
+        """Drop the state of a replica that is none any more."""
+        self._replica_states.pop((partition, broker_id), None)
+
     def replicas_of_topic(self, topic: str) -> list[Replica]:
-        return [(partition, replica) for partition in self.partitions_of(topic) for replica in self.replicas(partition)]
+        """Every replica of a topic, those that are leaving too."""
+        assigned = [(partition, r) for partition in self.partitions_of(topic) for r in self.replicas(partition)]
+        return assigned + self.leaving_of(topic)
 
     def forget_topic(self, topic: str) -> None:
         """Drop all that is known of a topic whose znodes are gone."""
         for partition in list(self.partitions_of(topic)):
             self._partition_states.pop(partition, None)
             self.leadership.pop(partition, None)
-            for replica in self.replicas(partition):
-                self._replica_states.pop((partition, replica), None)
+        for replica in self.replicas_of_topic(topic):
+            self.forget_replica(*replica)
         self.topics.pop(topic, None)
+        self.topic_versions.pop(topic, None)
         self.deleting.discard(topic)
         self.unreadable.discard(topic)

@@ -8,8 +8,9 @@ another broker was elected (a failed check of ``/controller_epoch``) is caught i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -24,13 +25,17 @@ from kreplica.controller.events import (
     ControllerChanged,
     DeletionsChanged,
     Event,
+    Question,
     ReplicasStopped,
     RetryDeletions,
     TopicsChanged,
+    TopicSettingsChanged,
 )
 from kreplica.controller.failover import take_office
+from kreplica.controller.figures import Counters
 from kreplica.controller.office import ControllerConfig, Office
 from kreplica.controller.state_writes import ControllerMoved
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.zookeeper import (
     ConnectionLoss,
@@ -49,6 +54,9 @@ log = Logger()
 RETRY_SECONDS_MIN = 1.0
 RETRY_SECONDS_MAX = 30.0
 
+WAITING_EVENTS_MAX = 1000
+"""No question is taken in while so many events wait."""
+
 
 class Controller:
     """Owned by the broker's service; ``start`` after the broker has registered itself.
@@ -65,8 +73,10 @@ class Controller:
         self.controller_id: int | None = None
         self._retry: IDelayedCall | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
+        self._closing: list[Deferred[None]] = []
         self._stopped = False
-        self.queue = EventQueue(runtime.reactor, self._handle, self._failed)
+        self.counters = Counters()
+        self.queue = EventQueue(runtime.reactor, self._handle, self._failed, lambda: self.counters.cost)
         self._forget_listener: Callable[[], None] | None = None
 
     @property
@@ -87,6 +97,27 @@ class Controller:
         """Look at ``/controller`` and take it where it is free."""
         self.queue.put(ControllerChanged())
 
+    def ask(self, question: Question) -> Deferred[Any]:
+        """Put a question of a broker or an administrator behind the events that wait.
+
+        :return: what the question says that its answer is.
+        :raise KafkaError: (from the Deferred) NOT_CONTROLLER, also where the office is lost before the answer;
+            REQUEST_TIMED_OUT where too much waits already.
+        """
+        if self._office is None or self._stopped:
+            question.dropped()
+        elif len(self.queue) >= WAITING_EVENTS_MAX:
+            text = f"{len(self.queue)} events wait for the controller already"
+            question.settle(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+        else:
+            self.queue.put(question)
+        return question.answer
+
+    def topic_settings_changed(self) -> None:
+        """Settings of topics are others now."""
+        if self._office is not None:
+            self.queue.put(TopicSettingsChanged())
+
     async def stop(self) -> None:
         """Handle no more events and close the channels.  ``/controller`` goes with the session."""
         self._stopped = True
@@ -95,18 +126,31 @@ class Controller:
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
         await self.queue.stop()
-        await self._resign()
+        self._resign()
+        await DeferredList(list(self._closing))
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     async def _handle(self, event: Event) -> None:
         if isinstance(event, ControllerChanged):
             await self._look()
-        elif self._office is not None:
+        elif self._office is None:
+            event.dropped()
+        elif isinstance(event, Question):
+            await self._answer(self._office, event)
+        else:
             await self._dispatch(self._office, event)
         self._retry_seconds = RETRY_SECONDS_MIN
 
-    def _dispatch(self, office: Office, event: Event) -> Awaitable[None]:
+    async def _answer(self, office: Office, question: Question) -> None:
+        try:
+            answer = await self._dispatch(office, question)
+        except KafkaError as error:
+            answer = error
+        # Last, when all that it asked for is done: whoever hears it may ask again at once.
+        question.settle(answer)
+
+    def _dispatch(self, office: Office, event: Event) -> Awaitable[Any]:
         match event:
             case BrokersChanged():
                 return brokers.brokers_changed(office)
@@ -137,7 +181,7 @@ class Controller:
         """Whatever an event's handler raises ends up here: the office is dropped, and ZooKeeper asked anew."""
         if self._stopped:
             return
-        self._resign_later()
+        self._resign()
         if isinstance(error, SessionExpired):
             return
         if isinstance(error, ControllerMoved):
@@ -158,7 +202,7 @@ class Controller:
         elif state is SessionState.EXPIRED:
             self.queue.discard()
             self.queue.resume()
-            self._resign_later()
+            self._resign()
 
     # --- the office --------------------------------------------------------------------------------------------------
 
@@ -179,10 +223,10 @@ class Controller:
             return
         self.controller_id = znodes.decode_controller(data)
         if stat.ephemeral_owner != self._client.session_id:
-            await self._resign()
+            self._resign()
         elif self.controller_id != self._config.broker_id:
             # Somebody wrote another id over it: an operator's way to move the controller.
-            await self._resign()
+            self._resign()
             await self._client.delete(znodes.CONTROLLER)
         elif self._office is None:
             epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
@@ -193,7 +237,7 @@ class Controller:
                 await self._client.delete(znodes.CONTROLLER, stat.version)
 
     async def _elect(self) -> None:
-        await self._resign()
+        self._resign()
         try:
             data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
         except NoNode:
@@ -220,14 +264,14 @@ class Controller:
 
     async def _take_office(self, epoch: int, epoch_znode_version: int) -> None:
         context = ControllerContext(epoch, epoch_znode_version)
-        office = Office(self._runtime, self._client, self._config, context, self.queue.put)
+        office = Office(self._runtime, self._client, self._config, context, self.queue.put, self.counters)
         self._office = office
         await take_office(office)
 
-    async def _resign(self) -> None:
+    def _resign(self) -> None:
         office, self._office = self._office, None
         if office is not None:
-            await office.close()
-
-    def _resign_later(self) -> None:
-        Deferred.fromCoroutine(self._resign()).addErrback(lambda failure: log.failure("resigning", failure))
+            closing = Deferred.fromCoroutine(office.close())
+            self._closing.append(closing)
+            closing.addErrback(lambda failure: log.failure("resigning", failure))
+            closing.addBoth(lambda _: self._closing.remove(closing))

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from kreplica.cluster.eligible_leaders import eligible_after, required
 from kreplica.controller.context import ControllerContext
-from kreplica.controller.elections import Election, elect_new, elect_offline
-from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from kreplica.controller.elections import Election, elect_for_shutdown, elect_new, elect_offline
+from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicPartition
+
+
+class TopicRules(NamedTuple):
+    """What a topic's settings say about its leaders.
+
+    :param unclean_allowed: ``unclean.leader.election.enable``.
+    :param min_insync_replicas: ``min.insync.replicas``.
+    """
+
+    unclean_allowed: bool = False
+    min_insync_replicas: int = 1
+
+
+RulesOf = Callable[[str], TopicRules]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,70 +38,197 @@ class StateChange:
     def is_new(self) -> bool:
         return self.previous is None
 
+    @property
+    def fences_only(self) -> bool:
+        """Whether it changes nothing but the partition epoch, so that whoever writes by the old one is refused."""
+        old = self.previous
+        return old is not None and old.leader_epoch == self.state.leader_epoch
+
+
+# --- guards -----------------------------------------------------------------------------------------------------------
+
+
+def has_lost_nothing(registration: BrokerRegistration, known_epoch: int) -> bool:
+    """Whether a broker's logs still hold all that they held in the incarnation of that epoch (KIP-966).
+
+    :param known_epoch: the broker epoch in which it last had its place in in-sync sets; -1 where there was none.
+    """
+    whole_since = registration.intact_since
+    if whole_since == NO_BROKER_EPOCH:
+        whole_since = registration.epoch
+    return whole_since <= known_epoch
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
 
 def initial_elections(context: ControllerContext, partitions: Iterable[TopicPartition]) -> list[StateChange]:
     """First leaders for partitions that have none; those without a live replica are left out and stay NEW."""
     changes = []
     for partition in partitions:
-        election = elect_new(context.replicas(partition), context.brokers)
+        election = elect_new(context.replicas(partition), context.may_lead(partition))
         if election is not None:
             state = LeaderAndIsr(election.leader, 0, election.isr, context.controller_epoch)
             changes.append(StateChange(partition, None, state))
     return changes
 
 
-def offline_elections(
+def repairs(
     context: ControllerContext,
     partitions: Iterable[TopicPartition],
-    unclean_allowed: Callable[[str], bool],
+    rules_of: RulesOf,
+    *,
+    bounced: Collection[int] = (),
+    unclean: Collection[int] = (),
 ) -> list[StateChange]:
-    """New leaders for partitions whose leader is gone.
+    """The states that fit who lives now: a leader where there can be one, and nobody dead in the in-sync set.
 
-    Where nobody may lead, a partition that still names a leader gets NO_LEADER with its in-sync set kept (somebody of
-    that set must come back); one that says so already is left out.
+    One decision per partition, whatever happened to its replicas at once; those that need none are left out.
+
+    :param bounced: brokers that live but are another process than the one that held the leaderships of the context:
+        what they led is led anew, in another epoch, by others where there are any (KIP-380).
+    :param unclean: those brokers, of all that live, which may have lost the end of their logs since they were last
+        seen.  They leave in-sync and eligible sets; every other state with a replica of theirs gets a new partition
+        epoch at least, because its leader may be about to write, from what it knew of the one before, that it is in
+        sync.
     """
     changes = []
     for partition in partitions:
         old = context.leadership.get(partition)
-        if old is None:
-            continue
-        election = elect_offline(
-            context.replicas(partition),
-            old.isr,
-            context.brokers,
-            eligible=old.eligible_leader_replicas,
-            unclean_allowed=unclean_allowed(partition.topic),
-        )
-        if election is None:
-            if old.leader == NO_LEADER:
-                continue
-            election = Election(NO_LEADER, old.isr)
-        changes.append(StateChange(partition, old, _next_state(context, old, election)))
+        if old is not None:
+            change = _repair(context, partition, old, rules_of, bounced, unclean)
+            if change is not None:
+                changes.append(change)
     return changes
 
 
-def replica_removals(context: ControllerContext, dead: set[int]) -> list[StateChange]:
-    """In-sync sets without the brokers that died, for partitions that they did not lead.
+def _repair(
+    context: ControllerContext,
+    partition: TopicPartition,
+    old: LeaderAndIsr,
+    rules_of: RulesOf,
+    bounced: Collection[int],
+    unclean: Collection[int],
+) -> StateChange | None:
+    replicas = context.replicas(partition)
+    lost = [replica for replica in replicas if replica in unclean] if unclean else ()
+    isr, eligible = without_unclean(old, lost) if lost else (old.isr, old.eligible_leader_replicas)
+    online = context.online(partition)
+    stays = old.leader in isr and old.leader in online and old.leader not in bounced
+    if stays:
+        election = Election(old.leader, tuple(replica for replica in isr if replica in online))
+    else:
+        election = _election(context, partition, isr, eligible, rules_of(partition.topic), bounced)
+    is_same = election[:2] == (old.leader, old.isr) and eligible == old.eligible_leader_replicas
+    if is_same and (stays or election.leader == NO_LEADER):
+        return StateChange(partition, old, old) if stays and lost else None
+    return changed(context, partition, election, rules_of, isr=isr, eligible=eligible, unclean=lost)
 
-    The last member of an in-sync set stays in it: it alone may lead when it comes back.
+
+def _election(
+    context: ControllerContext,
+    partition: TopicPartition,
+    isr: Sequence[int],
+    eligible: Sequence[int],
+    rules: TopicRules,
+    bounced: Collection[int],
+) -> Election:
+    """Who leads in place of a leader that is gone.
+
+    Where nobody may, the partition has no leader and its in-sync set is kept: somebody of it must come back.
+    """
+    election = elect_offline(
+        context.replicas(partition),
+        isr,
+        context.may_lead(partition),
+        eligible=eligible,
+        unclean_allowed=rules.unclean_allowed,
+        last=bounced,
+    )
+    return election or Election(NO_LEADER, tuple(isr))
+
+
+def without_unclean(old: LeaderAndIsr, unclean: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The in-sync and the eligible set without replicas that may have lost the end of their log (KIP-966).
+
+    Where that leaves only eligible replicas, they are the in-sync set: every committed record is on each of them, and
+    one of them must lead.  Where it leaves nobody, the last leader stays, else the first of the in-sync set: nobody
+    can know more than it does.
+    """
+    isr = tuple(replica for replica in old.isr if replica not in unclean)
+    eligible = tuple(replica for replica in old.eligible_leader_replicas if replica not in unclean)
+    if isr:
+        return isr, eligible
+    if eligible:
+        return eligible, ()
+    return (old.leader if old.leader in old.isr else old.isr[0],), ()
+
+
+def unclean_elections(
+    context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
+) -> list[StateChange]:
+    """Leaders for partitions that have none, at the price of acknowledged records where nobody in sync lives."""
+    return repairs(context, partitions, lambda topic: rules_of(topic)._replace(unclean_allowed=True))
+
+
+def shutdowns(
+    context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
+) -> list[StateChange]:
+    """The states without the brokers that are shutting down: others lead, and they leave the in-sync sets.
+
+    A partition that nobody else can lead stays with its leader.
     """
     changes = []
-    for partition in context.all_partitions():
+    stopping = context.shutting_down
+    for partition in partitions:
         old = context.leadership.get(partition)
-        if old is None or old.leader in dead or old.leader == NO_LEADER or not dead.intersection(old.isr):
+        if old is None or not any(replica in stopping for replica in old.isr):
             continue
-        isr = tuple(replica for replica in old.isr if replica not in dead)
-        if isr:
-            changes.append(StateChange(partition, old, _next_state(context, old, Election(old.leader, isr))))
+        if old.leader in stopping:
+            election = elect_for_shutdown(context.replicas(partition), old.isr, context.online(partition), stopping)
+        else:
+            # Without a leader the last of the in-sync set stays: it must come back.
+            isr = tuple(replica for replica in old.isr if replica not in stopping)
+            election = Election(old.leader, isr) if isr else None
+        if election is not None:
+            changes.append(changed(context, partition, election, rules_of))
     return changes
 
 
-def _next_state(context: ControllerContext, old: LeaderAndIsr, election: Election) -> LeaderAndIsr:
-    return LeaderAndIsr(
+def changed(
+    context: ControllerContext,
+    partition: TopicPartition,
+    election: Election,
+    rules_of: RulesOf,
+    *,
+    isr: Sequence[int] | None = None,
+    eligible: Sequence[int] | None = None,
+    unclean: Collection[int] = (),
+) -> StateChange:
+    """A partition's next state: the next leader epoch, and who is eligible beside the new in-sync set (KIP-966).
+
+    :param isr: the in-sync set that the election began with, and ``eligible`` the eligible set, where they are not the
+        context's.
+    :param unclean: replicas that may not be eligible.
+    """
+    old = context.leadership[partition]
+    next_eligible: tuple[int, ...] = ()
+    if not election.unclean:
+        replicas = context.replicas(partition)
+        next_eligible = eligible_after(
+            old.isr if isr is None else isr,
+            old.eligible_leader_replicas if eligible is None else eligible,
+            election.isr,
+            in_sync_required=required(rules_of(partition.topic).min_insync_replicas, len(replicas)),
+            replicas=replicas,
+            unclean=unclean,
+        )
+    state = LeaderAndIsr(
         leader=election.leader,
         leader_epoch=old.leader_epoch + 1,
         isr=election.isr,
         controller_epoch=context.controller_epoch,
         partition_epoch=old.partition_epoch,
-        eligible_leader_replicas=() if election.unclean else old.eligible_leader_replicas,
+        eligible_leader_replicas=next_eligible,
     )
+    return StateChange(partition, old, state)

@@ -31,23 +31,26 @@ def elect_offline(
     *,
     eligible: Collection[int] = (),
     unclean_allowed: bool = False,
+    last: Collection[int] = (),
 ) -> Election | None:
     """For a partition whose leader is gone: the first live in-sync replica, in the order of the assignment.
 
     :param eligible: replicas that left the in-sync set while the high watermark stood still (KIP-966): they hold every
         committed record, so they may lead when no member of the in-sync set lives.
     :param unclean_allowed: whether any live replica may lead where nobody else can.
+    :param last: live replicas that come after the others, because they have just started.
     """
-    for replica in replicas:
-        if replica in live and replica in isr:
+    candidates = [replica for replica in replicas if replica in live]
+    if last:
+        candidates.sort(key=last.__contains__)
+    for replica in candidates:
+        if replica in isr:
             return Election(replica, tuple(r for r in isr if r in live))
-    for replica in replicas:
-        if replica in live and replica in eligible:
+    for replica in candidates:
+        if replica in eligible:
             return Election(replica, (replica,))
-    if unclean_allowed:
-        for replica in replicas:
-            if replica in live:
-                return Election(replica, (replica,), unclean=True)
+    if unclean_allowed and candidates:
+        return Election(candidates[0], (candidates[0],), unclean=True)
     return None
 
 

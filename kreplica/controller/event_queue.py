@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.controller.events import Event
+from kreplica.controller.figures import Cost, EventFigures, difference
 from kreplica.runtime import Reactor
 
 log = Logger()
@@ -23,6 +24,8 @@ class EventQueue:
 
     :param handle: handles one event; whatever it raises is passed to ``failed`` and the next event follows.
     :param failed: decides what a failure means (for example, resign).
+    :param cost: of everything that was handled so far.
+    :ivar last_event: what became of the event that was handled last.
     """
 
     def __init__(
@@ -30,6 +33,7 @@ class EventQueue:
         reactor: Reactor,
         handle: Callable[[Event], Awaitable[None]],
         failed: Callable[[Event, BaseException], None],
+        cost: Callable[[], Cost] = Cost,
     ) -> None:
         self._reactor = reactor
         self._handle = handle
@@ -40,9 +44,9 @@ class EventQueue:
         self._turn: IDelayedCall | None = None
         self._paused = False
         self._stopped = False
+        self._cost = cost
         self.events_handled = 0
-        self.waited_seconds_last = 0.0
-        self.handled_seconds_last = 0.0
+        self.last_event: EventFigures | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -54,7 +58,10 @@ class EventQueue:
 
     def put(self, event: Event) -> None:
         """Queue an event; the same event waiting already stands for both."""
-        if self._stopped or event in self._queued:
+        if self._stopped:
+            event.dropped()
+            return
+        if event in self._queued:
             return
         self._queued.add(event)
         self._waiting.append((self._reactor.seconds(), event))
@@ -70,8 +77,11 @@ class EventQueue:
 
     def discard(self) -> None:
         """Forget what waits (the session expired: everything will be read anew)."""
+        waiting = [event for _, event in self._waiting]
         self._waiting.clear()
         self._queued.clear()
+        for event in waiting:
+            event.dropped()
 
     def stop(self) -> Deferred[None]:
         """Take no more events; fires when the one being handled is done or cancelled."""
@@ -92,24 +102,25 @@ class EventQueue:
             return
         queued_at, event = self._waiting.popleft()
         self._queued.discard(event)
-        started = self._reactor.seconds()
-        self.waited_seconds_last = started - queued_at
         # Set before the coroutine runs: it may put events, or finish, before fromCoroutine returns.
         self._running = placeholder = Deferred[None]()
-        running = Deferred.fromCoroutine(self._run(event, started))
+        running = Deferred.fromCoroutine(self._run(event, queued_at))
         if self._running is placeholder:
             self._running = running
         running.addErrback(lambda failure: log.failure("controller event queue", failure))
 
-    async def _run(self, event: Event, started: float) -> None:
+    async def _run(self, event: Event, queued_at: float) -> None:
+        started, before = self._reactor.seconds(), self._cost()
         try:
             await self._handle(event)
         except CancelledError:
-            pass
+            event.dropped()
         except Exception as error:
+            event.dropped()
             self._failed(event, error)
         self.events_handled += 1
-        self.handled_seconds_last = self._reactor.seconds() - started
+        handled_s = self._reactor.seconds() - started
+        self.last_event = EventFigures(event, started - queued_at, handled_s, difference(self._cost(), before))
         self._running = None
         if not self._stopped:
             # A fresh turn of the loop, so that a long queue neither recurses nor starves the brokers' requests.

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
 
-from kreplica.errors import ErrorCode
-from kreplica.model import TopicPartition
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import NO_BROKER_EPOCH, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The root of all events."""
+    """The root of all events.  Equal ones that wait are one: they say that something changed, not what it is now."""
+
+    def dropped(self) -> None:
+        """Nobody will handle it: the controller resigned, or failed in the middle of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question(Event):
+    """Somebody asked and waits: what its handler returns is the answer, a ``KafkaError`` that it raises too.
+
+    Each stands for itself, so two of them never become one.
+    """
+
+    answer: Deferred[Any] = field(default_factory=Deferred, kw_only=True)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def settle(self, answer: object) -> None:
+        """Give the answer, or the error, where who asked still waits."""
+        if not self.answer.called:
+            if isinstance(answer, Exception):
+                self.answer.errback(answer)
+            else:
+                self.answer.callback(answer)
+
+    def dropped(self) -> None:
+        self.settle(KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +52,7 @@ class ControllerChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged(Event):
-    """A child of ``/brokers/ids`` came or went."""
+    """A child of ``/brokers/ids`` came or went, or its data changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +91,66 @@ class RetryDeletions(Event):
 
 @dataclass(frozen=True, slots=True)
 class CommandRefused(Event):
-    """A broker answered a command with an error for some partitions, or did not answer in time."""
+    """A broker answered a command with an error for some partitions.
+
+    :param broker_epoch: which incarnation of it.
+    """
 
     broker_id: int
+    broker_epoch: int
     command: str
     errors: tuple[tuple[TopicPartition, ErrorCode], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncSetsChanged(Event):
+    """Leaders told, in ``/isr_change_notification``, that they wrote in-sync sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoriesFailed(Event):
+    """Brokers told, in ``/log_dir_event_notification``, that a log directory failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettingsChanged(Event):
+    """Settings of topics changed: unclean elections may be allowed now."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionAsked(Event):
+    """``/admin/preferred_replica_election`` was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceLeaders(Event):
+    """It is time to see whether preferred replicas lead."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShutdownAsked(Question):
+    """A broker wants to stop (ControlledShutdown); the answer is the list of partitions that it still leads.
+
+    :param broker_epoch: -1 where the request does not say.
+    """
+
+    broker_id: int
+    broker_epoch: int = NO_BROKER_EPOCH
+
+
+class ElectionType(IntEnum):
+    """Of ElectLeaders."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ElectionAsked(Question):
+    """Somebody wants leaders chosen (ElectLeaders); the answer is an ``ErrorCode`` by partition.
+
+    :param partitions: None for all.
+    """
+
+    election_type: ElectionType
+    partitions: Collection[TopicPartition] | None

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller.brokers import read_brokers
+from kreplica.controller import decisions
+from kreplica.controller.brokers import known_epoch, read_brokers
 from kreplica.controller.context import ControllerContext
-from kreplica.controller.decisions import initial_elections, offline_elections, replica_removals
+from kreplica.controller.decisions import StateChange, initial_elections
 from kreplica.controller.events import TopicsChanged
 from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topics import deletions_changed, elect_new_partitions, read_assignments
-from kreplica.model import NO_LEADER, TopicPartition
+from kreplica.model import TopicPartition
 
 log = Logger()
 
@@ -25,8 +26,8 @@ async def take_office(office: Office) -> None:
     Watches are set before or with each read, so that nothing that changes meanwhile is missed.
     """
     context = office.context
-    context.brokers.update(await read_brokers(office))
-    for registration in context.brokers.values():
+    for registration in (await read_brokers(office)).values():
+        context.add_broker(registration)
         office.open_channel(registration)
     # Before any LeaderAndIsr: brokers need to know where the others are.
     requests = office.requests()
@@ -39,8 +40,7 @@ async def take_office(office: Office) -> None:
     deleting = await office.client.get_children(znodes.DELETE_TOPICS)
     context.deleting.update(topic for topic in deleting if topic in context.topics)
     _enter_states(context, written)
-
-    await _elect(office)
+    await _elect(office, written)
     requests = office.requests()
     for partition in context.leadership:
         if partition.topic not in context.deleting:
@@ -68,10 +68,7 @@ def _enter_states(context: ControllerContext, written: Mapping[TopicPartition, i
         context.move_partition(partition, PartitionState.NEW)
         state = context.leadership.get(partition)
         if state is not None:
-            leader = context.brokers.get(state.leader)
-            # A leader that registered after it was chosen has bounced, and may have lost the end of its log: it has to
-            # be chosen again, in a new epoch (KIP-380 across controllers).
-            led = leader is not None and leader.epoch < written[partition]
+            led = state.leader in context.brokers and not _bounced(context, partition, written)
             context.move_partition(partition, PartitionState.ONLINE if led else PartitionState.OFFLINE)
         for replica in context.replicas(partition):
             context.move_replica(partition, replica, ReplicaState.NEW)
@@ -79,18 +76,54 @@ def _enter_states(context: ControllerContext, written: Mapping[TopicPartition, i
             context.move_replica(partition, replica, ReplicaState.ONLINE if alive else ReplicaState.OFFLINE)
 
 
-async def _elect(office: Office) -> None:
-    context = office.context
+def _bounced(context: ControllerContext, partition: TopicPartition, written: Mapping[TopicPartition, int]) -> bool:
+    """Whether the leader registered after it was chosen, so that it has to be chosen again, in a new epoch.
 
-    def stays(partition: TopicPartition) -> bool:
-        return partition.topic not in context.deleting
+    As KIP-380 does within one controller's term; what a leader's process knew of its followers is lost with it.
+    """
+    leader = context.brokers.get(context.leadership[partition].leader)
+    return leader is not None and leader.epoch > written[partition]
 
-    offline = list(filter(stays, context.partitions_in(PartitionState.OFFLINE)))
-    changes = offline_elections(context, offline, office.config.unclean_allowed)
-    dead = {r for state in context.leadership.values() for r in state.isr if r not in context.brokers} - {NO_LEADER}
-    changes += [change for change in replica_removals(context, dead) if stays(change.partition)]
+
+def places_known_since(context: ControllerContext, written: Mapping[TopicPartition, int]) -> dict[int, int]:
+    """By broker, the last zxid at which it may have registered without that anybody took notice of it.
+
+    Whoever had a place in an in-sync or eligible set when that was written had registered before; and each loss since
+    would have been followed by another write of each of its states.  So the oldest of them says how far back a broker
+    must have lost nothing to keep its places.
+    """
+    since: dict[int, int] = {}
+    for partition, zxid in written.items():
+        state = context.leadership[partition]
+        for broker in (*state.isr, *state.eligible_leader_replicas):
+            since[broker] = min(since.get(broker, zxid - 1), zxid - 1)
+    return since
+
+
+async def _elect(office: Office, written: Mapping[TopicPartition, int]) -> None:
+    """Leaders for all that lack one, and no dead or unclean replica in any in-sync set, in one sequence of writes."""
+    context, rules = office.context, office.rules()
+    context.known_epochs = places_known_since(context, written)
+    unclean = {
+        broker
+        for broker, registration in context.brokers.items()
+        if not decisions.has_lost_nothing(registration, known_epoch(office, broker))
+    }
+    led_anew = {p for p in written if _bounced(context, p, written)}
+
+    def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
+        changes = []
+        for partition in partitions:
+            state = context.leadership.get(partition)
+            bounced = (state.leader,) if state is not None and partition in led_anew else ()
+            changes += decisions.repairs(context, [partition], rules, bounced=bounced, unclean=unclean)
+        return changes
+
     # The requests that these form are left out: the whole state is sent right after.
-    await office.apply(changes, office.requests())
-    new = list(filter(stays, context.partitions_in(PartitionState.NEW)))
+    staying = [partition for partition in context.leadership if partition.topic not in context.deleting]
+    await office.decide(staying, decide, office.requests())
+    for broker, registration in context.brokers.items():
+        context.known_epochs[broker] = registration.epoch
+    new = [p for p in context.partitions_in(PartitionState.NEW) if p.topic not in context.deleting]
     if initial_elections(context, new):
         await elect_new_partitions(office, new)

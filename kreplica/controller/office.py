@@ -5,10 +5,12 @@ Made by winning the election, thrown away by resigning, so that nothing of an ol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -16,16 +18,35 @@ from kreplica.cluster import znodes
 from kreplica.controller.broker_requests import BrokerRequests, Command
 from kreplica.controller.channels import BrokerChannel
 from kreplica.controller.context import ControllerContext
-from kreplica.controller.decisions import StateChange
+from kreplica.controller.decisions import RulesOf, StateChange, TopicRules
 from kreplica.controller.events import BrokersChanged, CommandRefused, Event, ReplicasStopped
+from kreplica.controller.figures import CountedClient, Counters
 from kreplica.controller.state_writes import StateWrites
 from kreplica.controller.states import PartitionState
-from kreplica.errors import ErrorCode
+from kreplica.errors import ErrorCode, KreplicaError
 from kreplica.model import NO_LEADER, BrokerRegistration, TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.zookeeper import ZooKeeperClient, read_all
+from kreplica.runtime.pause import pause
+from kreplica.zookeeper import WatchEvent, ZooKeeperClient, read_all
 
 log = Logger()
+
+CONFLICTS_MAX = 10
+"""How often an event's decisions are made anew because leaders wrote states meanwhile."""
+
+TURN_SECONDS_MAX = 0.01
+"""After so long a loop over many partitions lets others have a turn of the reactor."""
+
+SLICE = 500
+"""So many partitions are decided between two looks at the clock."""
+
+
+async def _nothing_to_learn(_: Sequence[str]) -> None:
+    return
+
+
+class StatesContested(KreplicaError):
+    """Others wrote the same states each time: everything has to be read anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +56,24 @@ class ControllerConfig:
     :param listener: the name of the listener by which brokers speak to each other.
     :param unclean_allowed: whether a topic's settings allow a replica that is not in sync to lead.
     :param request_timeout_s: how long a broker may take to answer one command.
+    :param min_insync_replicas: ``min.insync.replicas`` of a topic.
+    :param learn: reads the settings of these topics, so that the two above know them: a new topic's are not told of.
+    :param rebalance: whether preferred replicas are to lead without being asked for
+        (``auto.leader.rebalance.enable``).
+    :param rebalance_interval_s: ``leader.imbalance.check.interval.seconds``.
+    :param imbalance_percentage: ``leader.imbalance.per.broker.percentage``: of the partitions that a broker is to
+        lead, so many may be led by others.
     """
 
     broker_id: int
     listener: str
     unclean_allowed: Callable[[str], bool]
     request_timeout_s: float = 30.0
+    min_insync_replicas: Callable[[str], int] = lambda _: 1
+    learn: Callable[[Sequence[str]], Coroutine[Deferred[Any], Any, None]] = _nothing_to_learn
+    rebalance: bool = True
+    rebalance_interval_s: float = 300.0
+    imbalance_percentage: int = 10
 
 
 class Office:
@@ -53,21 +86,31 @@ class Office:
         config: ControllerConfig,
         context: ControllerContext,
         put: Callable[[Event], None],
+        counters: Counters,
     ) -> None:
         self.runtime = runtime
-        self.client = client
+        self.client = CountedClient(client, counters)
         self.config = config
         self.context = context
         self.put = put
-        self.writes = StateWrites(client, context.epoch_znode_version)
+        self.counters = counters
+        self.writes = StateWrites(self.client, context.epoch_znode_version)
+        self.untold: set[int] = set()
+        """Live brokers that missed commands, and have to be told everything."""
         self._channels: dict[int, BrokerChannel] = {}
+        self._closing: list[Deferred[None]] = []
+        self._closed = False
         self._timers: dict[Event, IDelayedCall] = {}
+        self._watched: set[str] = set()
+        self._turn_began = 0.0
 
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def open_channel(self, registration: BrokerRegistration) -> None:
         """Start to speak to a broker that has joined; one without the brokers' listener is left out, and logged."""
         endpoint = registration.endpoint(self.config.listener)
+        if self._closed:
+            return
         if endpoint is None:
             log.error(
                 "controller: broker {broker} has no listener {listener}, so it cannot be told anything; it has {known}",
@@ -87,18 +130,27 @@ class Office:
             overflowed=self._overflowed,
         )
 
-    async def close_channel(self, broker_id: int) -> None:
+    def close_channel(self, broker_id: int) -> None:
+        """Speak no more to a broker; nobody waits until the connection is gone, which may take a dead peer long."""
         channel = self._channels.pop(broker_id, None)
         if channel is not None:
-            await channel.close()
+            closing = Deferred.fromCoroutine(channel.close())
+            self._closing.append(closing)
+            closing.addErrback(lambda failure: log.failure("closing a controller's channel", failure))
+            closing.addBoth(lambda _: self._closing.remove(closing))
 
     async def close(self) -> None:
-        """Resign: close every channel, whatever waits in them."""
+        """Resign: close every channel, whatever waits in them; returns when the last connection is gone.
+
+        An event that is being handled may go on for a moment; what it would begin now never begins.
+        """
+        self._closed = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         for broker_id in list(self._channels):
-            await self.close_channel(broker_id)
+            self.close_channel(broker_id)
+        await DeferredList(list(self._closing))
 
     def put_later(self, event: Event, seconds: float) -> None:
         """Queue an event after a while; one that is on its way already stands for both."""
@@ -107,7 +159,7 @@ class Office:
             del self._timers[event]
             self.put(event)
 
-        if event not in self._timers:
+        if event not in self._timers and not self._closed:
             self._timers[event] = self.runtime.reactor.callLater(seconds, due)
 
     def requests(self) -> BrokerRequests:
@@ -117,13 +169,11 @@ class Office:
     def _send(self, broker_id: int, command: Command) -> None:
         channel = self._channels.get(broker_id)
         if channel is not None:
+            self.counters.commands += 1
             channel.send(command)
 
     def _overflowed(self, broker_id: int) -> None:
-        # Seen as a broker that bounced: the next look at /brokers/ids finds another epoch and tells it everything.
-        known = self.context.brokers.get(broker_id)
-        if known is not None:
-            self.context.brokers[broker_id] = replace(known, epoch=-1)
+        self.untold.add(broker_id)
         self.put(BrokersChanged())
 
     def _answered(self, broker_id: int, command: Command, answer: dict[str, Any]) -> None:
@@ -134,30 +184,88 @@ class Office:
                 results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in deleted)
                 self.put(ReplicasStopped(broker_id, command.delete, results))
         elif errors:
-            self.put(CommandRefused(broker_id, command.api.name, tuple(errors.items())))
+            epoch = command.body["broker_epoch"]
+            self.put(CommandRefused(broker_id, epoch, command.api.name, tuple(errors.items())))
+
+    # --- ZooKeeper ---------------------------------------------------------------------------------------------------
+
+    def watch(self, path: str, event: Event) -> Callable[[WatchEvent], None] | None:
+        """A listener that queues an event when the znode changes; None where one is left there already."""
+        if path in self._watched:
+            return None
+        self._watched.add(path)
+
+        def seen(_: WatchEvent) -> None:
+            self._watched.discard(path)
+            self.put(event)
+
+        return seen
+
+    def unwatched(self, path: str) -> None:
+        """The read that was to leave a listener failed."""
+        self._watched.discard(path)
 
     # --- states ------------------------------------------------------------------------------------------------------
+
+    def rules(self) -> RulesOf:
+        """What topics' settings say now; each topic's are looked up once, so ask for them anew in each step."""
+
+        def rules_of(topic: str) -> TopicRules:
+            return TopicRules(self.config.unclean_allowed(topic), self.config.min_insync_replicas(topic))
+
+        return cache(rules_of)
+
+    async def breathe(self) -> None:
+        """Let others have a turn of the reactor, where this one has lasted long enough."""
+        reactor = self.runtime.reactor
+        if reactor.seconds() - self._turn_began > TURN_SECONDS_MAX:
+            await pause(reactor, 0)
+            self._turn_began = reactor.seconds()
+
+    async def decide(
+        self,
+        partitions: Iterable[TopicPartition],
+        decide: Callable[[Sequence[TopicPartition]], list[StateChange]],
+        requests: BrokerRequests,
+    ) -> None:
+        """Decide, write, and decide anew where somebody else wrote first, until nothing is left undecided.
+
+        :param decide: from the context to the changes that these partitions need; where none, there is none.
+        :raise StatesContested: after ``CONFLICTS_MAX`` times.
+        """
+        waiting = list(partitions)
+        for _ in range(CONFLICTS_MAX):
+            changes: list[StateChange] = []
+            for start in range(0, len(waiting), SLICE):
+                changes += decide(waiting[start : start + SLICE])
+                await self.breathe()
+            waiting = await self.apply(changes, requests) if changes else []
+            if not waiting:
+                return
+        raise StatesContested(f"{len(waiting)} states were written by others {CONFLICTS_MAX} times, as {waiting[0]}")
 
     async def apply(self, changes: Sequence[StateChange], requests: BrokerRequests) -> list[TopicPartition]:
         """Write the states, put what succeeded into the context, and form the requests that follow from it.
 
         :return: the partitions whose change was refused; their states have been read anew, so that the caller may
-            decide again.
+            decide again (as ``decide`` does).
         """
         outcome = await self.writes.write_states(changes)
         for change in outcome.written:
             self._adopt(change)
-            replicas = self.context.replicas(change.partition)
-            requests.lead_or_follow(change.partition, replicas, is_new=change.is_new)
-            requests.publish([change.partition])
+            if not change.fences_only:
+                listeners = self.context.listeners(change.partition)
+                requests.lead_or_follow(change.partition, listeners, is_new=change.is_new)
+                requests.publish([change.partition])
         for refused in outcome.refused:
-            log.warn(
-                "controller: the state of {partition} was not written: {error}",
+            log.info(
+                "controller: the state of {partition} was not written, and is decided anew: {error}",
                 partition=str(refused.change.partition),
                 error=str(refused.error),
             )
-        await self.read_states([refused.change.partition for refused in outcome.refused])
-        return [refused.change.partition for refused in outcome.refused]
+        refused_partitions = [refused.change.partition for refused in outcome.refused]
+        await self.read_states(refused_partitions)
+        return refused_partitions
 
     def _adopt(self, change: StateChange) -> None:
         self.context.leadership[change.partition] = change.state
@@ -165,15 +273,20 @@ class Office:
         self.context.move_partition(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Read the state znodes of these partitions into the context.
+        """Read the state znodes of these partitions into the context; what has none is no longer in it.
 
         :return: in which transaction (zxid) each was last written; those that have none or cannot be read are left out.
         """
         written: dict[TopicPartition, int] = {}
         wanted = list(partitions)
+        if not wanted:
+            return written
         paths = [znodes.partition_state_path(*partition) for partition in wanted]
         answers = await read_all(self.client, paths)
-        for partition, path, answer in zip(wanted, paths, answers, strict=True):
+        for index, (partition, path, answer) in enumerate(zip(wanted, paths, answers, strict=True)):
+            if index % SLICE == 0:
+                await self.breathe()
+            self.context.leadership.pop(partition, None)
             if isinstance(answer, tuple):
                 data, stat = answer
                 try:

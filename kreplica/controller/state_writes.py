@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from kreplica.cluster import znodes
 from kreplica.controller.decisions import StateChange
+from kreplica.controller.figures import CountedClient
 from kreplica.errors import KreplicaError
-from kreplica.model import TopicAssignment
+from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.zookeeper import (
     BadVersion,
     Check,
@@ -25,7 +26,6 @@ from kreplica.zookeeper import (
     Operation,
     SetData,
     UnitOutcome,
-    ZooKeeperClient,
     ZooKeeperError,
     list_all,
     write_units,
@@ -54,13 +54,30 @@ class Outcome:
     refused: tuple[Refused, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """A topic's znode to be replaced, and what happens with it or not at all.
+
+    :param version: the znode's version that the change was decided from.
+    :param states: of partitions that stay.
+    :param ends: partitions that are no more, with the state that each had.
+    :param requests: znodes that asked for it.
+    """
+
+    assignment: TopicAssignment
+    version: int
+    states: tuple[StateChange, ...] = ()
+    ends: tuple[tuple[TopicPartition, LeaderAndIsr], ...] = ()
+    requests: tuple[str, ...] = ()
+
+
 class StateWrites:
     """Writes under one controller epoch.
 
     :param epoch_znode_version: the version of ``/controller_epoch`` that this controller got at its election.
     """
 
-    def __init__(self, client: ZooKeeperClient, epoch_znode_version: int) -> None:
+    def __init__(self, client: CountedClient, epoch_znode_version: int) -> None:
         self._client = client
         self._guard = Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)
 
@@ -76,18 +93,22 @@ class StateWrites:
             if error is not None:
                 refused.append(Refused(change, error))
             else:
-                epoch = 0 if change.previous is None else change.previous.partition_epoch + 1
-                written.append(replace(change, state=replace(change.state, partition_epoch=epoch)))
+                written.append(_written(change))
         return Outcome(tuple(written), tuple(refused))
 
-    async def write_topic(self, assignment: TopicAssignment, version: int) -> bool:
-        """Replace a topic's znode where it still has that version; whether that was so.
+    async def write_topics(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
+        """Replace topics' znodes, each with all that belongs to its change.
 
+        :return: the changes that were written, their states with the new partition epochs; where one is missing,
+            somebody else wrote one of its znodes first.
         :raise ControllerMoved: nothing more may be written.
         """
-        path = znodes.topic_path(assignment.topic)
-        (error,) = await self._write([[SetData(path, znodes.encode_topic(assignment), version)]])
-        return error is None
+        results = await self._write([_topic_operations(change) for change in changes])
+        return [
+            replace(change, states=tuple(map(_written, change.states)))
+            for change, error in zip(changes, results, strict=True)
+            if error is None
+        ]
 
     async def create_partition_parents(self, topics: Iterable[str]) -> None:
         """Make ``/brokers/topics/T/partitions`` where it is absent (a half-done creation left it)."""
@@ -145,6 +166,26 @@ class StateWrites:
 
     async def _outcomes(self, units: list[list[Operation]]) -> list[UnitOutcome]:
         return await write_units(self._client, units, guard=self._guard) if units else []
+
+
+def _written(change: StateChange) -> StateChange:
+    """The change with the partition epoch that its state has now."""
+    epoch = 0 if change.previous is None else change.previous.partition_epoch + 1
+    return replace(change, state=replace(change.state, partition_epoch=epoch))
+
+
+def _topic_operations(change: TopicChange) -> list[Operation]:
+    operations: list[Operation] = [
+        SetData(znodes.topic_path(change.assignment.topic), znodes.encode_topic(change.assignment), change.version)
+    ]
+    for state in change.states:
+        operations += _operations(state)
+    for partition, ended in change.ends:
+        operations += [
+            Delete(znodes.partition_state_path(*partition), ended.partition_epoch),
+            Delete(znodes.partition_path(*partition), -1),
+        ]
+    return operations + [Delete(path, -1) for path in change.requests]
 
 
 def _operations(change: StateChange) -> list[Operation]:

@@ -18,6 +18,7 @@ from kreplica.controller.events import (
     TopicsChanged,
 )
 from kreplica.controller.office import Office
+from kreplica.controller.state_writes import TopicChange
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
@@ -47,9 +48,11 @@ async def assignment_changed(office: Office, topic: str) -> None:
     known = topic in office.context.topics or topic in office.context.unreadable
     if topic in office.context.deleting or not known:
         return
-    before = set(office.context.partitions_of(topic))
-    if await read_assignments(office, [topic]):
-        await _start_partitions(office, [p for p in office.context.partitions_of(topic) if p not in before])
+    await read_assignments(office, [topic])
+    # Those that nobody started yet: the znode may have been read before this event, by who wrote to it.
+    partitions = office.context.partitions_of(topic)
+    new = [p for p in partitions if office.context.partition_state(p) is PartitionState.NON_EXISTENT]
+    await _start_partitions(office, new)
 
 
 async def read_assignments(office: Office, topics: Iterable[str]) -> list[str]:
@@ -70,6 +73,7 @@ async def _read_topic(office: Office, topic: str) -> bool:
     try:
         data, stat = await office.client.get_data(znodes.topic_path(topic), changed)
         assignment = znodes.decode_topic(topic, data)
+        version = stat.version
     except NoNode:
         return False
     except znodes.ZnodeError as error:
@@ -79,10 +83,12 @@ async def _read_topic(office: Office, topic: str) -> bool:
         return False
     if assignment.topic_id == ZERO_UUID:
         assignment = replace(assignment, topic_id=_known_or_new_id(office, topic))
-        if not await office.writes.write_topic(assignment, stat.version):
+        if not await office.writes.write_topics([TopicChange(assignment, version)]):
             return await _read_topic(office, topic)  # somebody else wrote meanwhile
+        version += 1
     context.unreadable.discard(topic)
     context.topics[topic] = assignment
+    context.topic_versions[topic] = version
     return True
 
 

@@ -1,9 +1,20 @@
 """What the controller decides from what it knows, without ZooKeeper or brokers."""
 
+from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from kreplica.controller.context import ControllerContext
-from kreplica.controller.decisions import initial_elections, offline_elections, replica_removals
+from kreplica.controller.decisions import (
+    TopicRules,
+    has_lost_nothing,
+    initial_elections,
+    repairs,
+    shutdowns,
+    unclean_elections,
+    without_unclean,
+)
 from kreplica.model import NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -11,14 +22,15 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def context(live, partitions, leadership=()):
     made = ControllerContext(controller_epoch=5, epoch_znode_version=5)
-    made.brokers = {broker: BrokerRegistration(broker, (), epoch=1) for broker in live}
+    for broker in live:
+        made.add_broker(BrokerRegistration(broker, (), epoch=1))
     made.topics["t"] = TopicAssignment("t", UUID(int=7), partitions)
     made.leadership.update(leadership)
     return made
 
 
-def never(_):
-    return False
+def strict(_):
+    return TopicRules(unclean_allowed=False, min_insync_replicas=2)
 
 
 def test_first_leaders():
@@ -29,29 +41,156 @@ def test_first_leaders():
 
 def test_new_leader_gets_the_next_epoch():
     """Epochs only grow, and the write is conditional on the znode version that was read."""
-    old = LeaderAndIsr(1, 3, (1, 2), 4, partition_epoch=9)
-    (change,) = offline_elections(context([2], {0: (1, 2)}, {P0: old}), [P0], never)
-    assert change.state == LeaderAndIsr(2, 4, (2,), 5, partition_epoch=9)
+    old = LeaderAndIsr(1, 3, (1, 2, 3), 4, partition_epoch=9)
+    (change,) = repairs(context([2, 3], {0: (1, 2, 3)}, {P0: old}), [P0], strict)
+    assert change.state == LeaderAndIsr(2, 4, (2, 3), 5, partition_epoch=9)
     assert change.previous is old
 
 
-def test_nobody_may_lead():
-    """The in-sync set is kept, so that one of it can lead when it comes back; said once, it is not said again."""
-    old = LeaderAndIsr(1, 3, (1,), 4)
-    known = context([2], {0: (1, 2)}, {P0: old})
-    (change,) = offline_elections(known, [P0], never)
-    assert change.state == LeaderAndIsr(NO_LEADER, 4, (1,), 5)
-    known.leadership[P0] = change.state
-    assert offline_elections(known, [P0], never) == []
-
-
-def test_dead_followers_leave_the_in_sync_set():
-    """Only where they do not lead and somebody stays; the leader's epoch grows."""
-    known = context(
+# (live, (leader, isr, eligible) before, bounced, unclean, (leader, isr, eligible) after; None: no change)
+REPAIRS = {
+    "all is well": ([1, 2, 3], (1, (1, 2, 3), ()), (), (), None),
+    "a follower died": ([1, 3], (1, (1, 2, 3), ()), (), (), (1, (1, 3), ())),
+    "a follower died that was not in sync": ([1, 2], (1, (1, 2), ()), (), (), None),
+    "the leader died": ([2, 3], (1, (1, 2, 3), ()), (), (), (2, (2, 3), ())),
+    "leader and follower died at once": ([3], (1, (1, 2, 3), ()), (), (), (3, (3,), (1, 2))),
+    "the last in sync died": ([2, 3], (1, (1,), ()), (), (), (NO_LEADER, (1,), ())),
+    "the last in sync died, others are eligible": ([2, 3], (1, (1,), (3,)), (), (), (3, (3,), (1,))),
+    "said once, it is not said again": ([2, 3], (NO_LEADER, (1,), ()), (), (), None),
+    "the last in sync is back": ([1, 2], (NO_LEADER, (1,), ()), (), (), (1, (1,), ())),
+    "an in-sync follower is back, whole": ([1, 2, 3], (1, (1, 2, 3), ()), (2,), (), None),
+    "the leader bounced, whole": ([1, 2, 3], (1, (1, 2, 3), ()), (1,), (), (2, (1, 2, 3), ())),
+    "the only replica in sync bounced, whole": ([1, 2], (1, (1,), ()), (1,), (), (1, (1,), ())),
+    "a follower bounced, unclean": ([1, 2, 3], (1, (1, 2, 3), ()), (2,), (2,), (1, (1, 3), ())),
+    "it is not eligible either": ([1, 2, 3], (1, (1, 2), ()), (2,), (2,), (1, (1,), ())),
+    "an eligible one came back unclean": ([1, 2, 3], (1, (1,), (2, 3)), (), (2,), (1, (1,), (3,))),
+    "the leader bounced, unclean": ([1, 2, 3], (1, (1, 2, 3), ()), (1,), (1,), (2, (2, 3), ())),
+    "the last in sync is back unclean, eligible ones live": ([1, 2], (NO_LEADER, (1,), (2,)), (), (1,), (2, (2,), ())),
+    "the last in sync is back unclean, eligible ones do not live": (
         [1],
-        {0: (1, 2), 1: (2, 1)},
-        {P0: LeaderAndIsr(1, 0, (1, 2), 1), P1: LeaderAndIsr(2, 0, (2, 1), 1)},
+        (NO_LEADER, (1,), (2, 3)),
+        (),
+        (1,),
+        (NO_LEADER, (2, 3), ()),
+    ),
+    "the last in sync is back unclean, and nobody knows better": (
+        [1, 2],
+        (NO_LEADER, (1,), ()),
+        (),
+        (1,),
+        (1, (1,), ()),
+    ),
+    "all are back unclean at once": ([1, 2, 3], (2, (1, 2, 3), ()), (1, 2, 3), (1, 2, 3), (2, (2,), ())),
+}
+
+
+@pytest.mark.parametrize("case", REPAIRS)
+def test_what_follows_when_brokers_come_and_go(case):
+    """With three replicas, two of which have to be in sync for anything to be committed."""
+    live, before, bounced, unclean, after = REPAIRS[case]
+    leader, isr, eligible = before
+    old = LeaderAndIsr(leader, 3, isr, 4, partition_epoch=9, eligible_leader_replicas=eligible)
+    changes = repairs(context(live, {0: (1, 2, 3)}, {P0: old}), [P0], strict, bounced=bounced, unclean=unclean)
+    if after is None:
+        assert changes == []
+        return
+    (change,) = changes
+    leader, isr, eligible = after
+    assert change.state == LeaderAndIsr(leader, 4, isr, 5, partition_epoch=9, eligible_leader_replicas=eligible)
+    assert not change.fences_only
+
+
+def test_a_leader_with_an_unclean_follower_is_fenced_from_writing_what_it_knew():
+    """Its state is written anew as it is, so that an in-sync set it proposes from before is refused."""
+    old = LeaderAndIsr(1, 3, (1, 3), 4, partition_epoch=9)
+    (change,) = repairs(context([1, 2, 3], {0: (1, 2, 3)}, {P0: old}), [P0], strict, bounced=[2], unclean=[2])
+    assert change.state == old
+    assert change.fences_only
+
+
+def test_unclean_elections():
+    """Only where they are allowed, or asked for, and only where nobody else may lead; nobody is eligible after one."""
+    old = LeaderAndIsr(NO_LEADER, 3, (1,), 4, eligible_leader_replicas=())
+    known = context([2, 3], {0: (1, 2, 3)}, {P0: old})
+    assert repairs(known, [P0], strict) == []
+    (allowed,) = repairs(known, [P0], lambda topic: strict(topic)._replace(unclean_allowed=True))
+    (asked,) = unclean_elections(known, [P0], strict)
+    assert allowed == asked
+    assert asked.state == LeaderAndIsr(2, 4, (2,), 5)
+    known.leadership[P0] = replace(old, eligible_leader_replicas=(3,))
+    (clean,) = unclean_elections(known, [P0], strict)
+    assert clean.state == LeaderAndIsr(3, 4, (3,), 5, eligible_leader_replicas=(1,))
+
+
+def test_replicas_whose_directory_failed_are_dead_though_their_broker_lives():
+    """They leave the in-sync set and the leadership as if it did not."""
+    known = context(
+        [1, 2, 3],
+        {0: (1, 2, 3), 1: (2, 1, 3)},
+        {P0: LeaderAndIsr(1, 3, (1, 2, 3), 4), P1: LeaderAndIsr(2, 3, (1, 2, 3), 4)},
     )
-    (change,) = replica_removals(known, {2})
-    assert change.partition == P0
-    assert change.state == LeaderAndIsr(1, 1, (1,), 5)
+    known.failed[1] = {P0}
+    (change,) = repairs(known, [P0, P1], strict)
+    assert (change.partition, change.state) == (P0, LeaderAndIsr(2, 4, (2, 3), 5))
+    assert known.offline_replicas(P0) == (1,)
+
+
+# (stopping, (leader, isr) before, (leader, isr, eligible) after; None: no change)
+SHUTDOWNS = {
+    "it leads": ([1], (1, (1, 2, 3)), (2, (2, 3), ())),
+    "it follows": ([2], (1, (1, 2, 3)), (1, (1, 3), ())),
+    "it follows, out of sync": ([2], (1, (1, 3)), None),
+    "too few are left to commit": ([1], (1, (1, 2)), (2, (2,), (1,))),
+    "nobody else can lead": ([1], (1, (1,)), None),
+    "all others are stopping too": ([1, 2, 3], (1, (1, 2, 3)), None),
+    "nobody leads, others may come back": ([2], (NO_LEADER, (1, 2)), (NO_LEADER, (1,), (2,))),
+    "nobody leads, it is the last": ([2], (NO_LEADER, (2,)), None),
+}
+
+
+@pytest.mark.parametrize("case", SHUTDOWNS)
+def test_what_follows_when_a_broker_wants_to_stop(case):
+    """Others lead, and it leaves the in-sync sets; where nobody else can lead it goes on."""
+    stopping, (leader, isr), after = SHUTDOWNS[case]
+    known = context([1, 2, 3], {0: (1, 2, 3)}, {P0: LeaderAndIsr(leader, 3, isr, 4)})
+    known.shutting_down.update(stopping)
+    states = [change.state for change in shutdowns(known, [P0], strict)]
+    if after is None:
+        assert states == []
+    else:
+        assert states == [LeaderAndIsr(after[0], 4, after[1], 5, eligible_leader_replicas=after[2])]
+
+
+def test_a_broker_that_is_stopping_is_not_elected():
+    """Not even where nobody else lives: it is about to go (KIP-841)."""
+    known = context([2], {0: (1, 2)}, {P0: LeaderAndIsr(1, 3, (1, 2), 4)})
+    known.shutting_down.add(2)
+    (change,) = repairs(known, [P0], strict)
+    assert change.state.leader == NO_LEADER
+    known.add_broker(BrokerRegistration(2, (), epoch=9))
+    (change,) = repairs(known, [P0], strict)
+    assert change.state.leader == 2, "it came back"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "intact_since", "known", "whole"),
+    [
+        (10, -1, 10, True),
+        (20, -1, 10, False),
+        (20, 10, 10, True),
+        (30, 10, 20, True),
+        (30, 20, 10, False),
+        (20, -1, -1, False),
+        (20, 5, -1, False),
+    ],
+)
+def test_whether_a_broker_lost_anything(epoch, intact_since, known, whole):
+    """It did not since the start of its chain of incarnations, which must go back to the one that was known."""
+    assert has_lost_nothing(BrokerRegistration(1, (), epoch=epoch, intact_since=intact_since), known) is whole
+
+
+@pytest.mark.parametrize("leader", [NO_LEADER, 1, 2])
+def test_somebody_always_stays_in_sync(leader):
+    """Where all may have lost something, the last leader stays: nobody can know more."""
+    isr, eligible = without_unclean(LeaderAndIsr(leader, 0, (2, 1), 0, eligible_leader_replicas=(3,)), [1, 2, 3])
+    assert (isr, eligible) == ((leader if leader > 0 else 2,), ())

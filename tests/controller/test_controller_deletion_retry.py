@@ -8,6 +8,7 @@ from twisted.internet.task import Clock
 
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.events import ReplicasStopped, RetryDeletions
+from kreplica.controller.figures import Counters
 from kreplica.controller.office import ControllerConfig, Office
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topics import DELETION_RETRY_SECONDS, replicas_stopped, resume_deletions
@@ -31,7 +32,7 @@ def test_a_refused_deletion_is_tried_again_after_a_while():
         context.move_replica(KEY, 1, state)
     runtime = Runtime(clock, None, None, random.Random(1), lambda: 0)
     config = ControllerConfig(1, "PLAINTEXT", lambda _: False)
-    office = Office(runtime, None, config, context, events.append)
+    office = Office(runtime, None, config, context, events.append, Counters())
     office._send = lambda broker, command: sent.append((broker, command.api.name, command.delete))
 
     refused = ReplicasStopped(1, True, ((KEY, ErrorCode.KAFKA_STORAGE_ERROR),))
@@ -55,7 +56,12 @@ def test_a_resigned_controller_leaves_no_timer():
     clock, events = Clock(), []
     runtime = Runtime(clock, None, None, random.Random(1), lambda: 0)
     office = Office(
-        runtime, None, ControllerConfig(1, "PLAINTEXT", lambda _: False), ControllerContext(1, 1), events.append
+        runtime,
+        None,
+        ControllerConfig(1, "PLAINTEXT", lambda _: False),
+        ControllerContext(1, 1),
+        events.append,
+        Counters(),
     )
     office.put_later(RetryDeletions(), 10)
     Deferred.fromCoroutine(office.close())

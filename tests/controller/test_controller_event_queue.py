@@ -43,7 +43,7 @@ def test_one_at_a_time():
     clock.advance(0)
     assert handler.handled == [BrokersChanged(), TopicsChanged()]
     assert queue.idle
-    assert queue.waited_seconds_last == 5
+    assert queue.last_event.waited_s == 5
 
 
 def test_same_event_waits_once():
