@@ -7,6 +7,7 @@
 * ``reachable`` from ZooKeeper's trouble to what a client is told
 * ``incarnation`` since when its logs have lost nothing; ``strays`` logs on disk that are not its replicas any more
 * ``controlled_shutdown`` hands its leaderships over before it stops
+* ``log_dir_events`` tells the controller of a log directory that failed
 * ``session`` registers anew when the session with ZooKeeper was lost; ``previous_session`` ends a killed broker's
 """
 

@@ -19,6 +19,7 @@ from kreplica.controller.office import ControllerConfig
 from kreplica.membership.controlled_shutdown import ControlledShutdown
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.incarnation import Incarnations
+from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
@@ -77,6 +78,8 @@ class Broker:
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(runtime.random, settings["max.incremental.fetch.session.cache.slots"])
         self.incarnations = Incarnations(runtime, self.directories)
+        self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)
+        self.directories.on_offline(lambda _: self.log_dir_events.directory_failed())
         self.membership = Membership(
             runtime.reactor,
             runtime.random,
@@ -275,6 +278,7 @@ class Broker:
             self.directories.abandon()
 
     async def _close_session(self) -> None:
+        self.log_dir_events.stop()
         await self.client.close()
         if self._opened:
             forget_session(self.runtime.disk, self._session_directory)

@@ -1,0 +1,85 @@
+"""The controller hears of a failed log directory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kreplica.cluster import znodes
+from kreplica.membership.log_dir_events import LogDirEvents
+from kreplica.membership.registration import create_persistent_paths
+from kreplica.testing.simulation import Simulation
+from kreplica.zookeeper import ZooKeeperClient
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+
+class World:
+    """A coordinator, broker 7 and somebody who looks."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        coordinator = self.simulation.host("coordinator")
+        self.run(EmbeddedCoordinator(coordinator.runtime, port=2181, interface="").start())
+        self.watcher = self.client("watcher")
+        self.run(create_persistent_paths(self.watcher))
+        reactor = self.simulation.host("broker").runtime.reactor
+        self.broker = self.client("broker")
+        self.events = LogDirEvents(reactor, self.broker, 7)
+
+    def run(self, goal: Any) -> Any:
+        return self.simulation.run_until(goal)
+
+    def client(self, name: str) -> ZooKeeperClient:
+        runtime = self.simulation.host(name).runtime
+        client = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
+        self.run(client.start())
+        return client
+
+    def notifications(self) -> list[int]:
+        """The broker of each notification that is there."""
+        found = []
+        for name in sorted(self.run(self.watcher.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION))):
+            assert name.startswith("log_dir_event_")
+            path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{name}"
+            found.append(znodes.decode_log_dir_event(path, self.run(self.watcher.get_data(path))[0]))
+        return found
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_failure_is_told(world: World) -> None:
+    """Once for each; the notification says which broker to ask."""
+    world.events.directory_failed()
+    world.simulation.run(1)
+    assert world.notifications() == [7]
+    world.events.directory_failed()
+    world.simulation.run(1)
+    assert world.notifications() == [7, 7]
+
+
+def test_a_failure_while_zookeeper_is_away(world: World) -> None:
+    """It is told when ZooKeeper is back: once more where the first may have been heard, once for all that wait."""
+    world.simulation.network.cut("broker", "coordinator")
+    for _ in range(5):
+        world.events.directory_failed()
+    world.simulation.run(10)
+    world.simulation.network.heal("broker", "coordinator")
+    world.simulation.run(10)
+    assert world.notifications() == [7, 7]
+
+
+def test_a_broker_that_stops_tells_no_more(world: World) -> None:
+    """No timer is left, and nothing is asked for afterwards."""
+    world.simulation.network.cut("broker", "coordinator")
+    world.events.directory_failed()
+    world.simulation.run(1)
+    world.events.stop()
+    world.run(world.broker.close())
+    world.simulation.network.heal("broker", "coordinator")
+    world.simulation.run(60)
+    assert world.simulation.host("broker").runtime.reactor.getDelayedCalls() == []
+    assert world.notifications() == [7], "what was under way when it stopped"
