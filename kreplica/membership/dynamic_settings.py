@@ -118,7 +118,18 @@ class DynamicSettings:
 
     def unclean_election_allowed(self, topic: str) -> bool:
         """``unclean.leader.election.enable`` of a topic."""
-        return bool(self._effective_topic(topic)["unclean.leader.election.enable"])
+        return self.partition_settings(topic).unclean_election_allowed
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """``min.insync.replicas`` of a topic."""
+        return self.partition_settings(topic).min_insync_replicas
+
+    def replication_rate(self, role: str) -> int:
+        """How many bytes a second of throttled replicas may pass.
+
+        :param role: ``leader`` or ``follower``: what this broker is of them.
+        """
+        return int(self._effective[f"{role}.replication.throttled.rate"])
 
     def describe_topic(self, topic: str) -> Sequence[ConfigRow]:
         return self._effective.describe_topic(self._topics.get(topic, {}))

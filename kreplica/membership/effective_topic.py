@@ -9,10 +9,16 @@ from kreplica.storage.config import LogConfig
 
 
 class PartitionSettings(NamedTuple):
-    """What a topic's settings say to its partitions."""
+    """What a topic's settings say to its partitions.
+
+    :param leader_throttled_replicas: ``partition:broker`` each, or ``*``; see ``kreplica.replication.throttle``.
+    """
 
     log: LogConfig
     min_insync_replicas: int
+    unclean_election_allowed: bool = False
+    leader_throttled_replicas: frozenset[str] = frozenset()
+    follower_throttled_replicas: frozenset[str] = frozenset()
 
 
 def partition_settings(settings: TopicSettings) -> PartitionSettings:
@@ -42,4 +48,7 @@ def partition_settings(settings: TopicSettings) -> PartitionSettings:
             preallocate=settings["preallocate"],
         ),
         settings["min.insync.replicas"],
+        bool(settings["unclean.leader.election.enable"]),
+        frozenset(settings["leader.replication.throttled.replicas"]),
+        frozenset(settings["follower.replication.throttled.replicas"]),
     )

@@ -15,7 +15,6 @@ from twisted.logger import Logger
 
 from kreplica.admin.site import AdminSite
 from kreplica.controller.controller import Controller
-from kreplica.controller.office import ControllerConfig
 from kreplica.membership.controlled_shutdown import ControlledShutdown
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.incarnation import Incarnations
@@ -41,6 +40,7 @@ from kreplica.service.settings_maps import (
     advertised,
     bounds,
     controlled_shutdown_config,
+    controller_config,
     storage_config,
 )
 from kreplica.service.stopping import stop_all
@@ -88,16 +88,7 @@ class Broker:
             lambda: self.incarnations.intact_since,
             self._replaced,
         )
-        self.controller = Controller(
-            runtime,
-            self.client,
-            ControllerConfig(
-                self.broker_id,
-                settings.inter_broker_listener,
-                self.dynamic_settings.unclean_election_allowed,
-                settings["controller.socket.timeout.ms"] / 1000,
-            ),
-        )
+        self.controller = Controller(runtime, self.client, controller_config(settings, self.dynamic_settings))
         self._turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kreplica.controller.office import ControllerConfig
 from kreplica.errors import SettingsError
+from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.model import Endpoint
 from kreplica.replication.fetcher_config import FetcherConfig
@@ -46,6 +48,21 @@ def storage_config(settings: BrokerSettings) -> StorageConfig:
         log_cleaner_backoff_ms=settings["log.cleaner.backoff.ms"],
         log_cleaner_dedupe_buffer_size=settings["log.cleaner.dedupe.buffer.size"],
         log_cleaner_io_max_bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+    )
+
+
+def controller_config(settings: BrokerSettings, dynamic: DynamicSettings) -> ControllerConfig:
+    """What this broker does as the controller."""
+    return ControllerConfig(
+        settings["broker.id"],
+        settings.inter_broker_listener,
+        dynamic.unclean_election_allowed,
+        request_timeout_s=settings["controller.socket.timeout.ms"] / 1000,
+        min_insync_replicas=dynamic.min_insync_replicas,
+        learn=dynamic.learn,
+        rebalance=settings["auto.leader.rebalance.enable"],
+        rebalance_interval_s=float(settings["leader.imbalance.check.interval.seconds"]),
+        imbalance_percentage=settings["leader.imbalance.per.broker.percentage"],
     )
 
 
