@@ -31,6 +31,8 @@ class BrokerChannel:
     A command is sent again after a lost connection or a time-out: brokers recognise what they have done already.
 
     :param answered: called with (broker id, command, answer).
+    :param late: called once for a command that has not been answered ``timeout_s`` after it was first sent; the channel
+        goes on trying.
     :param overflowed: called once when more commands wait than may; the channel forgets them, and the controller
         closes it and starts anew from the whole state.
     """
@@ -46,6 +48,7 @@ class BrokerChannel:
         timeout_s: float,
         answered: Answered,
         overflowed: Callable[[int], None],
+        late: Callable[[int, Command], None] = lambda broker_id, command: None,
     ) -> None:
         self._reactor = reactor
         self._random = rng
@@ -55,6 +58,7 @@ class BrokerChannel:
         self._timeout_s = timeout_s
         self._answered = answered
         self._overflowed = overflowed
+        self._late = late
         self._waiting: deque[Command] = deque()
         self._connection: Connection | None = None
         self._closed = False
@@ -95,27 +99,10 @@ class BrokerChannel:
             await connection.close()
 
     async def _run(self) -> None:
-        delay = RETRY_SECONDS_MIN
         try:
             while self._waiting:
                 command = self._waiting[0]
-                try:
-                    answer = await self._exchange(command)
-                except CancelledError:
-                    raise
-                except Exception as error:
-                    # Whatever it is, the commands that wait must not be forgotten.
-                    log.warn(
-                        "controller: {api} to broker {broker} at {endpoint} failed, trying again: {error}",
-                        api=command.api.name,
-                        broker=self.registration.broker_id,
-                        endpoint=str(self._endpoint),
-                        error=str(error),
-                    )
-                    await pause(self._reactor, delay * self._random.uniform(0.5, 1.0))
-                    delay = min(delay * 2, RETRY_SECONDS_MAX)
-                    continue
-                delay = RETRY_SECONDS_MIN
+                answer = await self._until_answered(command)
                 if self._waiting and self._waiting[0] is command:
                     self._waiting.popleft()
                     self._answered(self.registration.broker_id, command, answer)
@@ -125,7 +112,31 @@ class BrokerChannel:
         finally:
             self._running = None
 
+    async def _until_answered(self, command: Command) -> dict[str, Any]:
+        delay = RETRY_SECONDS_MIN
+        late_at: float | None = self._reactor.seconds() + self._timeout_s
+        while True:
+            try:
+                return await self._exchange(command)
+            except CancelledError:
+                raise
+            except Exception as error:
+                # Whatever it is, the commands that wait must not be forgotten.
+                log.warn(
+                    "controller: {api} to broker {broker} at {endpoint} failed, trying again: {error}",
+                    api=command.api.name,
+                    broker=self.registration.broker_id,
+                    endpoint=str(self._endpoint),
+                    error=str(error),
+                )
+            if late_at is not None and self._reactor.seconds() >= late_at:
+                late_at = None
+                self._late(self.registration.broker_id, command)
+            await pause(self._reactor, delay * self._random.uniform(0.5, 1.0))
+            delay = min(delay * 2, RETRY_SECONDS_MAX)
+
     async def _exchange(self, command: Command) -> dict[str, Any]:
+        body = await command.form(self._reactor)
         if self._connection is None or self._connection.closed:
             self._connection = await connect(
                 self._reactor,
@@ -134,4 +145,4 @@ class BrokerChannel:
                 client_id=self._client_id,
                 connect_timeout_s=self._timeout_s,
             )
-        return await self._connection.request(command.api, command.version, command.body, timeout_s=self._timeout_s)
+        return await self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)

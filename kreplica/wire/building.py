@@ -14,7 +14,15 @@ from uuid import UUID
 
 from kreplica.model import ZERO_UUID
 from kreplica.wire.parsing import SHORT_ARRAY_MAX, literal
-from kreplica.wire.primitives import INLINE_SIZE_MAX, bytes_size, records_size, struct_of, uvarint, write_tags
+from kreplica.wire.primitives import (
+    INLINE_SIZE_MAX,
+    Built,
+    bytes_size,
+    records_size,
+    struct_of,
+    uvarint,
+    write_tags,
+)
 from kreplica.wire.structures import Array, Field, Record
 from kreplica.wire.types import Blob, Fixed, Records, Sized, Text, Uuid, WireType
 
@@ -55,6 +63,7 @@ class BuilderSource:
             "bytes_size": bytes_size,
             "records_size": records_size,
             "Struct": Struct,
+            "Built": Built,
         }
 
     def function(self) -> Builder:
@@ -159,7 +168,12 @@ class BuilderSource:
             self._numbers(kind, item, items, length)
             return
         self._length(kind, length)
-        self._line(f"if {length} > 0:")
+        if isinstance(item, Record):
+            self._line(f"if {items}.__class__ is Built:")
+            self._line(f"    append({items}.data)")
+            self._line(f"elif {length} > 0:")
+        else:
+            self._line(f"if {length} > 0:")
         self._depth += 1
         element = self._name("i")
         if isinstance(item, Record) and self._is_row(item):

@@ -27,6 +27,23 @@ INLINE_SIZE_MAX = 4096
 Buffer = bytes | bytearray | memoryview
 
 
+class Built:
+    """Elements of an array that were built before (``Schema.element``), to stand in the place of the list of them.
+
+    :param count: how many they are.
+    :param data: their bytes, one after the other.
+    """
+
+    __slots__ = ("count", "data")
+
+    def __init__(self, count: int, data: bytes) -> None:
+        self.count = count
+        self.data = data
+
+    def __len__(self) -> int:
+        return self.count
+
+
 class MalformedError(Exception):
     """Raised by generated parsers only: the types parse the same bytes again and say what is wrong."""
 

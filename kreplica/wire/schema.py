@@ -40,6 +40,7 @@ class Schema:
         self._parsers: dict[int, MessageParser] = {}
         self._builders: dict[int, MessageBuilder] = {}
         self._piece_builders: dict[int, Builder] = {}
+        self._elements: dict[tuple[int, tuple[str, ...]], MessageBuilder] = {}
 
     def __repr__(self) -> str:
         return f"<Schema {self.name} {self.versions[0]}-{self.versions[-1]}>"
@@ -97,6 +98,19 @@ class Schema:
             builder = self._builders[version] = self._make_builder(version)
         return builder
 
+    def element(self, version: int, *names: str) -> MessageBuilder:
+        """What builds one element of an array by itself: a message of thousands of them is put together of ``Built``.
+
+        :param names: the field that is the array, after those that it stands in, from the message inwards.
+        """
+        builder = self._elements.get((version, names))
+        if builder is None:
+            kind: Any = self.tree(version)
+            for name in names:
+                kind = next(field.type for field in kind.fields if field.name == name).item
+            builder = self._elements[version, names] = _joining(kind, _piece_builder(kind))
+        return builder
+
     def parse_uncompiled(self, version: int, buffer: Buffer, offset: int = 0) -> dict[str, Any]:
         """``parse`` by the construct itself: slow; what says what is wrong with a message."""
         value: dict[str, Any] = self.tree(version).parse(memoryview(buffer)[offset:])
@@ -146,42 +160,45 @@ class Schema:
         return parse_message
 
     def _make_builder(self, version: int) -> MessageBuilder:
-        build_pieces = self._piece_builder(version)
-        join = b"".join
-
-        def build_message(value: dict[str, Any]) -> bytes:
-            pieces = build_pieces(value)[0]
-            try:
-                return join(pieces)
-            except TypeError:  # something with a size, that is no bytes
-                self.tree(version).build(value)
-                raise
-
-        return build_message
+        return _joining(self.tree(version), self._piece_builder(version))
 
     def _piece_builder(self, version: int) -> Builder:
         builder = self._piece_builders.get(version)
         if builder is None:
-            builder = self._piece_builders[version] = self._make_piece_builder(version)
+            builder = self._piece_builders[version] = _piece_builder(self.tree(version))
         return builder
 
-    def _make_piece_builder(self, version: int) -> Builder:
-        """Compile the strict form, since most callers give all fields; the lenient one when a field is missing."""
-        tree = self.tree(version)
-        strict = compile_builder(tree, lenient=False)
-        lenient: Builder | None = None
 
-        def build_pieces(value: dict[str, Any]) -> tuple[list[Any], list[int]]:
-            nonlocal lenient
+def _joining(tree: Record, build_pieces: Builder) -> MessageBuilder:
+    join = b"".join
+
+    def build_message(value: dict[str, Any]) -> bytes:
+        pieces = build_pieces(value)[0]
+        try:
+            return join(pieces)
+        except TypeError:  # something with a size, that is no bytes
+            tree.build(value)
+            raise
+
+    return build_message
+
+
+def _piece_builder(tree: Record) -> Builder:
+    """Compile the strict form, since most callers give all fields; the lenient one when a field is missing."""
+    strict = compile_builder(tree, lenient=False)
+    lenient: Builder | None = None
+
+    def build_pieces(value: dict[str, Any]) -> tuple[list[Any], list[int]]:
+        nonlocal lenient
+        try:
             try:
-                try:
-                    return strict(value)
-                except KeyError:
-                    if lenient is None:
-                        lenient = compile_builder(tree)
-                return lenient(value)
-            except VALUE_ERRORS:
-                tree.build(value, sizes_are_enough=True)  # it says what is wrong
-                raise
+                return strict(value)
+            except KeyError:
+                if lenient is None:
+                    lenient = compile_builder(tree)
+            return lenient(value)
+        except VALUE_ERRORS:
+            tree.build(value, sizes_are_enough=True)  # it says what is wrong
+            raise
 
-        return build_pieces
+    return build_pieces

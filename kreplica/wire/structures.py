@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any
 
 from kreplica.errors import ProtocolError
-from kreplica.wire.primitives import COST_MAX, TAG_COST, uvarint
+from kreplica.wire.primitives import COST_MAX, TAG_COST, Built, uvarint
 from kreplica.wire.types import Fixed, Sized, Uuid, WireType, take, take_uvarint
 
 
@@ -62,9 +62,12 @@ class Array(Sized):
         return values
 
     def _build(self, value: Any, stream: BytesIO, context: Any, path: str) -> Any:
-        if value is not None and not isinstance(value, (list, tuple)):
+        if value is not None and not isinstance(value, (list, tuple, Built)):
             raise ProtocolError(path, f"{type(value).__name__} is not a list")
         self._put_length(None if value is None else len(value), stream, path)
+        if isinstance(value, Built):
+            stream.write(value.data)
+            return value
         for index, item in enumerate(value or ()):
             self.item._build(item, stream, context, f"{path}[{index}]")
         return value

@@ -1,6 +1,7 @@
 """The documents that we write are Kafka's, and every older one that Kafka wrote can be read."""
 
 import json
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -104,3 +105,25 @@ def test_producer_id_blocks_follow_each_other():
     full = znodes.encode_producer_id_block(znodes.ProducerIdBlock(1, 0, 2**63 - 500))
     with pytest.raises(znodes.ZnodeError, match="no producer ids are left"):
         znodes.next_producer_id_block(1, full)
+
+
+def test_a_state_is_written_as_json_would_be():
+    """Thousands of states are written and read in a moment, byte for byte as the JSON that Kafka writes."""
+    rng = Random(5)
+    for _ in range(500):
+        isr = tuple(rng.sample(range(2000), rng.randint(0, 5)))
+        eligible = tuple(rng.sample(range(2000), rng.choice((0, 0, 1, 3))))
+        leader, partition_epoch = rng.choice((-1, 0, 7, 2**31 - 1)), rng.randrange(2**31)
+        state = LeaderAndIsr(leader, rng.randrange(2**31), isr, rng.randrange(2**31), partition_epoch, eligible)
+        document = {
+            "controller_epoch": state.controller_epoch,
+            "leader": leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(isr),
+        } | ({"eligible_leader_replicas": list(eligible)} if eligible else {})
+        data = znodes.encode_partition_state(state)
+        assert data == json.dumps(document, separators=(",", ":")).encode()
+        assert znodes.decode_partition_state("/p", data, partition_epoch) == state
+        spaced = json.dumps(document, indent=1).encode()
+        assert znodes.decode_partition_state("/p", spaced, partition_epoch) == state

@@ -1,0 +1,65 @@
+"""Messages of thousands of rows are put together of rows that were built before."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.messages import UPDATE_METADATA
+from kreplica.wire.primitives import Built
+
+VERSION = UPDATE_METADATA.versions[1]
+
+
+def row(number: int) -> dict:
+    return {
+        "partition_index": number,
+        "controller_epoch": 3,
+        "leader": 1,
+        "leader_epoch": number,
+        "isr": [1, 2],
+        "zk_version": 9,
+        "replicas": [1, 2, 3],
+        "offline_replicas": [3],
+    }
+
+
+def message(topics) -> dict:
+    return {
+        "controller_id": 1,
+        "is_k_raft_controller": False,
+        "controller_epoch": 3,
+        "broker_epoch": 77,
+        "type": 0,
+        "topic_states": topics,
+        "live_brokers": [],
+    }
+
+
+def topic(name: str, rows) -> dict:
+    return {"topic_name": name, "topic_id": UUID(int=5), "partition_states": rows}
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 300])
+def test_rows_built_before_give_the_same_message(count):
+    """Whether rows are given as values or as bytes, the broker reads the same."""
+    schema = UPDATE_METADATA.request
+    plain = message([topic(name, [row(number) for number in range(count)]) for name in ("a", "b")])
+    build_row = schema.element(VERSION, "topic_states", "partition_states")
+    build_topic = schema.element(VERSION, "topic_states")
+    rows = Built(count, b"".join(build_row(row(number)) for number in range(count)))
+    topics = Built(2, b"".join(build_topic(topic(name, rows)) for name in ("a", "b")))
+    assert schema.build(VERSION, message(topics)) == schema.build(VERSION, plain)
+    assert schema.build_uncompiled(VERSION, message(topics)) == schema.build(VERSION, plain)
+    assert schema.parse(VERSION, schema.build(VERSION, message(topics))) == schema.parse(
+        VERSION, schema.build(VERSION, plain)
+    )
+
+
+def test_a_row_that_does_not_fit_is_told():
+    """A wrong value in one row names its field, as in a whole message."""
+    build_row = UPDATE_METADATA.request.element(VERSION, "topic_states", "partition_states")
+    with pytest.raises(ProtocolError, match="leader_epoch"):
+        build_row(row(1) | {"leader_epoch": 2**31})
