@@ -4,6 +4,17 @@
 * ``fencing`` which controller's commands are obeyed
 * ``partition`` one partition; ``partitions`` all of this broker's
 * ``waiting`` fetches and produces that wait
+
+Following:
+
+* ``fetchers`` whom this broker follows; ``fetcher`` one leader; ``fetcher_config`` the settings of both
+* ``followed`` one partition that is followed; ``truncation`` pure: where its log is cut
+* ``fetch_session`` pure: what requests name (KIP-227)
+* ``throttle`` how fast replicas that move are copied
+
+Serving:
+
+* ``serving`` which replica may answer whom; ``replica_selection`` pure: from which one a consumer reads (KIP-392)
 """
 
 from kreplica.replication.fencing import ControlFence

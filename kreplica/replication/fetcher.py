@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from kreplica.client.connection import Connection, connect
 from kreplica.client.errors import ClientError, UnsupportedVersion
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
-from kreplica.model import ZERO_UUID, Endpoint, TopicPartition
+from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, Endpoint, TopicPartition
 from kreplica.replication.fetch_session import FetchSession
 from kreplica.replication.fetcher_config import FetcherConfig
 from kreplica.replication.followed import Followed, Next
@@ -104,6 +104,7 @@ class Fetcher:
         self._running: Deferred[None] | None = None
         self._awaited: Deferred[Any] | None = None
         self._idle: Deferred[None] | None = None
+        self._broker_epoch = NO_BROKER_EPOCH
         self._failures = 0
         self._refused_sessions = 0
         self._closed = False
@@ -290,10 +291,14 @@ class Fetcher:
         if connection is None:
             return
         config, follower = self._config, self._follower
+        broker_epoch = follower.broker_epoch()
+        if broker_epoch != self._broker_epoch:
+            self._broker_epoch = broker_epoch
+            self._session.reset()  # the leader knows each partition's follower by it
         version = self._session.version(connection.version(FETCH))
         body = {
             "replica_id": follower.broker_id,
-            "replica_state": {"replica_id": follower.broker_id, "replica_epoch": follower.broker_epoch()},
+            "replica_state": {"replica_id": follower.broker_id, "replica_epoch": broker_epoch},
             "max_wait_ms": config.wait_ms_max,
             "min_bytes": config.bytes_min,
             "max_bytes": config.answer_bytes_max,

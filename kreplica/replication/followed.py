@@ -85,6 +85,8 @@ class Followed:
         :return: false where the disk failed at it.
         """
         log_ = self.partition.log
+        # An epoch in which this broker led and wrote nothing would lay claim to what its leader's older epochs wrote.
+        log_.leader_epochs.truncate_to(log_.log_end_offset)
         cut = truncation.cut_of_unknown_history(
             log_.leader_epochs.entries,
             log_end_offset=log_.log_end_offset,

@@ -13,11 +13,11 @@ From the outside in:
 * ``connection``: one client without I/O: requests and answers in order, and its bounds; ``bounds``: their numbers
 * ``turn``: answers of one turn of the loop leave together
 * ``dispatch``: from a frame to its handler by one table
-* ``request``: what a handler sees; ``pieces``: what its answer is made of; ``answers``: answers that take a while
+* ``request``: what a handler sees; ``pieces``: what its answer is made of; ``answers``: what answers have in common
 * ``metrics``: counters
 * ``handlers``: one file per API
 * ``metadata``: what this broker knows of the cluster; ``topic_admin``: changes to topics, written to ZooKeeper
-* ``fetch_sessions``: what clients fetch without naming it again (KIP-227)
+* ``fetch_sessions``: what clients fetch without naming it again (KIP-227); ``partition_reads``: one partition for one fetch
 
 A frame is handled where it lies: nothing is copied, queued or deferred between the socket and a handler.
 """

@@ -1,4 +1,4 @@
-"""Answers that take a while: they wait for a coroutine, or until the broker knows its cluster."""
+"""What answers of several APIs have in common: those that take a while, and those that send a client elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from kreplica.errors import ErrorCode
+from kreplica.model import NO_EPOCH, NO_LEADER, TopicPartition
+from kreplica.replication import Partitions
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Handler, Request
 
@@ -18,8 +21,52 @@ log = Logger()
 NO_LEADER_HINT = {"leader_id": -1, "leader_epoch": -1}
 """The ``current_leader`` of an answer that does not send its client elsewhere."""
 
+_ANOTHER_LEADS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
 HELD_SECONDS_MAX = 10.0
 """After so long a request is answered with the little that is known."""
+
+
+class LeaderHints:
+    """Where one answer sends its client instead (KIP-951): leaders of partitions, and where those leaders listen.
+
+    :param listener: by which the client came in.
+    """
+
+    __slots__ = ("_leaders", "_listener", "_metadata", "_partitions")
+
+    def __init__(self, partitions: Partitions, metadata: MetadataCache, listener: str) -> None:
+        self._partitions = partitions
+        self._metadata = metadata
+        self._listener = listener
+        self._leaders: dict[int, None] = {}
+
+    def leader_of(self, key: TopicPartition, code: ErrorCode) -> dict[str, int]:
+        """The ``current_leader`` of a partition that is answered with an error."""
+        if code not in _ANOTHER_LEADS:
+            return NO_LEADER_HINT
+        leader, epoch = NO_LEADER, NO_EPOCH
+        partition = self._partitions.get(key)
+        if partition is not None:
+            leader, epoch = partition.leadership.leader, partition.leadership.leader_epoch
+        topic = self._metadata.topic(key.topic)
+        published = topic.partitions.get(key.partition) if topic is not None else None
+        if published is not None and published.leader_epoch > epoch:
+            leader, epoch = published.leader, published.leader_epoch
+        if leader < 0:
+            return NO_LEADER_HINT
+        self._leaders[leader] = None
+        return {"leader_id": leader, "leader_epoch": epoch}
+
+    def endpoints(self) -> list[dict[str, Any]]:
+        """The ``node_endpoints`` of the leaders that were named."""
+        if not self._leaders:
+            return []
+        return [
+            {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+            for broker, endpoint in self._metadata.live_on(self._listener)
+            if broker.broker_id in self._leaders
+        ]
 
 
 def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]) -> None:

@@ -1,15 +1,20 @@
-"""Fetch sessions (KIP-227): what a client fetches is kept here, so that its requests and answers name only changes."""
+"""Fetch sessions (KIP-227): what a client fetches is kept here, so that its requests and answers name only changes.
+
+Reading is incremental too: a partition of which there was nothing new is looked at again when it changes, and not
+before, so that a fetch costs what happened since the last one, and not what a client follows.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, ZERO_UUID
+from kreplica.replication import Partition
 
 NO_SESSION = 0
 NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
@@ -28,17 +33,23 @@ Row = dict[str, Any]
 
 
 class Wanted:
-    """One partition that a client fetches, and what it was last told of it (inside a session)."""
+    """One partition that a client fetches, and what it was last told of it (inside a session).
+
+    :ivar named: whether the request that is being answered names it: a follower acknowledges by that.
+    :ivar watched: where a change of it is waited for.
+    """
 
     __slots__ = (
         "bytes_max",
         "current_leader_epoch",
         "fetch_offset",
         "last_fetched_epoch",
+        "named",
         "partition",
         "told",
         "topic",
         "topic_id",
+        "watched",
     )
 
     def __init__(self, topic: str | None, topic_id: UUID, row: Row) -> None:
@@ -46,10 +57,12 @@ class Wanted:
         self.topic_id = topic_id
         self.partition: int = row["partition"]
         self.told: tuple[int, int] | None = None
+        self.watched: Partition | None = None
         self.ask(row)
 
     def ask(self, row: Row) -> None:
         """Take over what the client asks now."""
+        self.named = True
         self.fetch_offset: int = row["fetch_offset"]
         self.bytes_max: int = row["partition_max_bytes"]
         self.current_leader_epoch: int = row.get("current_leader_epoch", NO_EPOCH)
@@ -66,42 +79,156 @@ class Wanted:
         news = bool(row["error_code"] or row["records"] or told != self.told or diverges)
         # An error is told again and again, until it is gone and the figures are told too.
         self.told = None if row["error_code"] else told
-        return news
+        return news or row["preferred_read_replica"] >= 0
+
+
+class Watch:
+    """Tells which of some wanted partitions changed since they were read.
+
+    :param changed: called with them; each is told once, and watched no more until it is added again.
+    """
+
+    __slots__ = ("_changed", "_wanted")
+
+    def __init__(self, changed: Callable[[list[Wanted]], object]) -> None:
+        self._changed = changed
+        self._wanted: dict[Partition, list[Wanted]] = {}
+
+    def add(self, wanted: Wanted, partition: Partition) -> None:
+        """Tell when this one changes."""
+        if wanted.watched is partition:
+            return
+        self.remove(wanted)
+        wanted.watched = partition
+        self._wanted.setdefault(partition, []).append(wanted)
+        partition.waiting[self] = None
+
+    def remove(self, wanted: Wanted) -> None:
+        """Tell of this one no more."""
+        partition, wanted.watched = wanted.watched, None
+        if partition is not None:
+            others = self._wanted[partition]
+            others.remove(wanted)
+            if not others:
+                del self._wanted[partition]
+                partition.waiting.pop(self, None)
+
+    def clear(self) -> None:
+        """Tell of none any more."""
+        for partition, wanted in self._wanted.items():
+            partition.waiting.pop(self, None)
+            for one in wanted:
+                one.watched = None
+        self._wanted.clear()
+
+    def changed(self, partitions: set[Partition]) -> None:
+        """Called by ``Wakeups``."""
+        told: list[Wanted] = []
+        for partition in sorted(partitions & self._wanted.keys(), key=lambda p: p.topic_partition):
+            partition.waiting.pop(self, None)
+            told += self._wanted.pop(partition)
+        for wanted in told:
+            wanted.watched = None
+        if told:
+            self._changed(told)
 
 
 class FetchContext:
-    """One fetch, inside a session or not."""
+    """One fetch, inside a session or not.
 
-    def __init__(self, wanted: list[Wanted], session: _Session | None, *, incremental: bool) -> None:
-        self.wanted = wanted
-        self._session = session
-        self._incremental = incremental
+    :ivar to_read: what has to be read for it, in order.
+    :ivar full: whether the answer names every partition.
+    """
 
-    def finish(self, rows: list[Row]) -> tuple[int, list[tuple[Wanted, Row]]]:
+    def __init__(self, to_read: list[Wanted], session: FetchSession | None, *, full: bool) -> None:
+        self.to_read = to_read
+        self.session = session
+        self.full = full
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is wanted."""
+        return not (self.to_read if self.session is None else self.session.partitions)
+
+    def finish(self, rows: dict[Wanted, Row]) -> tuple[int, list[tuple[Wanted, Row]]]:
         """The session id to answer, and the partitions that the answer names."""
-        pairs = list(zip(self.wanted, rows, strict=True))
-        if self._session is None:
+        pairs = list(rows.items())
+        if self.session is None:
             return NO_SESSION, pairs
         news = [pair for pair in pairs if pair[0].is_news(pair[1])]
-        self._session.served(wanted for wanted, row in news if row["records"])
-        return self._session.session_id, news if self._incremental else pairs
+        self.session.served(wanted for wanted, row in news if row["records"])
+        return self.session.session_id, pairs if self.full else news
 
 
-class _Session:
-    __slots__ = ("by_id", "epoch", "partitions", "session_id", "used_at_s")
+class FetchSession:
+    """What one client fetches.
 
-    def __init__(self, session_id: int, wanted: Iterable[Wanted], *, by_id: bool, now_s: float) -> None:
+    :ivar pending: what the next fetch has to read, in order: what the client moved, what changed, and what the last
+        one had no room for.
+    :ivar on_change: called while a fetch waits, with what changed.
+    :ivar supersede: ends the fetch under way: its client has sent the next one, so that it has news.
+    :ivar follower: whether it is a broker's.
+    """
+
+    __slots__ = (
+        "by_id",
+        "epoch",
+        "follower",
+        "on_change",
+        "partitions",
+        "pending",
+        "session_id",
+        "supersede",
+        "used_at_s",
+        "watch",
+    )
+
+    def __init__(
+        self, session_id: int, wanted: Iterable[Wanted], *, by_id: bool, now_s: float, follower: bool
+    ) -> None:
         self.session_id = session_id
+        self.follower = follower
         self.epoch = 1
         self.by_id = by_id
         self.used_at_s = now_s
-        self.partitions: OrderedDict[Key, Wanted] = OrderedDict((w.key, w) for w in wanted)
+        self.partitions: dict[Key, Wanted] = {w.key: w for w in wanted}
+        self.pending: dict[Wanted, None] = dict.fromkeys(self.partitions.values())
+        self.watch = Watch(self._changed)
+        self.on_change: Callable[[list[Wanted]], object] | None = None
+        self.supersede: Callable[[], object] | None = None
+
+    def settle(self, wanted: Wanted, partition: Partition) -> None:
+        """There is nothing more to read of it until it changes, or its client moves."""
+        self.pending.pop(wanted, None)
+        self.watch.add(wanted, partition)
 
     def served(self, wanted: Iterable[Wanted]) -> None:
         """Those that got data go to the end, so that the limit of one answer starves nobody."""
-        for one in list(wanted):
-            if one.key in self.partitions:
-                self.partitions.move_to_end(one.key)
+        for one in wanted:
+            if self.pending.pop(one, one) is None:
+                self.pending[one] = None
+
+    def change(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> None:
+        """Take in what a request adds, moves and forgets."""
+        for topic, topic_id, row in _rows(topics):
+            wanted = self.partitions.get((topic, topic_id, row["partition"]))
+            if wanted is None:
+                wanted = Wanted(topic, topic_id, row)
+                self.partitions[wanted.key] = wanted
+            else:
+                wanted.ask(row)
+            self.pending[wanted] = None
+        for gone in forgotten:
+            for partition in gone["partitions"]:
+                wanted = self.partitions.pop((gone.get("topic"), gone.get("topic_id", ZERO_UUID), partition), None)
+                if wanted is not None:
+                    self.pending.pop(wanted, None)
+                    self.watch.remove(wanted)
+
+    def _changed(self, wanted: list[Wanted]) -> None:
+        self.pending.update(dict.fromkeys(wanted))
+        if self.on_change is not None:
+            self.on_change(wanted)
 
 
 class FetchSessions:
@@ -114,7 +241,7 @@ class FetchSessions:
     def __init__(self, rng: random.Random, slots_max: int) -> None:
         self._random = rng
         self._slots_max = slots_max
-        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -128,16 +255,20 @@ class FetchSessions:
         *,
         by_id: bool,
         now_s: float,
+        follower: bool = False,
     ) -> FetchContext:
         """What a request asks for.
 
+        :param follower: it comes from a broker, whose sessions go before those of clients.
         :raise KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             wanted = _wanted(topics)
-            session = self._open(wanted, by_id, now_s) if epoch == INITIAL_EPOCH and wanted else None
-            return FetchContext(wanted, session, incremental=False)
+            session = None
+            if epoch == INITIAL_EPOCH and wanted and len(wanted) <= PARTITIONS_MAX and self._has_room(follower, now_s):
+                session = self._open(wanted, by_id=by_id, now_s=now_s, follower=follower)
+            return FetchContext(wanted if session is None else list(session.pending), session, full=True)
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -145,42 +276,46 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        self._change(session, topics, forgotten)
+        if session.supersede is not None:
+            session.supersede()
+        session.change(topics, forgotten)
         if len(session.partitions) > PARTITIONS_MAX:
-            del self._sessions[session_id]
+            self._end(session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.used_at_s = now_s
         self._sessions.move_to_end(session_id)
-        return FetchContext(list(session.partitions.values()), session, incremental=True)
+        return FetchContext(list(session.pending), session, full=False)
 
-    def _open(self, wanted: list[Wanted], by_id: bool, now_s: float) -> _Session | None:
-        if len(wanted) > PARTITIONS_MAX:
-            return None
-        if len(self._sessions) >= self._slots_max:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_s - oldest.used_at_s < EVICTION_SECONDS:
-                return None
-            del self._sessions[oldest.session_id]
+    def _has_room(self, follower: bool, now_s: float) -> bool:
+        """Whether there may be one more session, of which another may have to make way."""
+        if len(self._sessions) < self._slots_max:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_s - oldest.used_at_s < EVICTION_SECONDS:
+            # A follower has thousands of partitions, all of which each of its fetches would have to name.
+            oldest = next((session for session in self._sessions.values() if not session.follower), None)
+            if not follower or oldest is None:
+                return False
+        self._end(oldest.session_id)
+        return True
+
+    def _open(self, wanted: list[Wanted], *, by_id: bool, now_s: float, follower: bool) -> FetchSession:
         session_id = self._random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = self._random.randrange(1, 2**31)
-        session = _Session(session_id, wanted, by_id=by_id, now_s=now_s)
+        session = FetchSession(session_id, wanted, by_id=by_id, now_s=now_s, follower=follower)
         self._sessions[session_id] = session
         return session
 
-    @staticmethod
-    def _change(session: _Session, topics: Iterable[Row], forgotten: Iterable[Row]) -> None:
-        for topic, topic_id, row in _rows(topics):
-            known = session.partitions.get((topic, topic_id, row["partition"]))
-            if known is None:
-                wanted = Wanted(topic, topic_id, row)
-                session.partitions[wanted.key] = wanted
-            else:
-                known.ask(row)
-        for gone in forgotten:
-            for partition in gone["partitions"]:
-                session.partitions.pop((gone.get("topic"), gone.get("topic_id", ZERO_UUID), partition), None)
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            if session.supersede is not None:
+                session.supersede()
+            session.watch.clear()
 
 
 def _rows(topics: Iterable[Row]) -> Iterator[tuple[str | None, UUID, Row]]:

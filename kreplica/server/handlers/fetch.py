@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from kreplica.errors import ErrorCode, KafkaError
-from kreplica.model import NO_EPOCH, TopicPartition
-from kreplica.replication import READ_COMMITTED, Partition, Partitions, Waiting
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.errors import KafkaError
+from kreplica.model import NO_BROKER_EPOCH
+from kreplica.replication import Partitions
 from kreplica.runtime import Reactor
-from kreplica.server.answers import NO_LEADER_HINT
-from kreplica.server.fetch_sessions import NO_DIVERGENCE, NO_SESSION, FetchContext, FetchSessions, Wanted
+from kreplica.server.answers import LeaderHints
+from kreplica.server.fetch_sessions import NO_SESSION, FetchContext, FetchSessions, Wanted, Watch
 from kreplica.server.metadata import MetadataCache
+from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader
 from kreplica.server.request import Request
 
 TOPIC_IDS_FROM = 13
 """From this version on topics are named by id."""
 
-Row = dict[str, Any]
+ANY_REPLICA_FROM = 11
+"""From this version on a consumer may be sent to a follower, and comes there (KIP-392)."""
 
-NO_SNAPSHOT = {"end_offset": -1, "epoch": -1}
+TURN_SECONDS_MAX = 0.01
+"""After so long a fetch of many partitions lets others have a turn of the reactor."""
+
+READS_PER_LOOK = 64
+"""How many partitions are read between two looks at the clock."""
+
+Row = dict[str, Any]
 
 
 class Fetch:
@@ -31,208 +42,206 @@ class Fetch:
         metadata: MetadataCache,
         sessions: FetchSessions,
         bytes_max: int,
+        reads: PartitionReads | None = None,
     ) -> None:
-        self._reactor = reactor
+        self.reactor = reactor
         self.partitions = partitions
         self.metadata = metadata
+        self.bytes_max = bytes_max
+        self.reads = reads or PartitionReads(reactor.seconds, partitions, metadata)
         self._sessions = sessions
-        self._bytes_max = bytes_max
 
     def __call__(self, request: Request) -> None:
         body = request.body
+        reader = _reader(request)
+        if reader.is_follower:
+            request.connection.mark_control()
         try:
             context = self._sessions.begin(
                 body.get("session_id", 0),
                 body.get("session_epoch", -1),
                 body["topics"],
                 body.get("forgotten_topics_data") or (),
-                by_id=request.version >= TOPIC_IDS_FROM,
-                now_s=self._reactor.seconds(),
+                by_id=reader.by_id,
+                now_s=self.reactor.seconds(),
+                follower=reader.is_follower,
             )
         except KafkaError as error:
-            request.answer(_answer(int(error.code), NO_SESSION, []))
+            request.answer(_answer(int(error.code), NO_SESSION, [], []))
             return
-        reading = _Reading(self, request, context, min(body.get("max_bytes", self._bytes_max), self._bytes_max))
-        wait_s = body["max_wait_ms"] / 1000
-        if reading.read_all() or wait_s <= 0:
-            reading.answer()
-        else:
-            reading.wait(self._reactor, wait_s)
+        _FetchUnderWay(self, request, reader, context).go_on()
 
 
-class _Reading:
+def _reader(request: Request) -> Reader:
+    body = request.body
+    state = body.get("replica_state") or {}
+    return Reader(
+        replica_id=(replica_id := state.get("replica_id", body.get("replica_id", CONSUMER))),
+        broker_epoch=state.get("replica_epoch", NO_BROKER_EPOCH),
+        isolation=body.get("isolation_level", 0),
+        by_id=request.version >= TOPIC_IDS_FROM,
+        any_replica=replica_id < CONSUMER or (replica_id == CONSUMER and request.version >= ANY_REPLICA_FROM),
+        rack=body.get("rack_id") or "",
+    )
+
+
+class _FetchUnderWay:
     """One fetch being answered: a row per partition, read again when its partition changes while it waits."""
 
     __slots__ = (
-        "_by_id",
         "_bytes_max",
+        "_call",
         "_context",
-        "_failed",
         "_fetch",
-        "_isolation",
+        "_hints",
+        "_hurried",
+        "_is_told",
         "_min_bytes",
-        "_partitions",
+        "_reader",
+        "_reads",
         "_request",
-        "_rows",
         "_size",
-        "_sizes",
+        "_to_read",
+        "_urgent",
+        "_wait_s",
+        "_watch",
     )
 
-    def __init__(self, fetch: Fetch, request: Request, context: FetchContext, bytes_max: int) -> None:
+    def __init__(self, fetch: Fetch, request: Request, reader: Reader, context: FetchContext) -> None:
+        body = request.body
         self._fetch = fetch
         self._request = request
+        self._reader = reader
         self._context = context
-        self._bytes_max = bytes_max
-        self._isolation = request.body.get("isolation_level", 0)
+        self._bytes_max = min(body.get("max_bytes", fetch.bytes_max), fetch.bytes_max)
         # Nobody waits for more than one answer may hold.
-        self._min_bytes = min(request.body["min_bytes"], bytes_max)
-        self._by_id = request.version >= TOPIC_IDS_FROM
-        self._rows: list[Row] = []
-        self._sizes: list[int] = []
-        self._partitions: dict[Partition, list[int]] = {}
+        self._min_bytes = min(body["min_bytes"], self._bytes_max)
+        self._wait_s = body["max_wait_ms"] / 1000
+        self._hints = LeaderHints(fetch.partitions, fetch.metadata, request.connection.listener)
+        self._reads: dict[Wanted, Read] = {}
+        self._to_read: Iterator[Wanted] = iter(context.to_read)
         self._size = 0
-        self._failed = False
+        self._urgent = False
+        self._hurried = False
+        self._is_told = False
+        self._call: IDelayedCall | None = None
+        self._watch: Watch | None = None
+        if context.session is not None:
+            context.session.supersede = self._hurry
 
-    def read_all(self) -> bool:
-        """Read every partition once; whether the fetch can be answered now."""
-        for index, wanted in enumerate(self._context.wanted):
-            row, size, partition = self._read(wanted)
-            self._rows.append(row)
-            self._sizes.append(size)
-            self._size += size
-            if partition is not None:
-                self._partitions.setdefault(partition, []).append(index)
-        return self._is_enough()
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Read what is to be read, for no longer than a turn; then answer, or wait."""
+        self._call = None
+        seconds = self._fetch.reactor.seconds
+        turn_ends = seconds() + TURN_SECONDS_MAX
+        for count, wanted in enumerate(self._to_read, 1):
+            if wanted.named or self._context.full or self._has_room:
+                self._read(wanted)
+            if count % READS_PER_LOOK == 0 and seconds() > turn_ends and not self._hurried:
+                self._call_later(0, self.go_on)
+                return
+        if self._is_enough() or self._wait_s <= 0 or self._hurried:
+            self._answer()
+        else:
+            self._wait()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._size < self._bytes_max or self._size == 0
+
+    def _read(self, wanted: Wanted) -> None:
+        before = self._reads.get(wanted)
+        if before is not None:
+            self._size -= before.size
+        read = self._fetch.reads.read(
+            self._reader, wanted, self._bytes_max - self._size, self._hints, at_least_one=self._size == 0
+        )
+        wanted.named = False
+        self._reads[wanted] = read
+        self._size += read.size
+        self._urgent = self._urgent or read.urgent
+        session = self._context.session
+        if session is not None and read.settled and read.partition is not None:
+            session.settle(wanted, read.partition)
 
     def _is_enough(self) -> bool:
-        return self._failed or self._size >= self._min_bytes or not self._rows
+        return self._urgent or self._size >= self._min_bytes or self._context.is_empty
 
-    def wait(self, reactor: Reactor, timeout_s: float) -> None:
-        waiting = Waiting(reactor, self._partitions, timeout_s, self._look, self.answer)
-        self._request.on_abandoned(waiting.abandon)
+    # --- waiting -----------------------------------------------------------------------------------------------------
 
-    def _look(self, changed: set[Partition]) -> bool:
-        for partition in changed:
-            for index in self._partitions.get(partition, ()):
-                self._size -= self._sizes[index]
-                row, size, _ = self._read(self._context.wanted[index])
-                self._rows[index] = row
-                self._sizes[index] = size
-                self._size += size
+    def _wait(self) -> None:
+        session = self._context.session
+        if session is None:
+            self._watch = Watch(self._changed)
+        else:
+            self._watch = session.watch
+            session.on_change = self._changed
+        for wanted, read in self._reads.items():
+            if read.partition is not None:
+                self._watch.add(wanted, read.partition)
+        self._call_later(self._wait_s, self._answer)
+
+    def _changed(self, wanted: list[Wanted]) -> None:
+        for one in wanted:
+            self._read(one)
         if self._is_enough():
-            self.answer()
-            return True
-        return False
+            self._answer()
+            return
+        assert self._watch is not None
+        for one in wanted:
+            partition = self._reads[one].partition
+            if partition is not None:
+                self._watch.add(one, partition)
 
-    def answer(self) -> None:
-        session_id, kept = self._context.finish(self._rows)
-        responses: list[dict[str, Any]] = []
+    def _hurry(self) -> None:
+        """Its client has sent the next fetch of the session: this one ends with what is there."""
+        self._hurried = True
+        if self._watch is None:
+            self.go_on()
+        else:
+            self._answer()
+
+    def _call_later(self, delay_s: float, work: Any) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._request.on_abandoned(self._end)
+        self._call = self._fetch.reactor.callLater(delay_s, work)
+
+    def _end(self) -> None:
+        """Nothing more happens by itself."""
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+        session = self._context.session
+        if session is not None:
+            session.on_change = session.supersede = None
+        elif self._watch is not None:
+            self._watch.clear()
+
+    # --- the answer --------------------------------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        self._end()
+        throttled = sum(read.size for read in self._reads.values() if read.throttled)
+        if throttled and self._fetch.reads.throttle is not None:
+            self._fetch.reads.throttle.leader.use(throttled)
+        session_id, kept = self._context.finish({wanted: read.row for wanted, read in self._reads.items()})
+        responses: list[Row] = []
         last: Wanted | None = None
         for wanted, row in kept:
             if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
                 responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
                 last = wanted
             responses[-1]["partitions"].append(row)
-        self._request.answer(_answer(0, session_id, responses))
-
-    # --- one partition -----------------------------------------------------------------------------------------------
-
-    def _read(self, wanted: Wanted) -> tuple[Row, int, Partition | None]:
-        try:
-            return self._read_partition(wanted)
-        except KafkaError as error:
-            self._failed = True
-            return _error_row(wanted.partition, error), 0, None
-
-    def _read_partition(self, wanted: Wanted) -> tuple[Row, int, Partition]:
-        topic = wanted.topic
-        if topic is None or self._by_id:
-            topic = self._fetch.metadata.name_of(wanted.topic_id)
-            if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = self._fetch.partitions.get(TopicPartition(topic, wanted.partition))
-        if partition is None:
-            raise self._fetch.partitions.unknown(TopicPartition(topic, wanted.partition))
-        if self._by_id and partition.topic_id != wanted.topic_id:
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        partition.check_leader(wanted.current_leader_epoch)
-        row = _row(
-            wanted.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.log.last_stable_offset(partition.high_watermark),
-            log_start_offset=partition.log.log_start_offset,
-        )
-        if wanted.last_fetched_epoch != NO_EPOCH:
-            diverging = _diverging(partition, wanted)
-            if diverging is not None:
-                row["diverging_epoch"] = diverging
-                self._failed = True  # the client must hear of it at once
-                return row, 0, partition
-        space = self._bytes_max - self._size
-        slice_ = partition.read(
-            wanted.fetch_offset,
-            max(min(wanted.bytes_max, space), 0),
-            isolation=self._isolation,
-            at_least_one=self._size == 0,
-        )
-        if slice_.size:
-            row["records"] = slice_
-        if self._isolation == READ_COMMITTED:
-            row["aborted_transactions"] = _aborted(partition, wanted.fetch_offset) if slice_.size else []
-        return row, slice_.size, partition
+        self._request.answer(_answer(0, session_id, responses, self._hints.endpoints()))
 
 
-def _aborted(partition: Partition, first_offset: int) -> list[dict[str, int]]:
-    """The aborted transactions that a consumer must leave out of what it is sent (and perhaps later ones)."""
-    return [
-        {"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
-        for aborted in partition.log.aborted_transactions(first_offset, partition.visible_end(READ_COMMITTED))
-    ]
-
-
-def _answer(error_code: int, session_id: int, responses: list[Row]) -> Row:
+def _answer(error_code: int, session_id: int, responses: list[Row], endpoints: list[Row]) -> Row:
     return {
         "throttle_time_ms": 0,
         "error_code": error_code,
         "session_id": session_id,
         "responses": responses,
-        "node_endpoints": (),
+        "node_endpoints": endpoints,
     }
-
-
-def _diverging(partition: Partition, wanted: Wanted) -> dict[str, int] | None:
-    """Where the client's history leaves this leader's, where it does (KIP-595)."""
-    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return {"epoch": epoch, "end_offset": end_offset}
-    return None
-
-
-def _error_row(partition: int, error: KafkaError) -> Row:
-    return _row(partition, error_code=int(error.code))
-
-
-def _row(
-    partition: int,
-    *,
-    error_code: int = 0,
-    high_watermark: int = -1,
-    last_stable_offset: int = -1,
-    log_start_offset: int = -1,
-) -> Row:
-    """An answer for one partition with all its fields: one that is complete is built twice as fast."""
-    return {
-        "partition_index": partition,
-        "error_code": error_code,
-        "high_watermark": high_watermark,
-        "last_stable_offset": last_stable_offset,
-        "log_start_offset": log_start_offset,
-        "diverging_epoch": NO_DIVERGENCE,
-        "current_leader": NO_LEADER_HINT,
-        "snapshot_id": NO_SNAPSHOT,
-        "aborted_transactions": None,
-        "preferred_read_replica": -1,
-        "records": b"",
-    }
-
-

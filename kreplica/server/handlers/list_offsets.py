@@ -7,10 +7,15 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partition, Partitions
+from kreplica.replication.serving import has_caught_up_with_epoch, held
+from kreplica.server.partition_reads import CONSUMER, DEBUGGER
 from kreplica.server.request import Request
-from kreplica.storage.search import EARLIEST_LOCAL, LATEST
+from kreplica.storage.search import EARLIEST, EARLIEST_LOCAL, LATEST
 
 LATEST_TIERED = -5
+
+OFFSET_NOT_AVAILABLE_FROM = 5
+"""Older clients know LEADER_NOT_AVAILABLE instead (KIP-207)."""
 
 Row = dict[str, Any]
 
@@ -22,41 +27,76 @@ class ListOffsets:
         self._partitions = partitions
 
     def __call__(self, request: Request) -> None:
-        isolation = request.body.get("isolation_level", 0)
+        body = request.body
+        replica_id, isolation = body["replica_id"], body.get("isolation_level", 0)
         request.answer(
             {
                 "topics": [
                     {
                         "name": topic["name"],
                         "partitions": [
-                            self._row(TopicPartition(topic["name"], row["partition_index"]), row, isolation)
+                            self._row(
+                                TopicPartition(topic["name"], row["partition_index"]),
+                                row,
+                                replica_id,
+                                isolation,
+                                request.version,
+                            )
                             for row in topic["partitions"]
                         ],
                     }
-                    for topic in request.body["topics"]
+                    for topic in body["topics"]
                 ]
             }
         )
 
-    def _row(self, key: TopicPartition, asked: Row, isolation: int) -> Row:
+    def _row(self, key: TopicPartition, asked: Row, replica_id: int, isolation: int, version: int) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0, "old_style_offsets": []}
+        epoch = asked.get("current_leader_epoch", NO_EPOCH)
         try:
-            partition = self._partitions.led(key, asked.get("current_leader_epoch", NO_EPOCH))
-            timestamp, offset, epoch = _find(partition, asked["timestamp"], isolation)
+            if replica_id == DEBUGGER:
+                partition = held(self._partitions, key, epoch)
+            else:
+                partition = self._partitions.led(key, epoch)
+            if replica_id == CONSUMER:
+                timestamp, offset, epoch = _find_committed(partition, asked["timestamp"], isolation)
+            else:
+                timestamp, offset, epoch = _find(partition, asked["timestamp"], partition.log.log_end_offset)
         except KafkaError as error:
-            return row | {"error_code": int(error.code), "timestamp": -1, "offset": -1, "leader_epoch": -1}
+            code = error.code
+            if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_FROM:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return row | {"error_code": int(code), "timestamp": -1, "offset": -1, "leader_epoch": -1}
         row |= {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
         if offset >= 0:
             row["old_style_offsets"] = [offset]
         return row
 
 
-def _find(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+    """What a consumer is told: nothing that lies beyond what is committed.
+
+    A new leader's high watermark lags until its followers have fetched: until it has reached the start of the epoch,
+    its end is none that a consumer may rely on, since it was told of later ones before (KIP-207).
+    """
+    if timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED) or has_caught_up_with_epoch(partition):
+        return _find(partition, timestamp, partition.visible_end(isolation))
+    found = (-1, -1, -1) if timestamp == LATEST else _find(partition, timestamp, partition.visible_end(isolation))
+    if found[1] < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the high watermark {partition.high_watermark} of {partition.topic_partition} has not caught up with the "
+            f"start of epoch {partition.leadership.leader_epoch}",
+        )
+    return found
+
+
+def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); all -1 where there is none.
 
+    :param end: nothing from this offset on.
     :raise KafkaError: INVALID_REQUEST, for a negative timestamp that names no place; CORRUPT_MESSAGE.
     """
-    end = partition.visible_end(isolation)
     if timestamp == LATEST:
         return -1, end, partition.leadership.leader_epoch
     if timestamp == LATEST_TIERED:

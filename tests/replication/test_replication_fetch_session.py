@@ -1,0 +1,145 @@
+"""What a follower's requests name, against the broker's own sessions."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.replication.fetch_session import FetchSession
+from kreplica.server.fetch_sessions import FetchSessions
+
+Row = dict[str, Any]
+ID = UUID(int=7)
+
+
+class Asked:
+    def __init__(self, topic: str, partition: int = 0, topic_id: UUID = ID) -> None:
+        self.key = TopicPartition(topic, partition)
+        self.topic_id = topic_id
+        self.asked_in = -1
+        self.offset = 0
+
+    def request_row(self) -> Row:
+        return {"partition": self.key.partition, "fetch_offset": self.offset, "partition_max_bytes": 1}
+
+
+def named(body: Row) -> tuple[list[tuple[str, int, int]], list[tuple[str, list[int]]]]:
+    """(topic, partition, offset) of what a request names, and what it forgets."""
+    rows = [(t["topic"], r["partition"], r["fetch_offset"]) for t in body["topics"] for r in t["partitions"]]
+    return rows, [(t["topic"], t["partitions"]) for t in body["forgotten_topics_data"]]
+
+
+def established(*asked: Asked) -> FetchSession:
+    session = FetchSession()
+    for one in asked:
+        session.ask(one)
+    session.next_request(17)
+    session.answered(99)
+    return session
+
+
+def test_after_the_first_request_only_changes_are_named() -> None:
+    """What moved, what came, what went; nothing where nothing changed."""
+    a, b = Asked("t", 0), Asked("t", 1)
+    session = FetchSession()
+    session.ask(a)
+    session.ask(b)
+    first = session.next_request(17)
+    assert (first["session_id"], first["session_epoch"]) == (0, 0)
+    assert named(first) == ([("t", 0, 0), ("t", 1, 0)], [])
+    session.answered(99)
+    second = session.next_request(17)
+    assert (second["session_id"], second["session_epoch"]) == (99, 1)
+    assert named(second) == ([], [])
+    a.offset = 5
+    session.ask(a)
+    session.leave_out(b.key)
+    c = Asked("u", 3, UUID(int=8))
+    session.ask(c)
+    assert session.has_news
+    third = session.next_request(17)
+    assert not session.has_news
+    assert named(third) == ([("t", 0, 5), ("u", 3, 0)], [("t", [1])])
+    assert (a.asked_in, b.asked_in, c.asked_in) == (3, 1, 3)
+
+
+def test_what_comes_and_goes_between_two_requests_is_not_named() -> None:
+    """The leader never hears of it; one that goes and comes back is named again."""
+    a, b = Asked("t", 0), Asked("t", 1)
+    session = established(a)
+    session.ask(b)
+    session.leave_out(b.key)
+    session.leave_out(a.key)
+    session.ask(a)
+    assert named(session.next_request(17)) == ([("t", 0, 0)], [])
+
+
+def test_a_topic_that_was_made_again_takes_the_place_of_the_old_one() -> None:
+    """Its id is another: the old one is forgotten."""
+    session = established(Asked("t"))
+    session.ask(Asked("t", topic_id=UUID(int=8)))
+    body = session.next_request(17)
+    assert [t["topic_id"] for t in body["topics"]] == [UUID(int=8)]
+    assert [t["topic_id"] for t in body["forgotten_topics_data"]] == [ID]
+
+
+def test_one_topic_without_an_id_makes_all_named_by_name() -> None:
+    """Versions from 13 on have no names; a session keeps to one of the two, so that another begins."""
+    session = established(Asked("t"))
+    old = Asked("old", topic_id=ZERO_UUID)
+    session.ask(old)
+    assert session.version(17) == 12
+    body = session.next_request(12)
+    assert (body["session_id"], body["session_epoch"]) == (0, 0)
+    assert {topic["topic"] for topic in body["topics"]} == {"t", "old"}
+    session.leave_out(old.key)
+    assert session.version(17) == 17
+
+
+def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
+    """It answers with session 0."""
+    session = FetchSession()
+    session.ask(Asked("t"))
+    for _ in range(3):
+        assert named(session.next_request(17)) == ([("t", 0, 0)], [])
+        session.answered(0)
+        assert not session.established
+
+
+def test_both_sides_always_agree_on_what_is_wanted() -> None:
+    """Whatever comes, moves, goes and is lost on the way: the broker's session holds what the follower wants."""
+    rng = random.Random(5)
+    for _ in range(30):
+        server, client = FetchSessions(random.Random(1), 10), FetchSession()
+        wanted: dict[TopicPartition, Asked] = {}
+        for _ in range(40):
+            for _ in range(rng.randrange(6)):
+                topic = rng.choice("ab")
+                asked = Asked(topic, rng.randrange(4), UUID(int=ord(topic) * 10 + rng.randrange(2)))
+                if rng.random() < 0.4:
+                    wanted.pop(asked.key, None)
+                    client.leave_out(asked.key)
+                else:
+                    asked.offset = rng.randrange(100)
+                    wanted[asked.key] = asked
+                    client.ask(asked)
+            if rng.random() < 0.1:
+                client.reset()
+            if not wanted:
+                continue
+            body = client.next_request(17)
+            context = server.begin(
+                body["session_id"],
+                body["session_epoch"],
+                [{**t, "topic": None} for t in body["topics"]],
+                [{**t, "topic": None} for t in body["forgotten_topics_data"]],
+                by_id=True,
+                now_s=0.0,
+            )
+            session = context.session
+            assert session is not None
+            client.answered(session.session_id)
+            held = {(one.topic_id, one.partition, one.fetch_offset) for one in session.partitions.values()}
+            assert held == {(one.topic_id, one.key.partition, one.offset) for one in wanted.values()}

@@ -1,0 +1,84 @@
+"""The throttle for replicas that move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kreplica.model import TopicPartition
+from kreplica.replication.throttle import UNLIMITED, ReplicationThrottle, TokenBucket
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Topic:
+    leader_throttled_replicas: frozenset[str] = frozenset()
+    follower_throttled_replicas: frozenset[str] = frozenset()
+
+
+def test_what_passes_is_the_rate_on_average() -> None:
+    """Whatever the size of an answer, the debt that it makes is waited for."""
+    clock, rate = Clock(), 1000
+    bucket = TokenBucket(clock, lambda: rate)
+    passed = 0
+    for _ in range(2000):
+        if not bucket.used_up:
+            bucket.use(700)
+            passed += 700
+        clock.now_s += 0.01
+    assert rate * 20 <= passed <= rate * 22, "20 s, and the second that was saved up before"
+
+
+def test_what_was_not_used_is_kept_for_a_second() -> None:
+    """A pause does not allow a flood."""
+    clock = Clock()
+    bucket = TokenBucket(clock, lambda: 1000)
+    clock.now_s += 3600
+    assert not bucket.used_up
+    bucket.use(1000)
+    assert bucket.used_up
+    assert 0 < bucket.seconds_until_free < 0.01
+    bucket.use(500)
+    clock.now_s += bucket.seconds_until_free
+    assert not bucket.used_up
+
+
+def test_a_rate_that_changes_counts_at_once() -> None:
+    """Without a limit nothing is counted; a limit of nothing lets nothing pass."""
+    clock, rate = Clock(), [UNLIMITED]
+    bucket = TokenBucket(clock, lambda: rate[0])
+    bucket.use(10**12)
+    assert not bucket.limited
+    assert not bucket.used_up
+    rate[0] = 0
+    assert bucket.used_up
+    assert bucket.seconds_until_free == 1.0
+    rate[0] = 10
+    clock.now_s += 1
+    assert not bucket.used_up
+
+
+def test_only_replicas_that_the_topic_names_are_throttled() -> None:
+    """``*`` is all of them, ``partition:broker`` one; without a rate it is none."""
+    topics = {
+        "all": Topic(frozenset({"*"}), frozenset({"*"})),
+        "some": Topic(frozenset({"0:1", "1:2"}), frozenset({"2:1"})),
+        "none": Topic(),
+    }
+    rates = [5, 5]
+    throttle = ReplicationThrottle(Clock(), 1, lambda: rates[0], lambda: rates[1], topics.__getitem__)
+
+    def named(is_throttled) -> set[tuple[str, int]]:
+        return {(t, p) for t in topics for p in range(3) if is_throttled(TopicPartition(t, p))}
+
+    everywhere = {("all", 0), ("all", 1), ("all", 2)}
+    assert named(throttle.leads_throttled) == everywhere | {("some", 0)}
+    assert named(throttle.follows_throttled) == everywhere | {("some", 2)}
+    rates[0] = UNLIMITED
+    assert named(throttle.leads_throttled) == set()
+    assert named(throttle.follows_throttled) == everywhere | {("some", 2)}

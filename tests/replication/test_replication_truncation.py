@@ -1,0 +1,164 @@
+"""Where followers cut: the longest common prefix, found fetch by fetch."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from kreplica.model import NO_EPOCH
+from kreplica.replication import truncation
+from kreplica.replication.truncation import Restart
+from kreplica.storage.leader_epochs import EpochEntry
+
+Record = tuple[int, int]
+"""Leader epoch, and a number that no other record has."""
+
+
+@dataclass
+class History:
+    """A replica's log, record by record, and a leader's answers about it."""
+
+    records: list[Record] = field(default_factory=list)
+    began: list[EpochEntry] = field(default_factory=list)
+    """The epoch in which it leads, whether it wrote anything yet or not."""
+
+    @property
+    def end(self) -> int:
+        return len(self.records)
+
+    @property
+    def epochs(self) -> list[EpochEntry]:
+        found: list[EpochEntry] = []
+        for offset, (epoch, _) in enumerate(self.records):
+            if not found or epoch > found[-1].epoch:
+                found.append(EpochEntry(epoch, offset))
+        for entry in self.began:
+            if not found or entry.epoch > found[-1].epoch:
+                found.append(entry)
+        return found
+
+    def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        """What this one, as a leader, answers to a fetch (KIP-595)."""
+        below = [entry for entry in self.epochs if entry.epoch <= last_fetched_epoch]
+        above = [entry for entry in self.epochs if entry.epoch > last_fetched_epoch]
+        epoch = below[-1].epoch if below else last_fetched_epoch
+        end_offset = above[0].start_offset if above else self.end
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return epoch, end_offset
+        return None
+
+
+def follow(follower: History, leader: History) -> list[int]:
+    """Fetch until the histories agree; where the follower's log ended after each cut."""
+    cuts = []
+    follower.began = []
+    while follower.records:
+        diverging = leader.diverging(follower.records[-1][0], follower.end)
+        if diverging is None:
+            break
+        cut = truncation.cut_at_divergence(
+            *diverging, follower.epochs, log_end_offset=follower.end, high_watermark=0
+        )
+        assert cut < follower.end, "each answer brings the end nearer"
+        del follower.records[cut:]
+        cuts.append(cut)
+    return cuts
+
+
+def common(left: History, right: History) -> int:
+    size = 0
+    for one, other in zip(left.records, right.records, strict=False):
+        if one != other:
+            break
+        size += 1
+    return size
+
+
+def elect_and_write(rng: random.Random, replicas: list[History], epoch: int, numbers: list[int]) -> None:
+    """Any replica leads, as after unclean elections: it writes, and some of the others follow it for a while."""
+    leader = rng.choice(replicas)
+    leader.began = [EpochEntry(epoch, leader.end)]
+    for _ in range(rng.randrange(4)):
+        numbers[0] += 1
+        leader.records.append((epoch, numbers[0]))
+    for replica in replicas:
+        if replica is not leader and rng.random() < 0.5:
+            follow(replica, leader)
+            replica.records += leader.records[replica.end : rng.randint(replica.end, leader.end)]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_what_is_left_is_the_longest_common_prefix(seed: int) -> None:
+    """Whoever led when, and wrote what: a follower ends with all that it has in common with its leader, and no more."""
+    rng = random.Random(seed)
+    replicas = [History() for _ in range(3)]
+    numbers = [0]
+    for epoch in range(1, rng.randrange(2, 12)):
+        elect_and_write(rng, replicas, epoch, numbers)
+        for follower in replicas:
+            for leader in replicas:
+                if follower is not leader:
+                    led = History(leader.records, [EpochEntry(epoch + 1, leader.end)])
+                    copy = History(list(follower.records))
+                    follow(copy, led)
+                    assert copy.records == leader.records[: common(follower, leader)], (seed, epoch)
+
+
+def test_fast_elections_take_several_answers() -> None:
+    """Epochs that alternate between two logs come off one by one (KIP-279)."""
+    leader = History([(1, 1), (1, 2), (3, 3), (5, 5)])
+    follower = History([(1, 1), (1, 2), (2, 20), (4, 40), (4, 41)])
+    assert follow(follower, leader) == [3, 2]
+    assert follower.records == leader.records[:2]
+
+
+def test_a_log_that_is_only_shorter_is_not_cut() -> None:
+    """A follower that lags has nothing to lose."""
+    leader = History([(1, 1), (1, 2), (3, 3)])
+    assert follow(History([(1, 1)]), leader) == []
+    assert follow(History([]), leader) == []
+
+
+def test_nothing_in_common_leaves_nothing() -> None:
+    """All of the follower's epochs are newer than any of the leader's."""
+    own = [EpochEntry(7, 3)]
+    assert truncation.cut_at_divergence(2, 9, own, log_end_offset=12, high_watermark=5) == 3
+
+
+def test_a_leader_that_does_not_know_leaves_what_was_committed() -> None:
+    """The high watermark is all there is to go by (KIP-101)."""
+    own = [EpochEntry(7, 3)]
+    assert truncation.cut_at_divergence(-1, -1, own, log_end_offset=12, high_watermark=5) == 5
+
+
+@pytest.mark.parametrize(
+    ("epochs", "cut"), [([], 5), ([EpochEntry(NO_EPOCH, 0)], 5), ([EpochEntry(0, 0)], 12)]
+)
+def test_a_log_without_epochs_is_cut_to_what_was_committed(epochs: list[EpochEntry], cut: int) -> None:
+    """It cannot be compared with its leader's; one with epochs can, and is left as it is until then."""
+    assert truncation.cut_of_unknown_history(epochs, log_end_offset=12, high_watermark=5) == cut
+
+
+@pytest.mark.parametrize(
+    ("leader", "restart"),
+    [
+        ((0, 10), Restart(10, emptied=False)),
+        ((25, 30), Restart(25, emptied=True)),
+        ((5, 20), None),
+        ((5, 50), None),
+        ((20, 20), None),
+        ((0, 0), Restart(0, emptied=False)),
+    ],
+)
+def test_an_offset_that_the_leader_does_not_have(leader: tuple[int, int], restart: Restart | None) -> None:
+    """Beyond the leader's end the follower cuts; before its start it begins there; between them it was a moment's."""
+    start, end = leader
+    assert truncation.restart_out_of_range(20, leader_start_offset=start, leader_end_offset=end) == restart
+
+
+def test_only_a_cut_below_the_high_watermark_loses_what_was_committed() -> None:
+    """Such a cut is logged as an error."""
+    assert truncation.loses_committed_records(4, 5)
+    assert not truncation.loses_committed_records(5, 5)
