@@ -1,0 +1,152 @@
+"""Writes the parts of the pages here that are made from the code's own tables: ``python docs/diagrams.py``.
+
+A part stands between ``<!-- from the code: NAME -->`` and ``<!-- end -->``.  ``tests/docs`` fails where a page differs
+from what would be written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+
+from kreplica.controller import elections, events, states
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+PART = re.compile(r"<!-- from the code: (?P<name>[\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def first_sentence(thing: object) -> str:
+    """Of a docstring, on one line and fit for a table."""
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.split(r"(?<=[.!?])\s", text)[0].rstrip(".").replace("``", "`").replace("|", "\\|")
+
+
+def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+def state_diagram(previous: Mapping[Enum, frozenset[Enum]], first: Enum) -> str:
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.value}"]
+    for new, olds in previous.items():
+        lines += [f"    {old.value} --> {new.value}" for old in type(new) if old in olds]
+    return "\n".join([*lines, "```"])
+
+
+def state_table(previous: Mapping[Enum, frozenset[Enum]]) -> str:
+    rows = ((f"`{new.value}`", ", ".join(f"`{old.value}`" for old in type(new) if old in olds))
+            for new, olds in previous.items())  # fmt: skip
+    return table(("state", "may be entered from"), rows)
+
+
+def partition_states() -> str:
+    previous = states.PARTITION_PREVIOUS
+    return f"{state_diagram(previous, states.PartitionState.NON_EXISTENT)}\n\n{state_table(previous)}"
+
+
+def replica_states() -> str:
+    previous = states.REPLICA_PREVIOUS
+    return f"{state_diagram(previous, states.ReplicaState.NON_EXISTENT)}\n\n{state_table(previous)}"
+
+
+# --- events and selectors ---------------------------------------------------------------------------------------------
+
+
+def controller_events() -> str:
+    kinds = (kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, events.Event))
+    found = sorted((kind for kind in kinds if kind not in (events.Event, events.Question)), key=line_of)
+    return table(("event", "what happened"), ((f"`{kind.__name__}`", first_sentence(kind)) for kind in found))
+
+
+def leader_selectors() -> str:
+    found = [f for name, f in inspect.getmembers(elections, inspect.isfunction) if name.startswith("elect_")]
+    rows = ((f"`{f.__name__}`", first_sentence(f)) for f in sorted(found, key=line_of))
+    return table(("selector", "who leads, and who is in sync"), rows)
+
+
+def line_of(thing: Callable[..., object] | type) -> int:
+    return inspect.getsourcelines(thing)[1]
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+RULES: Mapping[str, tuple[str, str]] = {
+    "required in sync": (
+        "kreplica.cluster.eligible_leaders:required",
+        "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+    ),
+    "eligible leaders": (
+        "kreplica.cluster.eligible_leaders:eligible_after",
+        "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+    ),
+    "truncation": (
+        "kreplica.replication.truncation:cut_at_divergence",
+        "tests/replication/test_replication_truncation.py::test_what_is_left_is_the_longest_common_prefix",
+    ),
+    "stale commands": (
+        "kreplica.replication.fencing:is_stale_broker_epoch",
+        "tests/testing/test_cluster_failures.py::test_and_back_before_anybody_noticed",
+    ),
+}
+"""The rules of replication: where each is written down, and the test that holds it."""
+
+
+def replication_rules() -> str:
+    return table(("rule", "in words", "where", "held by"), (rule_row(name, *where) for name, where in RULES.items()))
+
+
+def rule_row(name: str, where: str, test: str) -> tuple[str, ...]:
+    module_name, function_name = where.split(":")
+    function = getattr(importlib.import_module(module_name), function_name)
+    source = f"{module_name.replace('.', '/')}.py"
+    test_file, test_name = test.split("::")
+    assert re.search(rf"def {test_name}\b", (ROOT / test_file).read_text()), f"{test} is not there"
+    return (
+        name,
+        first_sentence(function),
+        f"[`{function_name}`](../{source})",
+        f"[`{test_name}`](../{test_file})",
+    )
+
+
+def leadership_fields() -> str:
+    from kreplica.model import LeaderAndIsr
+
+    return ", ".join(f"`{field.name}`" for field in fields(LeaderAndIsr))
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "partition-states": partition_states,
+    "replica-states": replica_states,
+    "controller-events": controller_events,
+    "leader-selectors": leader_selectors,
+    "replication-rules": replication_rules,
+    "state-fields": leadership_fields,
+}
+
+
+def pages() -> list[Path]:
+    """The pages that have such parts."""
+    return sorted(page for page in HERE.glob("*.md") if PART.search(page.read_text()))
+
+
+def written(page: Path) -> str:
+    """The page as the code would have it."""
+    return PART.sub(lambda part: f"<!-- from the code: {part['name']} -->\n{PARTS[part['name']]()}\n<!-- end -->",
+                    page.read_text())  # fmt: skip
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(written(page))
