@@ -30,15 +30,13 @@ def begin_deletion(office: Office, replicas: Iterable[Replica], requests: Broker
     """Phase one: the replicas stop.  Those on brokers that are down wait until these are back."""
     context = office.context
     for partition, broker in replicas:
-        if context.replica_state(partition, broker) is ReplicaState.NON_EXISTENT:
+        state = context.replica_state(partition, broker)
+        if state in (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL):
+            continue  # it was leaving already
+        if state is ReplicaState.NON_EXISTENT:
             context.move_replica(partition, broker, ReplicaState.NEW)
         context.move_replica(partition, broker, ReplicaState.OFFLINE)
         requests.stop(partition, broker, delete=False)
-
-
-def is_leaving(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:
-    """Whether that replica is to be deleted."""
-    return partition.topic in context.deleting or broker in context.leaving(partition)
 
 
 def all_leaving(context: ControllerContext) -> list[Replica]:
@@ -54,7 +52,7 @@ def replicas_stopped(office: Office, event: ReplicasStopped) -> None:
     """A broker answered StopReplica: what has stopped is deleted, what is deleted is gone."""
     context, requests = office.context, office.requests()
     for partition, error in event.results:
-        if not is_leaving(context, partition, event.broker_id):
+        if not context.is_leaving(partition, event.broker_id):
             continue
         state = context.replica_state(partition, event.broker_id)
         failed = error not in GONE_ALREADY

@@ -119,8 +119,10 @@ class StateWrites:
                 raise error
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove a topic's tree, its settings, and last the request to delete it."""
-        paths = await self._tree(znodes.topic_path(topic))
+        """Remove a topic's tree, its settings, what was asked of its partitions, and last the request to delete it."""
+        paths = await self._tree(
+            znodes.topic_path(topic), znodes.partitions_add_path(topic), znodes.partitions_remove_path(topic)
+        )
         paths += [znodes.config_path("topics", topic)]
         # Children first.  One unit a path: what is gone already does not hold the rest back.
         errors = await self._write([[Delete(path, -1)] for path in paths])
@@ -130,15 +132,27 @@ class StateWrites:
         await self.remove([znodes.delete_topic_path(topic)])
 
     async def remove(self, paths: Sequence[str]) -> None:
-        """Remove znodes that have done their work (requests, notifications); one that is gone already is fine."""
+        """Remove znodes that have done their work (requests, notifications), children before parents.
+
+        One that is gone already is fine, and so is one that has children again.
+        """
         for error in await self._write([[Delete(path, -1)] for path in paths]):
-            if error is not None and not isinstance(error, NoNode):
+            if error is not None and not isinstance(error, (NoNode, NotEmpty)):
                 raise error
 
-    async def _tree(self, path: str) -> list[str]:
-        """The path and all below it, children before parents."""
+    async def rewrite_request(self, path: str, data: bytes | None, version: int) -> bool:
+        """Replace what is left of a request, or remove it (None), where it still has that version; whether it had.
+
+        :raise ControllerMoved: nothing more may be written.
+        """
+        operation: Operation = Delete(path, version) if data is None else SetData(path, data, version)
+        (error,) = await self._write([[operation]])
+        return error is None
+
+    async def _tree(self, *paths: str) -> list[str]:
+        """The paths and all below them, children before parents."""
         found: list[str] = []
-        level = [path]
+        level = list(paths)
         while level:
             found = level + found
             answers = await list_all(self._client, level)

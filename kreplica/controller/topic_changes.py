@@ -11,7 +11,6 @@ from kreplica.controller.state_writes import TopicChange
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topics import read_assignments
 from kreplica.model import TopicAssignment, TopicPartition
-from kreplica.runtime.together import together
 
 PARTITIONS_PER_CHANGE_MAX = 1000
 """So many partitions of a topic change in one multi, which keeps it below what ZooKeeper takes in one piece."""
@@ -51,7 +50,7 @@ def _decided(office: Office, topic: str, decide: Decide) -> TopicChange | None:
 async def _read_again(office: Office, refused: list[TopicChange]) -> None:
     partitions = [state.partition for change in refused for state in change.states]
     partitions += [partition for change in refused for partition, _ in change.ends]
-    await together([read_assignments(office, sorted(change.assignment.topic for change in refused))])
+    await read_assignments(office, sorted(change.assignment.topic for change in refused))
     await office.read_states(partitions)
 
 
@@ -64,22 +63,19 @@ def _adopt(office: Office, change: TopicChange, requests: BrokerRequests) -> Non
     for partition, _ in change.ends:
         context.leadership.pop(partition, None)
     added = _added(old, change.assignment)
-    for partition, broker in added:
-        # One that was leaving and comes back passes through the only state that the table has for it.
-        if context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED:
-            context.move_replica(partition, broker, ReplicaState.DELETION_INELIGIBLE)
-        elif context.replica_state(partition, broker) is ReplicaState.NON_EXISTENT:
-            context.move_replica(partition, broker, ReplicaState.NEW)
+    for partition, broker in sorted(added):
+        # One that was leaving and comes back is new as well.
+        context.forget_replica(partition, broker)
+        context.move_replica(partition, broker, ReplicaState.NEW)
         online = context.is_online(partition, broker)
         context.move_replica(partition, broker, ReplicaState.ONLINE if online else ReplicaState.OFFLINE)
     for state in change.states:
         office.adopt(state)
-        listeners = context.listeners(state.partition)
-        for broker in listeners:
+        for broker in context.listeners(state.partition):
             requests.lead_or_follow(state.partition, [broker], is_new=(state.partition, broker) in added)
     leaving = context.leaving_of(topic)
-    for partition, broker in left_before.difference(leaving):
-        context.forget_replica(partition, broker) if broker not in context.replicas(partition) else None
+    for partition, broker in left_before.difference(leaving, added):
+        context.forget_replica(partition, broker)
     requests.publish(_changed(old, change))
     begin_deletion(office, [replica for replica in leaving if replica not in left_before], requests)
     for partition in _ended(old, change.assignment):
