@@ -1,0 +1,167 @@
+"""The checker checks: whatever breaks a rule of a cluster is told at the next event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from broker_runs import batch
+
+from kreplica.cluster import znodes
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition
+from kreplica.storage.config import LogConfig
+from kreplica.storage.log import Log
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster_state import state_of, znode
+from kreplica.testing.committed_log import CommittedLog
+from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.histories import History
+from kreplica.testing.invariants import BrokenRule, Invariants
+
+KEY = TopicPartition("orders", 0)
+
+
+class Scene:
+    """A broker that leads a partition with some records, looked at after each event."""
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(seed=1)
+        self.cluster.start()
+        self.client = self.cluster.client()
+        self.cluster.run_until(self.client.create_topic("orders"))
+        self.history = History()
+        self.invariants = Invariants(self.cluster, "orders", 1, self.history)
+        self.invariants.watch()
+        self.produce()
+
+    def produce(self) -> None:
+        self.cluster.run_until(self.client.produce("orders", 0, batch(b"one", b"two")))
+
+    @property
+    def partition(self) -> Partition:
+        partition = self.cluster.brokers[1].program.partitions.get(KEY)
+        assert partition is not None
+        return partition
+
+    def write_state(self, **changes: object) -> None:
+        """Change the partition's state znode behind everybody's back."""
+        state, node = state_of(self.cluster, KEY), znode(self.cluster, znodes.partition_state_path(*KEY))
+        assert state is not None
+        assert node is not None
+        node.data = znodes.encode_partition_state(replace(state, **changes))  # type: ignore[arg-type]
+        node.version += 1
+
+
+def high_watermark_back(scene: Scene) -> None:
+    scene.partition.high_watermark = 1
+
+
+def high_watermark_beyond(scene: Scene) -> None:
+    scene.partition.high_watermark = 5
+
+
+def log_cut(scene: Scene) -> None:
+    scene.partition.log.truncate_to(0)
+    scene.partition.high_watermark = 0
+    scene.partition.leadership = replace(scene.partition.leadership, leader_epoch=5)
+
+
+def epoch_back(scene: Scene) -> None:
+    scene.partition.leadership = replace(scene.partition.leadership, leader_epoch=-1)
+
+
+def older_controller(scene: Scene) -> None:
+    scene.cluster.brokers[1].program.fence.controller_epoch = 0
+
+
+def told_too_early(scene: Scene) -> None:
+    scene.history.acknowledged(0, 4, [b"0/0"])
+
+
+def state_epoch_back(scene: Scene) -> None:
+    scene.write_state(leader_epoch=-1)
+
+
+def stranger_in_sync(scene: Scene) -> None:
+    scene.write_state(isr=(1, 7))
+
+
+def leader_not_in_sync(scene: Scene) -> None:
+    scene.write_state(isr=())
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (high_watermark_back, "the high watermark went back"),
+        (high_watermark_beyond, "committed beyond its log"),
+        (log_cut, "leads in epoch 5 without all commits"),
+        (epoch_back, "the leader epoch went back"),
+        (older_controller, "a broker obeys an older controller"),
+        (told_too_early, "acknowledged, but not committed"),
+        (state_epoch_back, "the leader epoch went back"),
+        (stranger_in_sync, "in sync, but not assigned"),
+        (leader_not_in_sync, "the leader is not in sync"),
+    ],
+)
+def test_a_broken_rule_is_told(fault: Callable[[Scene], None], text: str) -> None:
+    """Nothing is told while all is well; then the rule that is broken, with where and what."""
+    scene = Scene()
+    scene.produce()
+    fault(scene)
+    with pytest.raises(BrokenRule, match=text):
+        scene.cluster.run(10)
+
+
+def test_what_is_as_before_costs_nothing() -> None:
+    """Events that change nothing of a topic are not looked into."""
+    scene = Scene()
+    before = scene.invariants.checks_count
+    scene.cluster.run(60)
+    assert scene.invariants.checks_count == before
+
+
+class TestCommittedLog:
+    def log(self, disk: MemoryDisk, *values: bytes) -> Log:
+        """A log of one batch for each value, in small segments."""
+        log = Log.open("/data", KEY, LogConfig(segment_bytes=300), disk, lambda: 5000)
+        for value in values:
+            log.append_as_leader(bytearray(batch(value)), 3, now_ms=1000)
+        return log
+
+    def compared(self, *values: bytes) -> str | None:
+        """What differs between a committed log and a replica with those values."""
+        disk, other = MemoryDisk(directories=["/data"]), MemoryDisk(directories=["/data"])
+        committed, leader = CommittedLog(), self.log(disk, *(b"value %d" % i for i in range(20)))
+        committed.extend(disk, leader, 7)
+        committed.extend(disk, leader, 20)
+        assert committed.end_offset == 20
+        assert len(leader.segments) > 3
+        assert committed.compare(1, disk, leader, 20) is None
+        return committed.compare(2, other, self.log(other, *values), 20)
+
+    def test_the_same(self) -> None:
+        """A replica that has it all differs in nothing, nor does one that has less."""
+        values = [b"value %d" % i for i in range(20)]
+        assert self.compared(*values) is None
+        assert self.compared(*values[:11]) is None
+
+    def test_one_byte(self) -> None:
+        """One byte is enough, and its batch's offset is told."""
+        values = [b"value %d" % i for i in range(20)]
+        values[13] = b"Value 13"
+        assert "base_offset=13" in (self.compared(*values) or "")
+
+    def test_truncated_and_written_anew(self) -> None:
+        """What a replica cut and wrote again is compared again."""
+        disk, other = MemoryDisk(directories=["/data"]), MemoryDisk(directories=["/data"])
+        values = [b"value %d" % i for i in range(20)]
+        committed, replica = CommittedLog(), self.log(other, *values)
+        committed.extend(disk, self.log(disk, *values), 20)
+        assert committed.compare(2, other, replica, 20) is None
+        replica.truncate_to(15)
+        assert committed.compare(2, other, replica, 20) is None
+        replica.append_as_leader(bytearray(batch(b"another")), 4, now_ms=1000)
+        assert "base_offset=15" in (committed.compare(2, other, replica, 20) or "")
