@@ -37,15 +37,15 @@ def test_a_refused_deletion_is_tried_again_after_a_while():
 
     refused = ReplicasStopped(1, True, ((KEY, ErrorCode.KAFKA_STORAGE_ERROR),))
     for _ in range(2):
-        Deferred.fromCoroutine(replicas_stopped(office, refused))
+        replicas_stopped(office, refused)
     assert context.replica_state(KEY, 1) is ReplicaState.DELETION_INELIGIBLE
     assert sent == []
     clock.advance(DELETION_RETRY_SECONDS)
     assert events == [RetryDeletions()]
 
-    Deferred.fromCoroutine(resume_deletions(office, {1}))
+    resume_deletions(office, {1})
     assert sent == [(1, "StopReplica", False)]
-    Deferred.fromCoroutine(replicas_stopped(office, ReplicasStopped(1, False, ((KEY, ErrorCode.NONE),))))
+    replicas_stopped(office, ReplicasStopped(1, False, ((KEY, ErrorCode.NONE),)))
     assert sent[1:] == [(1, "StopReplica", True)]
     assert context.replica_state(KEY, 1) is ReplicaState.DELETION_STARTED
     assert clock.getDelayedCalls() == []
