@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from kreplica.errors import SettingsError
-
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-LEADER = "org.apache.kafka.common.replica.LeaderSelector"
+from kreplica.settings.definitions.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 
 
 class Replica(NamedTuple):
@@ -42,18 +39,13 @@ def nearest(rack: str, leader: Replica, followers: Iterable[Replica]) -> int | N
     return max(near, key=lambda replica: (replica.log_end_offset, -replica.broker_id)).broker_id
 
 
-_SELECTORS: dict[str, ReplicaSelector | None] = {"": None, LEADER: None, RACK_AWARE: nearest}
-
-
-def selector_named(name: str | None) -> ReplicaSelector | None:
-    """The selector of ``replica.selector.class``; None where consumers read from the leader.
-
-    :raise SettingsError: there is none of that name.
-    """
-    if name is None or name in _SELECTORS:
-        return _SELECTORS[name or ""]
-    raise SettingsError(f"replica.selector.class: {name!r} is not known; expected {RACK_AWARE} or {LEADER}")
-
+SELECTORS: dict[str | None, ReplicaSelector | None] = {
+    None: None,
+    "": None,
+    LEADER_SELECTOR: None,
+    RACK_AWARE_SELECTOR: nearest,
+}
+"""By the values of ``replica.selector.class``; None where consumers read from the leader."""
 
 RackOf = Callable[[int], str | None]
 """The rack of a live broker; None where it has none, or does not live."""

@@ -75,6 +75,8 @@ def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
         bytes_min=settings["replica.fetch.min.bytes"],
         partition_bytes_max=settings["replica.fetch.max.bytes"],
         answer_bytes_max=settings["replica.fetch.response.max.bytes"],
+        # A batch may be as long as the request that brought it, however little is asked for at a time.
+        frame_bytes_max=settings["socket.request.max.bytes"] + settings["replica.fetch.response.max.bytes"],
         backoff_s_max=settings["replica.fetch.backoff.ms"] / 1000,
         timeout_s=settings["replica.socket.timeout.ms"] / 1000,
         # As with those of the listeners, Kafka's default is from slower days.

@@ -88,7 +88,7 @@ ELSEWHERE = (
         Row("remote.log.storage.system.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY),
     ),
     *known_only(
-        "clients and replication are not throttled",
+        "clients are not throttled",
         Row("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
         Row("client.quota.callback.class", CLASS, None, ANY, LOW, READ_ONLY),
@@ -96,6 +96,9 @@ ELSEWHERE = (
         Row("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
         Row("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
+    ),
+    *known_only(
+        "the rate of throttled replicas holds for every second, and what went beyond it is made up for",
         Row("replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),

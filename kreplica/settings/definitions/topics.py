@@ -76,7 +76,8 @@ TOPIC = (
     ),
     Setting(
         "follower.replication.throttled.replicas", LIST, (), ThrottledReplicas(), MEDIUM, CLUSTER_WIDE,
-        instead="replication is not throttled",
+        "Which replicas fetch no faster than their brokers' follower.replication.throttled.rate until they are in "
+        "sync: partition:broker each, or * for all.",
     ),
     Setting(
         "index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -86,7 +87,8 @@ TOPIC = (
     ),
     Setting(
         "leader.replication.throttled.replicas", LIST, (), ThrottledReplicas(), MEDIUM, CLUSTER_WIDE,
-        instead="replication is not throttled",
+        "Which leaders send to replicas that are not in sync no faster than their brokers' "
+        "leader.replication.throttled.rate: partition:broker each, or * for all.",
     ),
     Setting(
         "local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
