@@ -119,8 +119,8 @@ class ControlledShutdown:
             log.warn("handing over: {error}", error=str(error))
             return None
         if answer["error_code"]:
-            error = ErrorCode(answer["error_code"])
-            log.warn("handing over: the controller at {at} says {error}", at=str(controller), error=error.name)
+            code = ErrorCode(answer["error_code"])
+            log.warn("handing over: the controller at {at} says {error}", at=str(controller), error=code.name)
             return None
         rows = answer["remaining_partitions"]
         return tuple(TopicPartition(row["topic_name"], row["partition_index"]) for row in rows)

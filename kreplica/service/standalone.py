@@ -13,6 +13,7 @@ from kreplica import __version__
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.disk import make_directories_durably
+from kreplica.runtime.together import together
 from kreplica.service.banner import banner
 from kreplica.service.broker import Broker
 from kreplica.service.coordinator import coordinator_failed, start_coordinator
@@ -92,10 +93,14 @@ class Standalone:
             self._refuse_without_coordinator_data()
         make_directories_durably(self._runtime.disk, config.data_directory)
         await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
-        for number in range(1, config.brokers + 1):
-            broker = Broker(self._runtime, config.broker_settings(number, self.coordinator.port), self._failed)
-            self.brokers.append(broker)
-            await broker.start()
+        self.brokers = [
+            Broker(self._runtime, config.broker_settings(number, self.coordinator.port), self._failed)
+            for number in range(1, config.brokers + 1)
+        ]
+        # The first becomes the controller while nobody competes; the others then find one.
+        first, *others = self.brokers
+        await first.start()
+        await together(broker.start() for broker in others)
 
     def _refuse_without_coordinator_data(self) -> None:
         """Brokers' data without the coordinator's is of a cluster that nobody remembers: an empty one must not be made.
