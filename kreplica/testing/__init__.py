@@ -13,4 +13,12 @@
 * ``disk`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them; ``faults`` what is to fail
 * ``real_reactor`` coroutines on the process's real reactor, for pytest; ``broker_scene`` a broker and a client on it
 * ``zookeeper`` a real ZooKeeper, from the jars that PySpark ships; ``zookeeper_scene`` clients and links for scenarios
+
+Real processes, on real sockets and disks:
+
+* ``server_process`` one ``twistd kreplica`` command; ``standalone``, ``broker_process`` two such; ``coordinator`` another
+* ``process_cluster`` several brokers: start here
+* ``links`` what cuts and slows the ways between them; ``proxy`` through which they then lead; ``namespaces`` the
+  kernel's own means, where they are permitted
+* ``outside_clients`` a producer and a reader that nobody here wrote; ``blocking_client`` single requests
 """

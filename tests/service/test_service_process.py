@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.testing.standalone import StandaloneProcess, free_ports
+from kreplica.testing.server_process import free_ports
+from kreplica.testing.standalone import StandaloneProcess
 
 TWISTD = str(Path(sys.executable).with_name("twistd"))
 

@@ -1,0 +1,223 @@
+"""A ``twistd kreplica ...`` command in a process of its own: started, paused, killed, measured from ``/proc``."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+OUTPUT_SIZE_MAX = 20 << 20
+"""So much of what a process writes is kept: far more than a sound one writes in any test."""
+
+
+PORT_MIN = 10_000
+
+
+class ServerFailed(AssertionError):
+    """The process ended, or was not ready or not gone in time; the text holds what it wrote."""
+
+
+class ServerProcess:
+    """One process at a time, which can be started again; whoever made it ends it, at the latest by ``kill``.
+
+    :param directory: where it runs; made where it is absent.
+    :param ready: what it writes once it serves.
+    """
+
+    def __init__(self, directory: Path, ready: bytes) -> None:
+        self.directory = directory
+        self.ready_seconds = 0.0
+        self._ready = ready
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = bytearray()
+        self._output_begin = 0
+        self._reader: threading.Thread | None = None
+        self._said = threading.Event()
+        self._launched_s = 0.0
+
+    def command(self) -> list[str]:
+        """What is run, as a user would type it."""
+        raise NotImplementedError
+
+    # --- what it is ---
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists (it may be paused)."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last and not ended by this object."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def output(self) -> str:
+        """All that it wrote since the last start."""
+        return self._output[self._output_begin :].decode(errors="replace")
+
+    @property
+    def all_output(self) -> str:
+        """All that it wrote since the first start."""
+        return self._output.decode(errors="replace")
+
+    def resident_bytes(self) -> int:
+        """The memory that it occupies now."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise ServerFailed("the process has ended")
+
+    def cpu_seconds(self) -> float:
+        """What it has used of a processor since it was started, all its threads together."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    # --- what is done to it ---
+
+    def start(self, timeout_s: float = 30.0) -> Self:
+        """Start it, and wait until it says that it is ready.
+
+        :raise ServerFailed: where it does not.
+        """
+        self.launch()
+        self.wait_until_ready(timeout_s)
+        return self
+
+    def launch(self) -> None:
+        """Start it, and wait for nothing."""
+        assert not self.running, "it runs already"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._output_begin = len(self._output)
+        self._said = threading.Event()
+        self._launched_s = time.monotonic()
+        self._process = subprocess.Popen(
+            self.command(),
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert self._process.stdout is not None
+        # Read to the end: a process whose output nobody takes stands still when the pipe is full.
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout, self._said), daemon=True)
+        self._reader.start()
+
+    def wait_until_ready(self, timeout_s: float = 30.0) -> None:
+        """Wait until it serves; where it does not, it is ended.
+
+        :raise ServerFailed: it does not in time, or ends.
+        """
+        said = self._said.wait(timeout_s)
+        if not said or self._ready not in self._output[self._output_begin :]:
+            self.kill()
+            raise ServerFailed(f"{'ended' if said else f'not ready in {timeout_s:g} s'}:\n{self.output}")
+        self.ready_seconds = time.monotonic() - self._launched_s
+
+    def pause(self) -> None:
+        """Stop the process without ending it, as a host that swaps would: its connections stay, nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undo ``pause``."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """``kill -9``: no chance to flush or to say goodbye.  Again does nothing."""
+        self._end(signal.SIGKILL, 30.0)
+
+    def stop(self, timeout_s: float = 30.0) -> int:
+        """SIGTERM, and wait for the orderly end.
+
+        :return: the exit status.
+        :raise ServerFailed: it did not end in time, and was killed.
+        """
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def wait(self, timeout_s: float = 30.0) -> int:
+        """Wait until it ends by itself, and all that it wrote is here.
+
+        :return: the exit status.
+        """
+        process, reader = self._process, self._reader
+        assert process is not None
+        assert reader is not None
+        status = process.wait(timeout_s)
+        reader.join()
+        return status
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def _end(self, number: int, timeout_s: float) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ServerFailed(f"did not stop within {timeout_s} s:\n{self.output}") from None
+        finally:
+            if self._reader is not None:
+                self._reader.join()
+        return process.returncode
+
+    def _read(self, stream: IO[bytes], said: threading.Event) -> None:
+        with stream:
+            while data := os.read(stream.fileno(), 65536):
+                if len(self._output) < OUTPUT_SIZE_MAX:
+                    self._output += data
+                if not said.is_set() and self._ready in self._output[-len(data) - len(self._ready) :]:
+                    said.set()
+        said.set()
+
+
+def twistd(*words: object) -> list[str]:
+    """``twistd kreplica`` in the foreground, of the environment that runs this program."""
+    path = os.path.join(os.path.dirname(sys.executable), "twistd")
+    return [path, "-n", "--pidfile=", "kreplica", *map(str, words)]
+
+
+def free_ports(count: int, *, consecutive: int = 1) -> list[int]:
+    """Ports of the loopback interface that nobody listens on just now; the first few follow each other.
+
+    None is of those that the system hands out by itself: while a server is down, no client's own end takes its port.
+    """
+    while True:
+        first = random.randrange(PORT_MIN, _first_ephemeral_port() - count)
+        ports = [first + offset for offset in range(consecutive)]
+        ports += random.sample(range(PORT_MIN, _first_ephemeral_port()), count - consecutive)
+        if len(set(ports)) == count and all(map(_is_free, ports)):
+            return ports
+
+
+def _first_ephemeral_port() -> int:
+    return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
