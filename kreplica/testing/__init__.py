@@ -16,7 +16,7 @@
 
 Real processes, on real sockets and disks:
 
-* ``server_process`` one ``twistd kreplica`` command; ``standalone``, ``broker_process`` two such; ``coordinator`` another
+* ``server_process`` one ``twistd kreplica`` command; ``standalone``, ``broker_process`` two; ``coordinator`` another
 * ``process_cluster`` several brokers: start here
 * ``links`` what cuts and slows the ways between them; ``proxy`` through which they then lead; ``namespaces`` the
   kernel's own means, where they are permitted

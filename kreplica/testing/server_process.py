@@ -135,13 +135,13 @@ class ServerProcess:
         """``kill -9``: no chance to flush or to say goodbye.  Again does nothing."""
         self._end(signal.SIGKILL, 30.0)
 
-    def stop(self, timeout_s: float = 30.0) -> int:
-        """SIGTERM, and wait for the orderly end.
+    def stop(self, timeout_s: float = 30.0, *, number: int = signal.SIGTERM) -> int:
+        """Tell it to end by a signal, and wait for the orderly end.
 
         :return: the exit status.
         :raise ServerFailed: it did not end in time, and was killed.
         """
-        return self._end(signal.SIGTERM, timeout_s)
+        return self._end(number, timeout_s)
 
     def wait(self, timeout_s: float = 30.0) -> int:
         """Wait until it ends by itself, and all that it wrote is here.

@@ -133,7 +133,7 @@ def test_zookeeper_out_of_reach(tmp_path):
 def test_an_orderly_stop(tmp_path, number):
     """After SIGTERM or Ctrl-C the directory says that it was left in order, and nothing has to be recovered."""
     process = StandaloneProcess(tmp_path).start()
-    process._end(number)
+    process.stop(number=number)
     assert "Traceback" not in process.output
     marker = json.loads((process.data_directory / "broker-1" / ".kafka_cleanshutdown").read_text())
     assert marker["brokerEpoch"] > 0
