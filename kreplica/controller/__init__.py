@@ -6,7 +6,9 @@ Data flows one way: watch or answer -> event -> context -> decision -> ZooKeeper
 * ``controller`` election, and where events go; ``office`` what exists only while elected; ``failover`` taking office
 * ``context`` what is known; ``states`` states and transitions of partitions and replicas
 * ``elections``, ``decisions`` pure: who leads, what changes
-* ``topics``, ``brokers`` the handlers of events
+* ``topics``, ``brokers``, ``shutdown``, ``leader_balance``, ``isr_changes`` the handlers of events; ``log_dir_events``,
+  ``failed_replicas`` log directories that fail; ``refusals`` commands that brokers refuse
+* ``figures`` what each event cost
 * ``state_writes`` the only place that writes ZooKeeper
 * ``broker_requests``, ``channels`` the only ones that tell brokers
 """

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller import decisions
+from kreplica.controller import decisions, reassignment, replica_deletion
 from kreplica.controller.broker_requests import BrokerRequests
 from kreplica.controller.decisions import StateChange
+from kreplica.controller.departures import cross_out
 from kreplica.controller.events import BrokersChanged
 from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
-from kreplica.controller.topics import elect_new_partitions, resume_deletions
+from kreplica.controller.topics import elect_new_partitions
 from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, TopicPartition
 from kreplica.runtime.together import together
-from kreplica.zookeeper import NoNode
+from kreplica.zookeeper import EventType, NoNode
 
 log = Logger()
 
@@ -78,14 +79,19 @@ async def brokers_changed(office: Office) -> None:
     _reconnect(office, news, live, untold)
     _enter_states(office, news)
     requests = office.requests()
-    requests.introduce([*news.joined, *untold], context.leadership)
+    requests.introduce([*news.joined, *untold], [*context.leadership, *context.removed_partitions()])
     await _repair(office, news, unclean, requests)
     _tell_replicas(office, [*news.joined, *untold], requests)
     requests.publish(())
     requests.send()
     if news.joined:
-        await elect_new_partitions(office, _staying(office, context.partitions_in(PartitionState.NEW)))
-        await resume_deletions(office, set(news.joined))
+        new = context.staying(context.partitions_in(PartitionState.NEW))
+        if new:
+            await elect_new_partitions(office, new)
+        replica_deletion.resume_deletions(office, news.joined)
+    await reassignment.proceed(office)
+    if news.gone:
+        await cross_out(office)
 
 
 async def read_brokers(office: Office) -> dict[int, BrokerRegistration]:
@@ -99,7 +105,8 @@ async def read_brokers(office: Office) -> dict[int, BrokerRegistration]:
 
 async def _read_broker(office: Office, broker_id: int) -> BrokerRegistration | None:
     path = znodes.broker_path(broker_id)
-    watch = office.watch(path, BrokersChanged())
+    # Who is gone stands in the list no more, so that one is told of already.
+    watch = office.watch(path, BrokersChanged(), ignored=EventType.NODE_DELETED)
     try:
         data, stat = await office.client.get_data(path, watch)
         return znodes.decode_broker(broker_id, data, stat.czxid)
@@ -139,8 +146,7 @@ def _enter_states(office: Office, news: News) -> None:
         state = context.replica_state(partition, replica)
         if state in (ReplicaState.NEW, ReplicaState.ONLINE):
             context.move_replica(partition, replica, ReplicaState.OFFLINE)
-        elif state is ReplicaState.DELETION_STARTED:
-            context.move_replica(partition, replica, ReplicaState.DELETION_INELIGIBLE)
+    replica_deletion.brokers_gone(office, gone)
     for partition, leadership in context.leadership.items():
         if leadership.leader in gone and partition.topic not in context.deleting:
             context.move_partition(partition, PartitionState.OFFLINE)
@@ -153,7 +159,7 @@ async def _repair(office: Office, news: News, unclean: Collection[int], requests
         return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
     touched = dict.fromkeys(partition for partition, _ in context.replicas_on([*news.gone, *news.joined]))
-    await office.decide(_staying(office, touched), decide, requests)
+    await office.decide(context.staying(touched), decide, requests)
 
 
 def _tell_replicas(office: Office, brokers: Sequence[int], requests: BrokerRequests) -> None:
@@ -166,14 +172,9 @@ def _tell_replicas(office: Office, brokers: Sequence[int], requests: BrokerReque
             requests.lead_or_follow(partition, [replica])
 
 
-def _staying(office: Office, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-    """Those whose topics are not being deleted."""
-    return [partition for partition in partitions if partition.topic not in office.context.deleting]
-
-
 async def elect_offline_partitions(office: Office) -> None:
     """Try again for every partition that has no leader: somebody may be allowed to lead now."""
-    offline = _staying(office, office.context.partitions_in(PartitionState.OFFLINE))
+    offline = office.context.staying(office.context.partitions_in(PartitionState.OFFLINE))
     if offline:
         rules, requests = office.rules(), office.requests()
         await office.decide(offline, lambda some: decisions.repairs(office.context, some, rules), requests)

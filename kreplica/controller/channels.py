@@ -31,6 +31,7 @@ class BrokerChannel:
     A command is sent again after a lost connection or a time-out: brokers recognise what they have done already.
 
     :param answered: called with (broker id, command, answer).
+    :param sent: called with a command and how many bytes it says of partitions, each time that it is sent.
     :param late: called once for a command that has not been answered ``timeout_s`` after it was first sent; the channel
         goes on trying.
     :param overflowed: called once when more commands wait than may; the channel forgets them, and the controller
@@ -48,7 +49,8 @@ class BrokerChannel:
         timeout_s: float,
         answered: Answered,
         overflowed: Callable[[int], None],
-        late: Callable[[int, Command], None] = lambda broker_id, command: None,
+        sent: Callable[[Command, int], None],
+        late: Callable[[int, Command], None],
     ) -> None:
         self._reactor = reactor
         self._random = rng
@@ -58,6 +60,7 @@ class BrokerChannel:
         self._timeout_s = timeout_s
         self._answered = answered
         self._overflowed = overflowed
+        self._sent = sent
         self._late = late
         self._waiting: deque[Command] = deque()
         self._connection: Connection | None = None
@@ -145,4 +148,5 @@ class BrokerChannel:
                 client_id=self._client_id,
                 connect_timeout_s=self._timeout_s,
             )
+        self._sent(command, len(body["topic_states"].data))
         return await self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)

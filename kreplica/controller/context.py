@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from kreplica.controller.states import (
     PARTITION_PREVIOUS,
@@ -14,6 +15,18 @@ from kreplica.controller.states import (
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 
 Replica = tuple[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly:
+    """How long a partition that is to be removed has been read-only.
+
+    :param since_s: when this controller found it so, on the reactor's clock: each controller waits anew.
+    :param wait_s: how long it is to last.
+    """
+
+    since_s: float
+    wait_s: float
 
 
 class ControllerContext:
@@ -38,6 +51,11 @@ class ControllerContext:
         """Live brokers that asked to stop: they are not elected, and not told to follow (KIP-841)."""
         self.failed: dict[int, set[TopicPartition]] = {}
         """By live broker: its replicas whose log directory failed."""
+        self.read_only: Mapping[TopicPartition, ReadOnly] = {}
+        """The partitions that are being removed and can still be read."""
+        self.reassignments_requested: Mapping[TopicPartition, tuple[int, ...]] = {}
+        """What ``/admin/reassign_partitions`` asks for, and the version that it was read or written in."""
+        self.reassignments_version = -1
         self.unreadable: set[str] = set()
         """Topics whose znodes are no documents of Kafka's: left alone until somebody rewrites or deletes them."""
         self._partition_states: dict[TopicPartition, PartitionState] = {}
@@ -61,6 +79,10 @@ class ControllerContext:
         gone = topic.removed.get(partition.partition)
         return gone.replicas if gone else ()
 
+    def is_leaving(self, partition: TopicPartition, broker_id: int) -> bool:
+        """Whether that replica is to be deleted."""
+        return partition.topic in self.deleting or broker_id in self.leaving(partition)
+
     def leaving_of(self, topic: str) -> list[Replica]:
         """Every replica of a topic that is only there to be deleted."""
         assignment = self.topics.get(topic)
@@ -78,6 +100,12 @@ class ControllerContext:
             for number in sorted(assignment.removed)
             if number not in assignment.partitions
         ]
+
+    def first_leader_epoch(self, partition: TopicPartition) -> int:
+        """The leader epoch that a partition begins with: above that of a removed one that had its number."""
+        topic = self.topics.get(partition.topic)
+        gone = topic.removed.get(partition.partition) if topic else None
+        return gone.leader_epoch + 1 if gone else 0
 
     def partitions_of(self, topic: str) -> Iterator[TopicPartition]:
         assignment = self.topics.get(topic)
@@ -129,6 +157,15 @@ class ControllerContext:
         """Who is told of a partition's state: a broker that is shutting down only of what it leads."""
         leader = self.leadership[partition].leader
         return tuple(r for r in self.online(partition) if r == leader or r not in self.shutting_down)
+
+    def leads(self, broker_id: int, partition: TopicPartition) -> bool:
+        """Whether that broker leads it, or did when it died."""
+        state = self.leadership.get(partition)
+        return state is not None and state.leader == broker_id
+
+    def staying(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those whose topics are not being deleted."""
+        return [partition for partition in partitions if partition.topic not in self.deleting]
 
     def offline_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         return tuple(replica for replica in self.replicas(partition) if not self.is_online(partition, replica))

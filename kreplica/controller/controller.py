@@ -15,19 +15,45 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller import brokers, topics
+from kreplica.controller import (
+    brokers,
+    departures,
+    failed_replicas,
+    isr_changes,
+    leader_balance,
+    log_dir_events,
+    partition_counts,
+    reassignment,
+    reassignment_requests,
+    refusals,
+    shutdown,
+    topic_deletion,
+    topics,
+)
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.event_queue import EventQueue
 from kreplica.controller.events import (
     AssignmentChanged,
+    BalanceLeaders,
     BrokersChanged,
     CommandRefused,
     ControllerChanged,
     DeletionsChanged,
+    DirectoriesFailed,
+    ElectionAsked,
     Event,
+    InSyncSetsChanged,
+    PartitionRequestsChanged,
+    PreferredElectionAsked,
     Question,
+    ReassignmentAsked,
+    ReassignmentsRequested,
+    RemovalDue,
+    ReplicasRecovered,
     ReplicasStopped,
     RetryDeletions,
+    RetryReplicas,
+    ShutdownAsked,
     TopicsChanged,
     TopicSettingsChanged,
 )
@@ -35,6 +61,7 @@ from kreplica.controller.failover import take_office
 from kreplica.controller.figures import Counters
 from kreplica.controller.office import ControllerConfig, Office
 from kreplica.controller.state_writes import ControllerMoved
+from kreplica.controller.timeline import Timeline
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.zookeeper import (
@@ -75,8 +102,9 @@ class Controller:
         self._retry_seconds = RETRY_SECONDS_MIN
         self._closing: list[Deferred[None]] = []
         self._stopped = False
-        self.counters = Counters()
-        self.queue = EventQueue(runtime.reactor, self._handle, self._failed, lambda: self.counters.cost)
+        self.timeline = Timeline(runtime.reactor.seconds)
+        self.counters = Counters(self.timeline)
+        self.queue = EventQueue(runtime.reactor, self._handle, self._failed, lambda: self.counters.cost, self.timeline)
         self._forget_listener: Callable[[], None] | None = None
 
     @property
@@ -159,23 +187,38 @@ class Controller:
             case AssignmentChanged(topic=topic):
                 return topics.assignment_changed(office, topic)
             case DeletionsChanged():
-                return topics.deletions_changed(office)
+                return topic_deletion.deletions_changed(office)
             case ReplicasStopped():
-                return topics.replicas_stopped(office, event)
+                return departures.replicas_stopped(office, event)
             case RetryDeletions():
-                return topics.resume_deletions(office, set(office.context.brokers))
+                return departures.retry_deletions(office)
+            case ReassignmentAsked():
+                return reassignment.reassignment_asked(office, event)
+            case ReassignmentsRequested():
+                return reassignment_requests.reassignments_requested(office)
+            case PartitionRequestsChanged() | RemovalDue():
+                return partition_counts.partitions_asked(office)
             case CommandRefused():
-                return self._command_refused(event)
+                return refusals.command_refused(office, event)
+            case ReplicasRecovered():
+                return failed_replicas.replicas_recovered(office, event)
+            case RetryReplicas():
+                return failed_replicas.retry_replicas(office)
+            case DirectoriesFailed():
+                return log_dir_events.directories_failed(office)
+            case InSyncSetsChanged():
+                return isr_changes.in_sync_sets_changed(office)
+            case TopicSettingsChanged():
+                return brokers.elect_offline_partitions(office)
+            case ShutdownAsked():
+                return shutdown.shutdown_asked(office, event)
+            case BalanceLeaders():
+                return leader_balance.balance_leaders(office)
+            case PreferredElectionAsked():
+                return leader_balance.preferred_election_asked(office)
+            case ElectionAsked():
+                return leader_balance.election_asked(office, event)
         raise TypeError(f"no handler for {event}")
-
-    async def _command_refused(self, event: CommandRefused) -> None:
-        log.warn(
-            "controller: broker {broker} refused {command} for {count} partitions: {errors}",
-            broker=event.broker_id,
-            command=event.command,
-            count=len(event.errors),
-            errors=", ".join(f"{partition}: {error.name}" for partition, error in event.errors[:5]),
-        )
 
     def _failed(self, event: Event, error: BaseException) -> None:
         """Whatever an event's handler raises ends up here: the office is dropped, and ZooKeeper asked anew."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kreplica.cluster.eligible_leaders import eligible_after, required
 from kreplica.controller.context import ControllerContext
-from kreplica.controller.elections import Election, elect_for_shutdown, elect_new, elect_offline
+from kreplica.controller.elections import Election, elect_for_shutdown, elect_new, elect_offline, elect_preferred
 from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicPartition
 
 
@@ -68,7 +68,8 @@ def initial_elections(context: ControllerContext, partitions: Iterable[TopicPart
     for partition in partitions:
         election = elect_new(context.replicas(partition), context.may_lead(partition))
         if election is not None:
-            state = LeaderAndIsr(election.leader, 0, election.isr, context.controller_epoch)
+            epoch = context.first_leader_epoch(partition)
+            state = LeaderAndIsr(election.leader, epoch, election.isr, context.controller_epoch)
             changes.append(StateChange(partition, None, state))
     return changes
 
@@ -169,6 +170,20 @@ def unclean_elections(
 ) -> list[StateChange]:
     """Leaders for partitions that have none, at the price of acknowledged records where nobody in sync lives."""
     return repairs(context, partitions, lambda topic: rules_of(topic)._replace(unclean_allowed=True))
+
+
+def preferred_elections(
+    context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
+) -> list[StateChange]:
+    """Leaderships for preferred replicas that could lead and do not."""
+    changes = []
+    for partition in partitions:
+        old = context.leadership.get(partition)
+        if old is not None:
+            election = elect_preferred(context.replicas(partition), old.isr, context.may_lead(partition))
+            if election is not None and election.leader != old.leader:
+                changes.append(changed(context, partition, election, rules_of))
+    return changes
 
 
 def shutdowns(

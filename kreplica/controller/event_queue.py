@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from kreplica.controller.events import Event
 from kreplica.controller.figures import Cost, EventFigures, difference
+from kreplica.controller.timeline import Timeline
 from kreplica.runtime import Reactor
 
 log = Logger()
@@ -25,6 +26,7 @@ class EventQueue:
     :param handle: handles one event; whatever it raises is passed to ``failed`` and the next event follows.
     :param failed: decides what a failure means (for example, resign).
     :param cost: of everything that was handled so far.
+    :param timeline: is told when an event's handling begins and ends.
     :ivar last_event: what became of the event that was handled last.
     """
 
@@ -34,6 +36,7 @@ class EventQueue:
         handle: Callable[[Event], Awaitable[None]],
         failed: Callable[[Event, BaseException], None],
         cost: Callable[[], Cost] = Cost,
+        timeline: Timeline | None = None,
     ) -> None:
         self._reactor = reactor
         self._handle = handle
@@ -45,6 +48,7 @@ class EventQueue:
         self._paused = False
         self._stopped = False
         self._cost = cost
+        self._timeline = timeline or Timeline(reactor.seconds)
         self.events_handled = 0
         self.last_event: EventFigures | None = None
 
@@ -111,6 +115,7 @@ class EventQueue:
 
     async def _run(self, event: Event, queued_at: float) -> None:
         started, before = self._reactor.seconds(), self._cost()
+        self._timeline.began(event, queued_at)
         try:
             await self._handle(event)
         except CancelledError:
@@ -121,6 +126,7 @@ class EventQueue:
         self.events_handled += 1
         handled_s = self._reactor.seconds() - started
         self.last_event = EventFigures(event, started - queued_at, handled_s, difference(self._cost(), before))
+        self._timeline.ended(self.last_event.cost)
         self._running = None
         if not self._stopped:
             # A fresh turn of the loop, so that a long queue neither recurses nor starves the brokers' requests.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -103,6 +103,37 @@ class CommandRefused(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasRecovered(Event):
+    """A broker took roles for replicas whose log directory had failed."""
+
+    broker_id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryReplicas(Event):
+    """It is time to ask again for replicas whose log directory failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsRequested(Event):
+    """``/admin/reassign_partitions`` was written, or something that it asks for came to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRequestsChanged(Event):
+    """Something below ``/admin/partitions_add`` or ``/admin/partitions_remove`` came or went."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalDue(Event):
+    """A partition that is being removed has been read-only for as long as was asked for."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class InSyncSetsChanged(Event):
     """Leaders told, in ``/isr_change_notification``, that they wrote in-sync sets."""
 
@@ -154,3 +185,13 @@ class ElectionAsked(Question):
 
     election_type: ElectionType
     partitions: Collection[TopicPartition] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReassignmentAsked(Question):
+    """Somebody wants replicas moved (AlterPartitionReassignments); the answer is a ``KafkaError`` or None by partition.
+
+    :param targets: the replicas that each partition shall have; None cancels its move.
+    """
+
+    targets: Mapping[TopicPartition, tuple[int, ...] | None]

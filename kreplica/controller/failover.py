@@ -7,14 +7,20 @@ from collections.abc import Mapping, Sequence
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller import decisions
+from kreplica.controller import decisions, isr_changes, log_dir_events, reassignment
 from kreplica.controller.brokers import known_epoch, read_brokers
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import StateChange, initial_elections
+from kreplica.controller.departures import cross_out
 from kreplica.controller.events import TopicsChanged
+from kreplica.controller.leader_balance import preferred_election_asked, start_balancing
 from kreplica.controller.office import Office
+from kreplica.controller.partition_counts import partitions_asked
+from kreplica.controller.reassignment_requests import reassignments_requested
+from kreplica.controller.replica_deletion import begin_deletion
 from kreplica.controller.states import PartitionState, ReplicaState
-from kreplica.controller.topics import deletions_changed, elect_new_partitions, read_assignments
+from kreplica.controller.topic_deletion import deletions_changed
+from kreplica.controller.topics import elect_new_partitions, read_assignments
 from kreplica.model import TopicPartition
 
 log = Logger()
@@ -34,6 +40,8 @@ async def take_office(office: Office) -> None:
     requests.publish(())
     requests.send()
 
+    # What these tell is in all that is read from here on.
+    told = [*await isr_changes.notifications(office), *await log_dir_events.notifications(office)]
     topics = await office.client.get_children(znodes.TOPICS, lambda _: office.put(TopicsChanged()))
     await read_assignments(office, sorted(topics))
     written = await office.read_states(context.all_partitions())
@@ -42,15 +50,19 @@ async def take_office(office: Office) -> None:
     _enter_states(context, written)
     await _elect(office, written)
     requests = office.requests()
-    for partition in context.leadership:
-        if partition.topic not in context.deleting:
-            requests.lead_or_follow(partition, context.replicas(partition))
-    requests.publish(context.leadership)
+    for partition in context.staying(context.leadership):
+        requests.lead_or_follow(partition, context.listeners(partition))
+    requests.publish([*context.leadership, *context.removed_partitions()])
     requests.send()
+    if told:
+        await office.writes.remove(told)
 
     # What is asked for already is taken up as if it were asked for now.
     context.deleting.clear()
     await deletions_changed(office)
+    await _carry_on(office)
+    await preferred_election_asked(office)
+    start_balancing(office)
     log.info(
         "controller: broker {broker} took office in epoch {epoch}: "
         "{brokers} brokers, {topics} topics, {partitions} partitions",
@@ -60,6 +72,18 @@ async def take_office(office: Office) -> None:
         topics=len(context.topics),
         partitions=len(context.leadership),
     )
+
+
+async def _carry_on(office: Office) -> None:
+    """Take up what an earlier controller began, wherever it was."""
+    requests = office.requests()
+    for topic in sorted(office.context.topics):
+        begin_deletion(office, office.context.leaving_of(topic), requests)
+    requests.send()
+    await reassignment.proceed(office)
+    await cross_out(office)
+    await reassignments_requested(office)
+    await partitions_asked(office)
 
 
 def _enter_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> None:
@@ -120,10 +144,9 @@ async def _elect(office: Office, written: Mapping[TopicPartition, int]) -> None:
         return changes
 
     # The requests that these form are left out: the whole state is sent right after.
-    staying = [partition for partition in context.leadership if partition.topic not in context.deleting]
-    await office.decide(staying, decide, office.requests())
+    await office.decide(context.staying(context.leadership), decide, office.requests())
     for broker, registration in context.brokers.items():
         context.known_epochs[broker] = registration.epoch
-    new = [p for p in context.partitions_in(PartitionState.NEW) if p.topic not in context.deleting]
+    new = context.staying(context.partitions_in(PartitionState.NEW))
     if initial_elections(context, new):
         await elect_new_partitions(office, new)

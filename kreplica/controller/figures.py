@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
+from kreplica.controller.broker_requests import Command
 from kreplica.controller.events import Event
+from kreplica.controller.timeline import Timeline
 from kreplica.zookeeper import (
     Operation,
     OperationResult,
@@ -19,6 +22,8 @@ from kreplica.zookeeper import (
     ZooKeeperClient,
 )
 
+log = Logger()
+
 T = TypeVar("T")
 
 
@@ -28,11 +33,15 @@ class Cost(NamedTuple):
     :param zookeeper_round_trips: how often ZooKeeper was waited for: requests that travel together are one.
     :param zookeeper_requests: requests to ZooKeeper, a multi being one.
     :param commands: requests to brokers.
+    :param zookeeper_operations: reads and writes within multis.
+    :param zookeeper_bytes: of paths and data in multis, and of data in what multi-reads answered.
     """
 
     zookeeper_round_trips: int = 0
     zookeeper_requests: int = 0
     commands: int = 0
+    zookeeper_operations: int = 0
+    zookeeper_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +61,16 @@ class EventFigures:
 class Counters:
     """Counts from the start of the controller on; nothing is ever taken back.
 
+    :param timeline: is told when what was counted happened.
     :ivar unanswered: commands that a broker did not answer in time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeline: Timeline | None = None) -> None:
+        self.timeline = timeline or Timeline(lambda: 0.0)
         self.commands = 0
         self.unanswered = 0
+        self.operations = 0
+        self.bytes = 0
         self._round_trips = 0
         self._requests = 0
         self._under_way = 0
@@ -77,7 +90,22 @@ class Counters:
     @property
     def cost(self) -> Cost:
         """Of everything so far."""
-        return Cost(self._round_trips, self._requests, self.commands)
+        return Cost(self._round_trips, self._requests, self.commands, self.operations, self.bytes)
+
+    def command_queued(self, broker_id: int, command: Command) -> None:
+        """A command waits to be sent to a broker."""
+        self.commands += 1
+        self.timeline.queued(broker_id, command)
+
+    def command_late(self, broker_id: int, command: Command) -> None:
+        """A broker did not answer in time; its channel goes on asking."""
+        self.unanswered += 1
+        log.error(
+            "controller: broker {broker} does not answer {api} in time ({count} partitions wait)",
+            broker=broker_id,
+            api=command.api.name,
+            count=len(command.what),
+        )
 
 
 def difference(later: Cost, earlier: Cost) -> Cost:
@@ -93,6 +121,7 @@ class CountedClient:
 
     def __init__(self, client: ZooKeeperClient, counters: Counters) -> None:
         self._client = client
+        self._counters = counters
         self._counted = counters.request
 
     def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[Stat | None]:
@@ -107,7 +136,18 @@ class CountedClient:
         return self._counted(self._client.get_children(path, watch))
 
     def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
-        return self._counted(self._client.multi(operations))
+        self._counters.operations += len(operations)
+        self._counters.bytes += sum(len(each.path) + len(getattr(each, "data", None) or b"") for each in operations)
+        return self._counted(self._client.multi(operations)).addBoth(self._wrote)
+
+    def _wrote(self, result: T) -> T:
+        self._counters.timeline.wrote()
+        return result
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
-        return self._counted(self._client.multi_read(reads))
+        self._counters.operations += len(reads)
+        return self._counted(self._client.multi_read(reads)).addCallback(self._was_read)
+
+    def _was_read(self, answers: list[ReadResult]) -> list[ReadResult]:
+        self._counters.bytes += sum(len(answer[0]) for answer in answers if isinstance(answer, tuple))
+        return answers

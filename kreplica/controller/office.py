@@ -19,7 +19,7 @@ from kreplica.controller.broker_requests import BrokerRequests, Command
 from kreplica.controller.channels import BrokerChannel
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import RulesOf, StateChange, TopicRules
-from kreplica.controller.events import BrokersChanged, CommandRefused, Event, ReplicasStopped
+from kreplica.controller.events import BrokersChanged, CommandRefused, Event, ReplicasRecovered, ReplicasStopped
 from kreplica.controller.figures import CountedClient, Counters
 from kreplica.controller.state_writes import StateWrites
 from kreplica.controller.states import PartitionState
@@ -27,7 +27,7 @@ from kreplica.errors import ErrorCode, KreplicaError
 from kreplica.model import NO_LEADER, BrokerRegistration, TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
-from kreplica.zookeeper import WatchEvent, ZooKeeperClient, read_all
+from kreplica.zookeeper import EventType, WatchEvent, ZooKeeperClient, read_all
 
 log = Logger()
 
@@ -63,6 +63,7 @@ class ControllerConfig:
     :param rebalance_interval_s: ``leader.imbalance.check.interval.seconds``.
     :param imbalance_percentage: ``leader.imbalance.per.broker.percentage``: of the partitions that a broker is to
         lead, so many may be led by others.
+    :param removal_wait_s: how long a partition that is to be removed is read-only, where its request does not say.
     """
 
     broker_id: int
@@ -74,6 +75,7 @@ class ControllerConfig:
     rebalance: bool = True
     rebalance_interval_s: float = 300.0
     imbalance_percentage: int = 10
+    removal_wait_s: float = 60.0
 
 
 class Office:
@@ -128,11 +130,14 @@ class Office:
             timeout_s=self.config.request_timeout_s,
             answered=self._answered,
             overflowed=self._overflowed,
+            sent=self.counters.timeline.sent,
+            late=self.counters.command_late,
         )
 
     def close_channel(self, broker_id: int) -> None:
         """Speak no more to a broker; nobody waits until the connection is gone, which may take a dead peer long."""
         channel = self._channels.pop(broker_id, None)
+        self.counters.timeline.gone(broker_id)
         if channel is not None:
             closing = Deferred.fromCoroutine(channel.close())
             self._closing.append(closing)
@@ -169,35 +174,49 @@ class Office:
     def _send(self, broker_id: int, command: Command) -> None:
         channel = self._channels.get(broker_id)
         if channel is not None:
-            self.counters.commands += 1
+            self.counters.command_queued(broker_id, command)
             channel.send(command)
 
     def _overflowed(self, broker_id: int) -> None:
+        self.counters.timeline.gone(broker_id)
         self.untold.add(broker_id)
         self.put(BrokersChanged())
 
     def _answered(self, broker_id: int, command: Command, answer: dict[str, Any]) -> None:
+        self.counters.timeline.answered(command)
         errors = _errors(self.context, command, answer)
         if command.api.name == "StopReplica":
-            deleted = [p for p in command.what if p.topic in self.context.deleting]
-            if deleted:
-                results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in deleted)
+            going = [p for p in command.what if self.context.is_leaving(p, broker_id)]
+            if going:
+                results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in going)
                 self.put(ReplicasStopped(broker_id, command.delete, results))
-        elif errors:
-            epoch = command.body["broker_epoch"]
+            return
+        failed = self.context.failed.get(broker_id)
+        if failed:
+            recovered = tuple(p for p in command.what if p in failed and p not in errors)
+            if recovered and command.api.name == "LeaderAndIsr":
+                self.put(ReplicasRecovered(broker_id, recovered))
+        if errors:
+            epoch = command.broker_epoch
             self.put(CommandRefused(broker_id, epoch, command.api.name, tuple(errors.items())))
 
     # --- ZooKeeper ---------------------------------------------------------------------------------------------------
 
-    def watch(self, path: str, event: Event) -> Callable[[WatchEvent], None] | None:
-        """A listener that queues an event when the znode changes; None where one is left there already."""
+    def watch(
+        self, path: str, event: Event, ignored: EventType | None = None
+    ) -> Callable[[WatchEvent], None] | None:
+        """A listener that queues an event when the znode changes; None where one is left there already.
+
+        :param ignored: a kind of change that another listener tells of.
+        """
         if path in self._watched:
             return None
         self._watched.add(path)
 
-        def seen(_: WatchEvent) -> None:
+        def seen(change: WatchEvent) -> None:
             self._watched.discard(path)
-            self.put(event)
+            if change.type is not ignored:
+                self.put(event)
 
         return seen
 
@@ -252,7 +271,7 @@ class Office:
         """
         outcome = await self.writes.write_states(changes)
         for change in outcome.written:
-            self._adopt(change)
+            self.adopt(change)
             if not change.fences_only:
                 listeners = self.context.listeners(change.partition)
                 requests.lead_or_follow(change.partition, listeners, is_new=change.is_new)
@@ -267,7 +286,8 @@ class Office:
         await self.read_states(refused_partitions)
         return refused_partitions
 
-    def _adopt(self, change: StateChange) -> None:
+    def adopt(self, change: StateChange) -> None:
+        """Put a state that was written into the context."""
         self.context.leadership[change.partition] = change.state
         online = change.state.leader != NO_LEADER
         self.context.move_partition(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)

@@ -76,7 +76,9 @@ def _adopt(office: Office, change: TopicChange, requests: BrokerRequests) -> Non
     leaving = context.leaving_of(topic)
     for partition, broker in left_before.difference(leaving, added):
         context.forget_replica(partition, broker)
-    requests.publish(_changed(old, change))
+    changed = _changed(old, change)
+    if changed:
+        requests.publish(changed)
     begin_deletion(office, [replica for replica in leaving if replica not in left_before], requests)
     for partition in _ended(old, change.assignment):
         _end(office, partition)

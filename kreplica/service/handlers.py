@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from twisted.internet.defer import Deferred
+
+from kreplica.controller.events import ElectionAsked, ElectionType, ShutdownAsked
+from kreplica.model import TopicPartition
 from kreplica.server.answers import once_known
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
+from kreplica.server.handlers.controlled_shutdown import ControlledShutdown
 from kreplica.server.handlers.create_partitions import CreatePartitions
 from kreplica.server.handlers.create_topics import CreateTopics
 from kreplica.server.handlers.delete_records import DeleteRecords
@@ -14,6 +19,7 @@ from kreplica.server.handlers.delete_topics import DeleteTopics
 from kreplica.server.handlers.describe_cluster import DescribeCluster
 from kreplica.server.handlers.describe_configs import DescribeConfigs
 from kreplica.server.handlers.describe_log_dirs import DescribeLogDirs
+from kreplica.server.handlers.elect_leaders import ElectLeaders
 from kreplica.server.handlers.fetch import Fetch
 from kreplica.server.handlers.find_coordinator import FindCoordinator
 from kreplica.server.handlers.init_producer_id import InitProducerId
@@ -55,6 +61,12 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     def is_controller() -> bool:
         return broker.controller.active
 
+    def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
+        return broker.controller.ask(ShutdownAsked(broker_id, broker_epoch))
+
+    def ask_election(election_type: int, wanted: list[TopicPartition] | None) -> Deferred[Any]:
+        return broker.controller.ask(ElectionAsked(ElectionType(election_type), wanted))
+
     handlers: list[tuple[Api, Handler]] = [
         (messages.PRODUCE, Produce(reactor, partitions, broker.runtime.wall_clock_ms)),
         (
@@ -69,6 +81,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.LEADER_AND_ISR, LeaderAndIsr(broker.fence, partitions, dynamic)),
         (messages.STOP_REPLICA, StopReplica(broker.fence, partitions, metadata)),
         (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
+        (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
         (messages.FIND_COORDINATOR, FindCoordinator()),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
         (
@@ -82,6 +95,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
         (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
+        (messages.ELECT_LEADERS, ElectLeaders(ask_election, metadata)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
         (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
     ]

@@ -1,0 +1,71 @@
+"""Replicas whose log directory failed: their broker lives, but they are offline until it says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kreplica.controller import decisions
+from kreplica.controller.decisions import StateChange
+from kreplica.controller.events import ReplicasRecovered, RetryReplicas
+from kreplica.controller.office import Office
+from kreplica.controller.states import PartitionState, ReplicaState
+from kreplica.model import TopicPartition
+
+RETRY_SECONDS = 30.0
+"""After so long a broker is asked again: a disk that was full may have room now."""
+
+
+async def replicas_failed(office: Office, broker: int, partitions: Sequence[TopicPartition]) -> None:
+    """A broker cannot open these replicas: others lead, and they leave the in-sync sets."""
+    context = office.context
+    known = context.failed.setdefault(broker, set())
+    new = [p for p in context.staying(partitions) if p not in known and broker in context.replicas(p)]
+    if known or new:
+        office.put_later(RetryReplicas(), RETRY_SECONDS)
+    if not new:
+        return
+    known.update(new)
+    for partition in new:
+        if context.replica_state(partition, broker) in (ReplicaState.NEW, ReplicaState.ONLINE):
+            context.move_replica(partition, broker, ReplicaState.OFFLINE)
+        if context.leads(broker, partition):
+            context.move_partition(partition, PartitionState.OFFLINE)
+    await _repair(office, new)
+
+
+async def replicas_recovered(office: Office, event: ReplicasRecovered) -> None:
+    """A broker has opened replicas after all."""
+    context = office.context
+    failed = context.failed.get(event.broker_id, set())
+    back = [partition for partition in event.partitions if partition in failed]
+    failed.difference_update(back)
+    for partition in back:
+        if context.replica_state(partition, event.broker_id) is ReplicaState.OFFLINE:
+            context.move_replica(partition, event.broker_id, ReplicaState.ONLINE)
+    await _repair(office, context.staying(back))
+
+
+async def retry_replicas(office: Office) -> None:
+    """Give the replicas that failed their roles again; a broker that has opened one answers so."""
+    context, requests = office.context, office.requests()
+    for broker in sorted(context.failed):
+        for partition in sorted(context.failed[broker]):
+            if partition in context.leadership and broker in context.replicas(partition):
+                requests.lead_or_follow(partition, [broker])
+            else:
+                context.failed[broker].discard(partition)
+    requests.send()
+    if any(context.failed.values()):
+        office.put_later(RetryReplicas(), RETRY_SECONDS)
+
+
+async def _repair(office: Office, partitions: Sequence[TopicPartition]) -> None:
+    rules, requests = office.rules(), office.requests()
+
+    def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
+        return decisions.repairs(office.context, some, rules)
+
+    await office.decide(partitions, decide, requests)
+    # Also where the state stays: the list of offline replicas is another.
+    requests.publish(partitions)
+    requests.send()

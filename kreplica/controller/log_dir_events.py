@@ -1,0 +1,45 @@
+"""Brokers that tell of failed log directories are asked, with LeaderAndIsr, which of their replicas are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.logger import Logger
+
+from kreplica.cluster import znodes
+from kreplica.controller.events import DirectoriesFailed
+from kreplica.controller.office import Office
+from kreplica.zookeeper import read_all
+
+log = Logger()
+
+
+async def notifications(office: Office) -> list[str]:
+    """The paths of the notifications that are there, with a watch for more."""
+    parent = znodes.LOG_DIR_EVENT_NOTIFICATION
+    names = await office.client.get_children(parent, office.watch(parent, DirectoriesFailed()))
+    return [f"{parent}/{name}" for name in sorted(names)]
+
+
+async def directories_failed(office: Office) -> None:
+    """Tell these brokers their roles again: each replica that is gone is answered with KAFKA_STORAGE_ERROR."""
+    context, requests = office.context, office.requests()
+    paths = await notifications(office)
+    for partition, broker in context.replicas_on(await _brokers_in(office, paths)):
+        is_led = partition in context.leadership and partition.topic not in context.deleting
+        if is_led and broker in context.listeners(partition):
+            requests.lead_or_follow(partition, [broker])
+    requests.send()
+    if paths:
+        await office.writes.remove(paths)
+
+
+async def _brokers_in(office: Office, paths: Sequence[str]) -> list[int]:
+    found: dict[int, None] = {}
+    for path, answer in zip(paths, await read_all(office.client, paths), strict=True):
+        if isinstance(answer, tuple):
+            try:
+                found[znodes.decode_log_dir_event(path, answer[0])] = None
+            except znodes.ZnodeError as error:
+                log.error("controller: a notification that cannot be read is removed: {error}", error=str(error))
+    return sorted(found)
