@@ -1,0 +1,248 @@
+"""What a change of the cluster costs the controller: from its notice to the last broker's answer.
+
+The brokers are simulated (they say yes at once), ZooKeeper is real, and so is the controller.  Times are of the
+controller's own timeline; round trips and bytes are counted where they are made.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID
+
+from twisted.internet import task
+from twisted.internet.defer import Deferred
+
+from benchmarks.simulated_brokers import SimulatedBrokers
+from benchmarks.zookeeper import SCRATCH, ZOOKEEPER_FLAGS
+from kreplica.cluster import znodes
+from kreplica.controller.controller import Controller
+from kreplica.controller.figures import Cost
+from kreplica.controller.office import ControllerConfig
+from kreplica.controller.timeline import Step
+from kreplica.membership.registration import create_persistent_paths
+from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
+from kreplica.runtime import Runtime, real_runtime
+from kreplica.runtime.pause import pause
+from kreplica.testing.coordinator import CoordinatorProcess
+from kreplica.testing.zookeeper import RealZooKeeper
+from kreplica.zookeeper import Create, Operation, ZooKeeperClient, write_units
+
+BROKERS_COUNT = 3
+TOPIC_PARTITIONS = 1000
+LISTENER = "PLAINTEXT"
+TARGETS_S = {10_000: 1.0, 100_000: 5.0}
+CREATED_TARGET_S, DELETED_TARGET_S = 2.0, 3.0
+POLL_S = 0.005
+TIME_S_MAX = 60.0
+
+
+def run(scale: str = "quick") -> list[dict[str, Any]]:
+    """Failover of controller and brokers, and a topic of 1,000 partitions that comes and goes.
+
+    :return: a row for each.
+    """
+    sizes = (10_000,) if scale == "quick" else (10_000, 100_000)
+    rows: list[dict[str, Any]] = []
+
+    async def measure(reactor: Any) -> None:
+        for name, server in (("ZooKeeper", _zookeeper), ("embedded", _embedded)):
+            for size in sizes:
+                if name == "embedded" and size > 10_000:
+                    continue
+                with server() as address, SimulatedBrokers(BROKERS_COUNT) as brokers:
+                    runtime = real_runtime(reactor)
+                    rows.extend(await Measured(runtime, name, address, brokers.ports, size).rows())
+                    runtime.offload.stop()
+
+    try:
+        task.react(lambda reactor: Deferred.fromCoroutine(measure(reactor)))
+    except SystemExit as ended:  # how react says that it is done
+        if ended.code:
+            raise
+    return rows
+
+
+@contextmanager
+def _zookeeper() -> Iterator[str]:
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory:
+        with RealZooKeeper(directory, tick_time_ms=2_000, jvm_flags=ZOOKEEPER_FLAGS) as zookeeper:
+            yield zookeeper.connect_string
+
+
+@contextmanager
+def _embedded() -> Iterator[str]:
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="coordinator-", dir=SCRATCH) as directory:
+        with CoordinatorProcess(Path(directory, "coordinator")) as coordinator:
+            yield coordinator.address
+
+
+@dataclass
+class Stalls:
+    """The longest time for which the reactor was not free, looked at each millisecond."""
+
+    reactor: Any
+    longest_s: float = 0.0
+    _last_s: float = field(default=0.0)
+
+    def start(self) -> None:
+        self._last_s = self.reactor.seconds()
+        self.reactor.callLater(0.001, self._look)
+
+    def _look(self) -> None:
+        now_s = self.reactor.seconds()
+        self.longest_s = max(self.longest_s, now_s - self._last_s - 0.001)
+        self._last_s = now_s
+        self.reactor.callLater(0.001, self._look)
+
+    def take(self) -> float:
+        longest_s, self.longest_s = self.longest_s, 0.0
+        return longest_s
+
+
+class Measured:
+    """One controller with its brokers, measured through one life."""
+
+    def __init__(self, runtime: Runtime, server: str, address: str, ports: list[int], partitions: int) -> None:
+        self._runtime = runtime
+        self._server = server
+        self._partitions = partitions
+        self._ports = ports
+        self._client = self._new_client(address)
+        self._operator = self._new_client(address)
+        config = ControllerConfig(1, LISTENER, lambda topic: False, min_insync_replicas=lambda topic: 2)
+        self._controller = Controller(runtime, self._client, config)
+        self._stalls = Stalls(runtime.reactor)
+
+    def _new_client(self, address: str) -> ZooKeeperClient:
+        return ZooKeeperClient(self._runtime.reactor, address, random=random.Random(1), session_timeout_ms=30_000)
+
+    async def rows(self) -> list[dict[str, Any]]:
+        """Measure everything."""
+        await self._client.start()
+        await self._operator.start()
+        await self._populate()
+        self._stalls.start()
+        target_s = TARGETS_S[self._partitions]
+        rows = [await self._measure("controller failover", self._take_office, target_s)]
+        rows.append(await self._measure("a broker dies", self._kill_broker, target_s))
+        rows.append(await self._measure("it comes back", self._revive_broker, None))
+        rows.append(await self._measure("a topic of 1,000 partitions is created", self._create_topic, CREATED_TARGET_S))
+        rows.append(await self._measure("it is deleted", self._delete_topic, DELETED_TARGET_S))
+        await self._controller.stop()
+        await self._client.close()
+        await self._operator.close()
+        return rows
+
+    async def _measure(self, case: str, act: Callable[[], Awaitable[None]], target_s: float | None) -> dict[str, Any]:
+        before = list(self._controller.timeline)
+        self._stalls.take()
+        await act()
+        began_s = self._runtime.reactor.seconds()
+        while not await self._settled(len(before)):
+            await pause(self._runtime.reactor, POLL_S)
+            if self._runtime.reactor.seconds() > began_s + TIME_S_MAX:
+                raise RuntimeError(f"{case}: not done after {TIME_S_MAX} s")
+        steps = [step for step in self._controller.timeline if step not in before and step.commands + sum(step.cost)]
+        return self._row(case, steps, target_s)
+
+    async def _settled(self, before: int) -> bool:
+        """Whether something was done, and nothing more comes within a moment."""
+        timeline = self._controller.timeline
+
+        def quiet() -> bool:
+            return len(list(timeline)) > before and timeline.settled and self._controller.queue.idle
+
+        if not quiet():
+            return False
+        await pause(self._runtime.reactor, 0.1)
+        return quiet()
+
+    def _row(self, case: str, steps: list[Step], target_s: float | None) -> dict[str, Any]:
+        cost = Cost(*map(sum, zip(*(step.cost for step in steps), strict=True)))
+        first_s = min(step.noticed_s for step in steps)
+        written_s = max((step.written_s for step in steps if step.written_s is not None), default=first_s)
+        taken_s = max(step.settled_s or 0.0 for step in steps) - first_s
+        passed = "" if target_s is None else "pass" if taken_s < target_s else "short"
+        return {
+            "coordination": self._server,
+            "partitions": self._partitions,
+            "event": case,
+            "written, ms": round((written_s - first_s) * 1000),
+            "acted upon, ms": round(taken_s * 1000),
+            "target, ms": None if target_s is None else round(target_s * 1000),
+            "": passed,
+            "longest stall, ms": round(self._stalls.take() * 1000),
+            "round trips": cost.zookeeper_round_trips,
+            "znodes": cost.zookeeper_operations,
+            "KB with ZooKeeper": cost.zookeeper_bytes // 1000,
+            "commands": cost.commands,
+            "KB of commands": sum(step.command_bytes for step in steps) // 1000,
+        }
+
+    # --- what happens ---
+
+    async def _take_office(self) -> None:
+        self._controller.start()
+
+    async def _kill_broker(self) -> None:
+        await self._operator.delete(znodes.broker_path(2))
+
+    async def _revive_broker(self) -> None:
+        await self._register(2)
+
+    async def _create_topic(self) -> None:
+        await self._operator.create(znodes.topic_path("new"), znodes.encode_topic(_assignment("new", 7)))
+
+    async def _delete_topic(self) -> None:
+        await self._operator.create(znodes.delete_topic_path("new"), b"")
+
+    # --- the cluster ---
+
+    async def _register(self, broker_id: int) -> None:
+        endpoint = Endpoint(LISTENER, "127.0.0.1", self._ports[broker_id - 1])
+        data = znodes.encode_broker(BrokerRegistration(broker_id, (endpoint,)))
+        await self._operator.create(znodes.broker_path(broker_id), data, ephemeral=True)
+
+    async def _populate(self) -> None:
+        await create_persistent_paths(self._operator)
+        for broker_id in range(1, BROKERS_COUNT + 1):
+            await self._register(broker_id)  # before the states: whoever comes later may have lost the end of its logs
+        names = [f"topic-{number}" for number in range(self._partitions // TOPIC_PARTITIONS)]
+        units: list[list[Operation]] = []
+        for number, name in enumerate(names, 1):
+            assignment = _assignment(name, number)
+            parents = [
+                Create(znodes.topic_path(name), znodes.encode_topic(assignment)),
+                Create(znodes.partitions_path(name), b""),
+            ]
+            for outcome in await write_units(self._operator, [parents]):
+                if isinstance(outcome, Exception):
+                    raise outcome
+            units += [_partition(name, index, replicas) for index, replicas in assignment.partitions.items()]
+        for outcome in await write_units(self._operator, units):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+
+def _assignment(name: str, number: int) -> TopicAssignment:
+    """Leaders round robin, every broker with a replica of everything."""
+    ids = tuple(range(1, BROKERS_COUNT + 1))
+    rows = {index: ids[index % 3 :] + ids[: index % 3] for index in range(TOPIC_PARTITIONS)}
+    return TopicAssignment(name, UUID(int=number), rows)
+
+
+def _partition(name: str, index: int, replicas: tuple[int, ...]) -> list[Operation]:
+    partition = TopicPartition(name, index)
+    state = LeaderAndIsr(replicas[0], 0, replicas, 0)
+    return [
+        Create(znodes.partition_path(*partition), b""),
+        Create(znodes.partition_state_path(*partition), znodes.encode_partition_state(state)),
+    ]
