@@ -14,17 +14,12 @@ Following:
 
 Serving:
 
-* ``serving`` which replica may answer whom; ``replica_selection`` pure: from which one a consumer reads (KIP-392)
+* ``replica_selection`` pure: from which one a consumer reads (KIP-392)
 """
 
 from kreplica.replication.fencing import ControlFence
-from kreplica.replication.partition import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    Leadership,
-    Partition,
-    Role,
-)
+from kreplica.replication.leadership import Leadership
+from kreplica.replication.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition, Role
 from kreplica.replication.partitions import Partitions, PartitionSettings
 from kreplica.replication.waiting import Waiting, Wakeups
 

@@ -35,3 +35,13 @@ class ControlFence:
 def is_stale_broker_epoch(asked: int, own: int) -> bool:
     """Whether a command speaks to an incarnation of this broker that is gone."""
     return asked != UNKNOWN_BROKER_EPOCH and asked < own
+
+
+def is_current_epoch(leader_epoch: int, known_epoch: int) -> bool:
+    """Whether a command about a partition is not of a leader epoch that is over."""
+    return leader_epoch >= known_epoch
+
+
+def is_new_epoch(leader_epoch: int, known_epoch: int) -> bool:
+    """Whether a command begins another leader epoch: only then a follower starts anew, and a leader knows nobody."""
+    return leader_epoch > known_epoch

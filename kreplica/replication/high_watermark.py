@@ -1,9 +1,9 @@
 """The rule for the high watermark: what is below it is committed, and only that is shown to consumers.
 
 It is the smallest log end among the replicas that count, and it never goes back while one leader leads.  Which replicas
-count: the in-sync set together with those whose joining is being written (KIP-497's idea, so that leader and controller
-cannot disagree about a record that is acknowledged).  It stands still while the in-sync set is smaller than the topic
-asks for (KIP-966): a set that shrank to one must not commit alone what dies with it.
+count: ``in_sync.union``.  It stands still while the in-sync set is smaller than the topic asks for, and while there are
+replicas outside of it that may lead (KIP-966): a set that shrank to one must not commit alone what dies with it, and
+who is promised that it may lead must not miss what is committed.
 """
 
 from __future__ import annotations
@@ -11,22 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def advance(current: int, log_end_offsets: Iterable[int], *, in_sync_count: int, in_sync_required: int) -> int:
-    """The high watermark that follows.
+def held_by_all(own_end_offset: int, follower_end_offsets: Iterable[int]) -> int:
+    """Up to where every replica that counts has everything."""
+    return min(own_end_offset, min(follower_end_offsets, default=own_end_offset))
 
-    :param current: what it is now.
-    :param log_end_offsets: of each replica that counts, the leader included; at least one.
+
+def may_advance(in_sync_count: int, in_sync_required: int, eligible_count: int) -> bool:
+    """Whether anything may be committed at all.
+
     :param in_sync_count: the size of the committed in-sync set.
-    :param in_sync_required: see :func:`required`.
+    :param in_sync_required: see :func:`kreplica.cluster.eligible_leaders.required`.
+    :param eligible_count: of the replicas outside of it that may lead.
     """
-    if in_sync_count < in_sync_required:
-        return current
-    return max(current, min(log_end_offsets))
-
-
-def required(min_insync_replicas: int, replication_factor: int) -> int:
-    """How many replicas must be in sync for anything to be committed.
-
-    A topic with fewer replicas than ``min.insync.replicas`` could otherwise never commit.
-    """
-    return min(min_insync_replicas, replication_factor)
+    return in_sync_count >= in_sync_required and not eligible_count

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
 
+from kreplica.cluster.eligible_leaders import required
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
-from kreplica.replication.high_watermark import advance, required
+from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, LeaderAndIsr, TopicPartition
+from kreplica.replication import high_watermark as commitment
+from kreplica.replication import in_sync, isr_proposal
+from kreplica.replication.followers import UNKNOWN_OFFSET, Progress, in_epoch
+from kreplica.replication.isr_proposal import Proposal
+from kreplica.replication.leadership import NOT_LED, Leadership
+from kreplica.replication.lease import Lease
 from kreplica.replication.waiting import Wakeups, Watcher
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.log import Log
@@ -24,48 +31,49 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """What LeaderAndIsr says of one partition.
-
-    :param eligible: replicas outside the in-sync set that may still lead (KIP-966): while there are any, nothing more
-        is committed.
-    :param read_only: the partition is being removed: it takes no more records.
-    """
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-    partition_epoch: int
-    controller_epoch: int
-    topic_id: UUID = ZERO_UUID
-    is_new: bool = False
-    adding: tuple[int, ...] = field(default=())
-    removing: tuple[int, ...] = field(default=())
-    eligible: tuple[int, ...] = field(default=())
-    read_only: bool = False
-
-
-NOT_LED = Leadership(NO_LEADER, NO_EPOCH, (), (), 0, 0)
-
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+
+NO_FOLLOWERS: dict[int, Progress] = {}
+NOBODY_REFUSED: Mapping[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all partitions of one broker have in common.
+
+    :param seconds: a clock that never goes back.
+    :param propose: told of a partition whose in-sync set may have to change; asks it for its ``proposal`` later.
+    :param lag_s_max: ``replica.lag.time.max.ms``.
+    """
+
+    broker_id: int
+    wakeups: Wakeups
+    lease: Lease
+    seconds: Callable[[], float]
+    propose: Callable[[Partition], None]
+    lag_s_max: float
 
 
 class Partition:
     """Owned by ``Partitions``.  Every method is a plain call: what must wait, waits in ``waiting``.
 
     :param min_insync_replicas: of the topic; set again when its settings change.
+    :ivar followers: while it leads, every other replica by its broker's id.
+    :ivar proposed: the change of the in-sync set that is being written, or of which it is not known whether it was.
+    :ivar epoch_start_offset: where the log ended when this broker began to lead.
     """
 
     __slots__ = (
-        "_broker_id",
-        "_wakeups",
+        "_counted",
+        "_surroundings",
+        "epoch_start_offset",
+        "followers",
         "high_watermark",
         "leadership",
         "log",
         "min_insync_replicas",
+        "proposed",
         "role",
         "topic_id",
         "topic_partition",
@@ -77,8 +85,7 @@ class Partition:
         topic_partition: TopicPartition,
         topic_id: UUID,
         log: Log,
-        broker_id: int,
-        wakeups: Wakeups,
+        surroundings: Surroundings,
         *,
         high_watermark: int,
         min_insync_replicas: int,
@@ -91,8 +98,11 @@ class Partition:
         self.waiting: dict[Watcher, None] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.min_insync_replicas = min_insync_replicas
-        self._broker_id = broker_id
-        self._wakeups = wakeups
+        self.followers = NO_FOLLOWERS
+        self.proposed: Proposal | None = None
+        self.epoch_start_offset = log.log_end_offset
+        self._counted: tuple[Progress, ...] = ()
+        self._surroundings = surroundings
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} {self.role.value} epoch {self.leadership.leader_epoch}>"
@@ -100,47 +110,94 @@ class Partition:
     # --- roles -------------------------------------------------------------------------------------------------------
 
     def lead(self, leadership: Leadership) -> None:
-        """Become (or stay) the leader in a new epoch: its start is the log's end."""
+        """Become the leader in a new epoch: its start is the log's end, and nothing is known of any follower.
+
+        The high watermark goes on from where it was here: what more was committed is known when followers have fetched.
+        """
+        surroundings = self._surroundings
         self.leadership = leadership
         self.role = Role.LEADER
+        self.proposed = None
+        self.followers = in_epoch(self.followers, leadership, surroundings.broker_id, surroundings.seconds())
         self.log.begin_leader_epoch(leadership.leader_epoch)
-        self._advance()
-        self._wakeups.mark(self)
+        self.epoch_start_offset = self.log.log_end_offset
+        self._in_sync_changed()
 
     def follow(self, leadership: Leadership) -> None:
         """Stop leading; whoever waits is told that the leader is another."""
         self.leadership = leadership
-        self.role = Role.FOLLOWER
-        self._wakeups.mark(self)
+        self._lead_no_more(Role.FOLLOWER)
 
     def stop(self) -> None:
         """Serve nothing any more; whoever waits is told."""
-        self.role = Role.STOPPED
-        self._wakeups.mark(self)
+        self._lead_no_more(Role.STOPPED)
 
     def go_offline(self) -> None:
         """The log directory failed: nothing can be read or written here."""
-        self.role = Role.OFFLINE
-        self._wakeups.mark(self)
+        self._lead_no_more(Role.OFFLINE)
+
+    def _lead_no_more(self, role: Role) -> None:
+        self.role = role
+        self.proposed = None
+        self.followers = NO_FOLLOWERS
+        self._counted = ()
+        self._surroundings.wakeups.mark(self)
+
+    def told_again(self, leadership: Leadership) -> None:
+        """What the controller says within the leader epoch that this broker is in already.
+
+        What it says of the in-sync set counts only where it is newer than what the leader has written itself.
+        """
+        known = self.leadership
+        if leadership.partition_epoch <= known.partition_epoch:
+            leadership = leadership._replace(
+                isr=known.isr, eligible=known.eligible, partition_epoch=known.partition_epoch
+            )
+        else:
+            # The state znode has moved on: whatever was being written is written in there, or never will be.
+            self.proposed = None
+        if leadership == known:
+            return
+        self.leadership = leadership
+        if self.role is Role.LEADER:
+            surroundings = self._surroundings
+            self.followers = in_epoch(self.followers, leadership, surroundings.broker_id, surroundings.seconds())
+            self._in_sync_changed()
 
     @property
     def is_leader(self) -> bool:
         return self.role is Role.LEADER
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Whether this broker may answer for the partition (KIP-320).
+        """Whether this broker may answer as the leader (KIP-320).
 
         :param current_leader_epoch: the epoch the client knows; -1 is not checked.
         :raise KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
         if self.role is not Role.LEADER:
-            if self.role is Role.OFFLINE:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {self.topic_partition} is offline")
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise self._not_here()
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leadership.leader_epoch:
-            if current_leader_epoch < self.leadership.leader_epoch:
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            self._check_epoch(current_leader_epoch)
+
+    def check_replica(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Whether a consumer may read here, from the leader or a follower (KIP-392).
+
+        :raise KafkaError: as ``check_leader``.
+        """
+        if self.role is not Role.LEADER and self.role is not Role.FOLLOWER:
+            raise self._not_here()
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leadership.leader_epoch:
+            self._check_epoch(current_leader_epoch)
+
+    def _not_here(self) -> KafkaError:
+        if self.role is Role.OFFLINE:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {self.topic_partition} is offline")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _check_epoch(self, current_leader_epoch: int) -> None:
+        if current_leader_epoch < self.leadership.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     # --- data --------------------------------------------------------------------------------------------------------
 
@@ -150,16 +207,78 @@ class Partition:
         :param all_in_sync: whether the client wants all in-sync replicas to have it (``acks=all``).
         :raise KafkaError: whatever is wrong with the batch or with the role; nothing was appended.
         """
-        self.check_leader()
-        if all_in_sync and len(self.leadership.isr) < self.min_insync_replicas:
+        if self.role is not Role.LEADER:
+            raise self._not_here()
+        leadership = self.leadership
+        if leadership.read_only:
+            # Every client (librdkafka, Java, kafka-python, aiokafka) sends this again after a while, and asks for no
+            # metadata because of it, as it would where it is told that the leader is another: the partition is still
+            # in there.  Soon it is not, and then they are told that there is no such partition.
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic_partition} is being removed")
+        if self.followers and not self._surroundings.lease.holds():
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another may lead {self.topic_partition}: ZooKeeper is out of reach"
+            )
+        if all_in_sync and len(leadership.isr) < self.min_insync_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.leadership.isr)} replicas of {self.topic_partition} are in sync, "
+                f"{len(leadership.isr)} replicas of {self.topic_partition} are in sync, "
                 f"{self.min_insync_replicas} are required",
             )
-        result = self.log.append_as_leader(records, self.leadership.leader_epoch, now_ms=now_ms)
-        self._advance()
+        result = self.log.append_as_leader(records, leadership.leader_epoch, now_ms=now_ms)
+        if self._counted:
+            # Nothing is committed by it yet, but followers wait for it.
+            if self.waiting:
+                self._surroundings.wakeups.mark(self)
+        else:
+            self._advance()
         return result
+
+    def append_as_follower(
+        self, records: Buffer, *, leader_high_watermark: int, leader_log_start_offset: int, now_ms: int
+    ) -> None:
+        """Take over what the leader answered to a fetch from this log's end.
+
+        :param records: whole batches; a last one that is cut short is left out; may be empty.
+        :param leader_high_watermark: this one's follows it, as far as the log goes, and never goes back: what was
+            committed stays so.
+        :param leader_log_start_offset: this log starts no earlier.
+        :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts below the log's end),
+            KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER (this broker does not follow); nothing has changed.
+        """
+        if self.role is not Role.FOLLOWER:
+            raise self._not_here()
+        log = self.log
+        if len(records):
+            log.append_as_follower(records, now_ms=now_ms)
+        end_offset = log.log_end_offset
+        if leader_log_start_offset > log.log_start_offset:
+            log.advance_log_start_offset(min(leader_log_start_offset, end_offset))
+        new = min(max(leader_high_watermark, log.log_start_offset), end_offset)
+        if new > self.high_watermark:
+            self.high_watermark = new
+            if self.waiting:
+                self._surroundings.wakeups.mark(self)
+
+    def fetch_position(self) -> tuple[int, int]:
+        """Where a follower goes on: its log's end, and the leader epoch of its last record (-1 where none is known)."""
+        end_offset = self.log.log_end_offset
+        return end_offset, self.log.leader_epochs.epoch_of(end_offset - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut what the leader does not have, with the batch that holds ``offset``.
+
+        :raise OSError: the device fails.
+        """
+        self.high_watermark = min(self.high_watermark, self.log.truncate_to(offset))
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything: the leader has nothing below ``offset`` any more.
+
+        :raise OSError: the device fails.
+        """
+        self.log.truncate_fully_and_start_at(offset)
+        self.high_watermark = offset
 
     def read(self, offset: int, size_max: int, *, isolation: int, at_least_one: bool) -> LogSlice:
         """Whole batches from the one that holds ``offset``, as far as a consumer may see.
@@ -180,7 +299,7 @@ class Partition:
     def delete_records(self, offset: int) -> int:
         """Move the log's start; -1 is the high watermark.
 
-        :return: the log's start afterwards.
+        :return: the offset below which everything is to go.
         :raise KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
         """
         self.check_leader()
@@ -192,7 +311,12 @@ class Partition:
                 f"{offset} is not between 0 and the high watermark {self.high_watermark} of {self.topic_partition}",
             )
         self.log.advance_log_start_offset(offset)
-        return self.log.log_start_offset
+        return offset
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest start of the logs of all in-sync replicas; below it nothing is left (KIP-107)."""
+        return min([self.log.log_start_offset, *(follower.log_start_offset for follower in self._counted)])
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Where a leader epoch ended here (KIP-101, KIP-279): the largest known epoch up to it, and its end.
@@ -204,6 +328,143 @@ class Partition:
     def is_committed(self, offset: int) -> bool:
         """Whether all records below ``offset`` are committed."""
         return self.high_watermark >= offset
+
+    # --- followers ---------------------------------------------------------------------------------------------------
+
+    def record_fetch(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        now_s: float,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> None:
+        """A follower has asked for an offset within this log: it has everything before it, as safely as the topic asks.
+
+        The caller has seen that it is in this leader epoch, and that its history agrees.
+
+        :param broker_epoch: of its registration, as its fetch says; -1 where it does not.
+        :raise KafkaError: UNKNOWN_LEADER_EPOCH, it is not among the replicas that this leader knows;
+            NOT_LEADER_OR_FOLLOWER, a later incarnation of that broker has fetched already (KIP-903).
+        """
+        progress = self.followers.get(replica_id)
+        if progress is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"{replica_id} is not known as a replica of {self.topic_partition}"
+            )
+        if NO_BROKER_EPOCH < broker_epoch < progress.broker_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has registered anew since")
+        progress.fetched(broker_epoch, fetch_offset, self.log.log_end_offset, now_s)
+        if log_start_offset > progress.log_start_offset:
+            progress.log_start_offset = log_start_offset
+            if self.waiting:
+                self._surroundings.wakeups.mark(self)
+        if replica_id not in self.leadership.isr:
+            self._look_for_joins(progress)
+        if fetch_offset > self.high_watermark:
+            self._advance()
+
+    def _look_for_joins(self, progress: Progress) -> None:
+        if self.proposed is None and in_sync.may_join(
+            progress, high_watermark=self.high_watermark, epoch_start_offset=self.epoch_start_offset
+        ):
+            self._surroundings.propose(self)
+
+    def known_end_offset(self, replica_id: int) -> int | None:
+        """Up to where a follower has everything; None where it has not fetched in this leader epoch."""
+        progress = self.followers.get(replica_id)
+        if progress is None or progress.log_end_offset == UNKNOWN_OFFSET:
+            return None
+        return progress.log_end_offset
+
+    def look_for_lag(self) -> None:
+        """Propose what follows from time alone: who lags leaves; who might have joined long ago is tried again."""
+        if self.role is Role.LEADER and self.proposed is None and self.proposal() is not None:
+            self._surroundings.propose(self)
+
+    def proposal(self, refused: Mapping[int, int] = NOBODY_REFUSED) -> Proposal | None:
+        """The state that is to be written now; None where there is nothing to write, or a write is under way.
+
+        :param refused: incarnations that are gone, and may not join: broker epochs by broker, with all before.
+        """
+        if self.role is not Role.LEADER or self.proposed is not None:
+            return None
+        surroundings = self._surroundings
+        return isr_proposal.propose(
+            self.leadership,
+            self.followers,
+            leaving=in_sync.lagging(
+                self.leadership.isr,
+                self.followers,
+                leader_end_offset=self.log.log_end_offset,
+                now_s=surroundings.seconds(),
+                lag_s_max=surroundings.lag_s_max,
+            ),
+            high_watermark=self.high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+            in_sync_required=self._in_sync_required,
+            refused=refused,
+        )
+
+    def isr_write_begins(self, proposal: Proposal) -> None:
+        """From now until its outcome is known, both in-sync sets count."""
+        self.proposed = proposal
+        self._count()
+
+    def isr_written(self, proposal: Proposal, partition_epoch: int) -> bool:
+        """It is in the state znode, whose version is ``partition_epoch`` now.
+
+        :return: false where it does not matter any more: this broker was told of a newer state.
+        """
+        if self.proposed is not proposal:
+            return False
+        self.proposed = None
+        self.leadership = self.leadership._replace(
+            isr=proposal.isr, eligible=proposal.eligible, partition_epoch=partition_epoch
+        )
+        self._in_sync_changed()
+        return True
+
+    def isr_not_written(self, proposal: Proposal) -> None:
+        """It is certain that it was not and will not be written; the state is what it was."""
+        if self.proposed is proposal:
+            self.proposed = None
+            self._in_sync_changed()
+
+    def isr_read(self, proposal: Proposal, state: LeaderAndIsr) -> None:
+        """What the state znode holds, read because it is not what was expected, or not known what became of a write."""
+        if self.proposed is not proposal:
+            return
+        known = self.leadership
+        if state.leader_epoch != known.leader_epoch:
+            # Another leads, or this one in a later epoch; the controller is about to say so.
+            leader_epoch = max(state.leader_epoch, known.leader_epoch)
+            self.leadership = known._replace(leader=state.leader, leader_epoch=leader_epoch)
+            self.stop()
+            return
+        self.proposed = None
+        self.leadership = known._replace(
+            isr=state.isr,
+            eligible=state.eligible_leader_replicas,
+            partition_epoch=state.partition_epoch,
+            controller_epoch=max(state.controller_epoch, known.controller_epoch),
+        )
+        self._in_sync_changed()
+
+    def _in_sync_changed(self) -> None:
+        self._count()
+        self._advance()
+        if self.leadership.eligible and self.proposal() is not None:
+            self._surroundings.propose(self)
+        self._surroundings.wakeups.mark(self)
+
+    def _count(self) -> None:
+        """Find the followers whose log ends count: all of them that are in sync, or may be by what is being written."""
+        followers = self.followers
+        isr = self.leadership.isr
+        if self.proposed is not None:
+            isr = in_sync.union(isr, self.proposed.isr)
+        self._counted = tuple(followers[replica] for replica in isr if replica in followers) if followers else ()
 
     # --- what counts -------------------------------------------------------------------------------------------------
 
@@ -221,20 +482,36 @@ class Partition:
         """More of the log counts now, by a sync or by the topic's settings."""
         if self.role is Role.LEADER:
             self._advance()
-        self._wakeups.mark(self)
+        self._surroundings.wakeups.mark(self)
+
+    def settings_changed(self, min_insync_replicas: int) -> None:
+        """The topic's settings are others now; the log has them already."""
+        self.min_insync_replicas = min_insync_replicas
+        if self.role is Role.LEADER:
+            self._in_sync_changed()
+        self._surroundings.wakeups.mark(self)
+
+    def lease_is_back(self) -> None:
+        """What stood still because another might lead goes on."""
+        self.end_moved()
+
+    @property
+    def _in_sync_required(self) -> int:
+        return required(self.min_insync_replicas, len(self.leadership.replicas))
 
     def _advance(self) -> None:
-        leadership = self.leadership
-        if len(leadership.isr) > 1:
-            # Other replicas count too: what they have is known from their fetches.
+        """Commit what all have that count."""
+        end_offset = self.end_offset_that_counts
+        if self._counted:
+            end_offset = commitment.held_by_all(end_offset, [follower.log_end_offset for follower in self._counted])
+        if end_offset <= self.high_watermark:
             return
-        new = advance(
-            self.high_watermark,
-            (self.end_offset_that_counts,),
-            in_sync_count=len(leadership.isr),
-            in_sync_required=required(self.min_insync_replicas, len(leadership.replicas)),
-        )
-        if new != self.high_watermark:
-            self.high_watermark = new
-            if self.waiting:
-                self._wakeups.mark(self)
+        leadership = self.leadership
+        if not commitment.may_advance(len(leadership.isr), self._in_sync_required, len(leadership.eligible)):
+            return
+        if self.followers and not self._surroundings.lease.holds():
+            self._surroundings.lease.when_back(self)
+            return
+        self.high_watermark = end_offset
+        if self.waiting:
+            self._surroundings.wakeups.mark(self)

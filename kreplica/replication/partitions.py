@@ -12,7 +12,10 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
-from kreplica.replication.partition import Leadership, Partition, Role
+from kreplica.replication import fencing
+from kreplica.replication.leadership import Leadership
+from kreplica.replication.lease import Lease
+from kreplica.replication.partition import Partition, Role, Surroundings
 from kreplica.replication.waiting import Wakeups
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import is_full
@@ -37,12 +40,39 @@ class PartitionSettings(Protocol):
     def min_insync_replicas(self) -> int: ...
 
 
+class Fetching(Protocol):
+    """What makes this broker a follower: its fetchers."""
+
+    def start(self, partition: Partition) -> None:
+        """Fetch a partition from the leader that its ``leadership`` names; -1 is nobody."""
+
+    def stop(self, partition: Partition) -> None:
+        """Change nothing of it any more; one that is not fetched is fine."""
+
+
+class _NotFetching:
+    """For a broker that is alone."""
+
+    def start(self, partition: Partition) -> None:
+        pass
+
+    def stop(self, partition: Partition) -> None:
+        pass
+
+
+NOT_FETCHING = _NotFetching()
+
+
 class Partitions:
     """Owned by the broker; the only place that makes, stops and deletes partitions.
 
     :param settings_of: a topic's settings as they are now.
     :param is_known: whether the cluster has that partition, as far as this broker has been told; decides between
         "not mine" and "no such partition".
+    :param fetching: starts when a partition follows in a new leader epoch, stops before it does anything else.
+    :param propose: see ``Surroundings``; ``IsrWrites.propose``.
+    :param may_acknowledge: whether no other broker can have been told yet to lead what this one leads.
+    :param lag_s_max: ``replica.lag.time.max.ms``.
     """
 
     def __init__(
@@ -53,9 +83,17 @@ class Partitions:
         settings_of: Callable[[str], PartitionSettings],
         is_known: Callable[[TopicPartition], bool],
         wakeups: Wakeups,
+        *,
+        fetching: Fetching = NOT_FETCHING,
+        propose: Callable[[Partition], None] = lambda _: None,
+        may_acknowledge: Callable[[], bool] = lambda: True,
+        lag_s_max: float = 30.0,
     ) -> None:
         self._reactor = reactor
         self._broker_id = broker_id
+        self._fetching = fetching
+        self._lease = Lease(reactor, may_acknowledge)
+        self._surroundings = Surroundings(broker_id, wakeups, self._lease, reactor.seconds, propose, lag_s_max)
         self._settings_of = settings_of
         self._is_known = is_known
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -128,6 +166,7 @@ class Partitions:
             return ErrorCode.FENCED_LEADER_EPOCH
         if partition.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        self._fetching.stop(partition)
         partition.stop()
         return await self._delete(key) if delete else ErrorCode.NONE
 
@@ -159,16 +198,20 @@ class Partitions:
             partition = self._open(key, leadership)
         elif partition.role is Role.OFFLINE:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {key} is offline")
-        _check_topic_id(key, partition, leadership.topic_id)
-        known = partition.leadership.leader_epoch
-        if leadership.leader_epoch < known:
-            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{key} is in epoch {known} already")
-        if leadership.leader_epoch == known and partition.role is not Role.STOPPED:
-            return  # done already: the command was sent again
+        if leadership.topic_id != partition.topic_id:
+            _check_topic_id(key, partition, leadership.topic_id)
+        known_epoch = partition.leadership.leader_epoch
+        if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{key} is in epoch {known_epoch} already")
+        if partition.role is not Role.STOPPED and not fencing.is_new_epoch(leadership.leader_epoch, known_epoch):
+            partition.told_again(leadership)
+            return
+        self._fetching.stop(partition)
         if leadership.leader == self._broker_id:
             partition.lead(leadership)
         else:
             partition.follow(leadership)
+            self._fetching.start(partition)
         self._see_that_it_counts(partition)
 
     def _open(self, key: TopicPartition, leadership: Leadership) -> Partition:
@@ -181,8 +224,7 @@ class Partitions:
             key,
             self.directories.topic_id(key) or leadership.topic_id,
             opened,
-            self._broker_id,
-            self.wakeups,
+            self._surroundings,
             high_watermark=self.directories.high_watermark(key),
             min_insync_replicas=settings.min_insync_replicas,
         )
@@ -201,8 +243,7 @@ class Partitions:
         settings = self._settings_of(topic)
         for partition in self._of_topic.get(topic, {}).values():
             partition.log.config = settings.log
-            partition.min_insync_replicas = settings.min_insync_replicas
-            partition.end_moved()
+            partition.settings_changed(settings.min_insync_replicas)
             self._see_that_it_counts(partition)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
@@ -211,7 +252,9 @@ class Partitions:
 
     def stop(self) -> None:
         """Serve nothing any more; whoever waits is told."""
+        self._lease.stop()
         for partition in self._partitions.values():
+            self._fetching.stop(partition)
             partition.stop()
 
     def _see_that_it_counts(self, partition: Partition) -> None:
@@ -229,6 +272,7 @@ class Partitions:
         for key in keys:
             partition = self._partitions.get(key)
             if partition is not None:
+                self._fetching.stop(partition)
                 partition.go_offline()
 
     def _next_turn(self) -> Deferred[None]:

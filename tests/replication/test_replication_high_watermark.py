@@ -2,25 +2,32 @@
 
 import pytest
 
-from kreplica.replication.high_watermark import advance, required
+from kreplica.replication.high_watermark import held_by_all, may_advance
 
 
 @pytest.mark.parametrize(
-    ("current", "ends", "in_sync", "needed", "expected"),
+    ("own", "followers", "expected"),
     [
-        (0, [5], 1, 1, 5),  # alone, and allowed to be
-        (3, [9, 7, 8], 3, 2, 7),  # the slowest counts
-        (8, [9, 7, 8], 3, 2, 8),  # never back
-        (3, [9], 1, 2, 3),  # too few in sync: it stands still
-        (3, [9, 9], 2, 2, 9),
+        (5, [], 5),  # alone
+        (9, [7, 8], 7),  # the slowest counts
+        (9, [-1, 9], -1),  # who has not fetched yet has nothing for certain
+        (6, [9, 8], 6),  # the leader itself has yet to sync
     ],
 )
-def test_advance(current, ends, in_sync, needed, expected):
-    """The smallest log end, never back, and only while enough replicas are in sync."""
-    assert advance(current, ends, in_sync_count=in_sync, in_sync_required=needed) == expected
+def test_what_all_have(own, followers, expected):
+    """The smallest log end of all replicas that count."""
+    assert held_by_all(own, followers) == expected
 
 
-def test_required():
-    """A topic with fewer replicas than the minimum can still commit."""
-    assert required(2, 3) == 2
-    assert required(2, 1) == 1
+@pytest.mark.parametrize(
+    ("in_sync", "required", "eligible", "expected"),
+    [
+        (1, 1, 0, True),  # alone, and allowed to be
+        (3, 2, 0, True),
+        (1, 2, 0, False),  # too few in sync
+        (2, 2, 1, False),  # somebody outside may still be elected, and must not miss anything
+    ],
+)
+def test_when_nothing_is_committed(in_sync, required, eligible, expected):
+    """It stands still while too few are in sync, and while anybody outside may lead (KIP-966)."""
+    assert may_advance(in_sync, required, eligible) is expected

@@ -30,7 +30,9 @@ class DeleteRecords:
     def _delete(self, topic: str, row: dict[str, Any]) -> dict[str, Any]:
         index = row["partition_index"]
         try:
-            low_watermark = self._partitions.led(TopicPartition(topic, index)).delete_records(row["offset"])
+            partition = self._partitions.led(TopicPartition(topic, index))
+            partition.delete_records(row["offset"])
+            low_watermark = partition.log.log_start_offset
         except KafkaError as error:
             return {"partition_index": index, "low_watermark": -1, "error_code": int(error.code)}
         return {"partition_index": index, "low_watermark": low_watermark, "error_code": 0}

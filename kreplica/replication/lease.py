@@ -1,0 +1,55 @@
+"""How long a leader may act on what it was told: no longer than its session with ZooKeeper may have lasted.
+
+After that another may lead in its place, with an in-sync set that this one is not in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.runtime import Reactor
+
+LOOK_AGAIN_SECONDS = 0.1
+
+
+class HeldBack(Protocol):
+    """What stands still without a lease."""
+
+    def lease_is_back(self) -> None: ...
+
+
+class Lease:
+    """One for a broker.
+
+    :param may_acknowledge: whether the session lasts for certain.
+    """
+
+    def __init__(self, reactor: Reactor, may_acknowledge: Callable[[], bool]) -> None:
+        self.holds = may_acknowledge
+        self._reactor = reactor
+        self._held_back: dict[HeldBack, None] = {}
+        self._call: IDelayedCall | None = None
+
+    def when_back(self, held_back: HeldBack) -> None:
+        """Tell it once when the lease holds again."""
+        self._held_back[held_back] = None
+        if self._call is None:
+            self._call = self._reactor.callLater(LOOK_AGAIN_SECONDS, self._look)
+
+    def stop(self) -> None:
+        """Tell nobody any more."""
+        self._held_back.clear()
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+
+    def _look(self) -> None:
+        self._call = None
+        if not self.holds():
+            self._call = self._reactor.callLater(LOOK_AGAIN_SECONDS, self._look)
+            return
+        held_back, self._held_back = self._held_back, {}
+        for one in held_back:
+            one.lease_is_back()
