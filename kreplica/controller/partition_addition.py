@@ -13,7 +13,7 @@ from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import decode_addition
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.office import Office
-from kreplica.controller.partition_requests import path, read_requests, refuse
+from kreplica.controller.partition_requests import path, read_requests, refuse, tidy
 from kreplica.controller.reassignment_plan import placement_of
 from kreplica.controller.state_writes import TopicChange
 from kreplica.controller.topic_changes import PARTITIONS_PER_CHANGE_MAX, change_topics
@@ -40,6 +40,8 @@ async def additions_asked(office: Office) -> None:
     await change_topics(office, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), requests)
     requests.send()
     await start_new_partitions(office, sorted(wanted))
+    asked = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
+    await tidy(office, znodes.PARTITIONS_ADD, [partition for partition in asked if context.replicas(partition)])
     await refuse(office, refused)
 
 

@@ -22,7 +22,7 @@ from kreplica.controller.decisions import RulesOf
 from kreplica.controller.elections import Election
 from kreplica.controller.events import RemovalDue
 from kreplica.controller.office import Office
-from kreplica.controller.partition_requests import path, read_requests, refuse
+from kreplica.controller.partition_requests import path, read_requests, refuse, tidy
 from kreplica.controller.reassignment_plan import placement_of
 from kreplica.controller.state_writes import TopicChange
 from kreplica.controller.topic_changes import PARTITIONS_PER_CHANGE_MAX, change_topics
@@ -44,15 +44,17 @@ async def removals_asked(office: Office) -> None:
     for partition in waits:
         asked[partition.topic].add(partition.partition)
     topics = sorted(asked.keys() | {topic for topic, assignment in context.topics.items() if assignment.read_only})
+    for topic in topics:
+        for number, reason in refusals(context, topic, asked[topic]).items():
+            refused[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
     rules = office.rules()
     await change_topics(office, topics, lambda topic: _reading_only(context, rules, topic, asked[topic]), requests)
     _note_read_only(office, waits)
     now_s = office.runtime.reactor.seconds()
     await change_topics(office, topics, lambda topic: _ending(context, topic, now_s), requests)
     requests.send()
-    for topic in topics:
-        for number, reason in refusals(context, topic, asked[topic]).items():
-            refused[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
+    ended = [partition for partition in waits if context.leaving(partition) and not context.replicas(partition)]
+    await tidy(office, znodes.PARTITIONS_REMOVE, ended)
     await refuse(office, refused)
     _wake_when_due(office, now_s)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from twisted.logger import Logger
 
@@ -42,13 +42,19 @@ async def refuse(office: Office, reasons: Mapping[str, str]) -> None:
     """
     for request, reason in sorted(reasons.items()):
         log.warn("controller: the request {path} is refused: {reason}", path=request, reason=reason)
-    await remove_requests(office, list(reasons))
+    if reasons:
+        await office.writes.remove([*reasons, *_parents(reasons)])
 
 
-async def remove_requests(office: Office, paths: list[str]) -> None:
-    """Remove requests, and their topics' znodes where those are empty then."""
-    if paths:
-        await office.writes.remove([*paths, *dict.fromkeys(request.rpartition("/")[0] for request in paths)])
+async def tidy(office: Office, root: str, met: Iterable[TopicPartition]) -> None:
+    """Requests were met: remove the znodes of their topics, where nothing else is asked for."""
+    parents = _parents(path(root, partition) for partition in met)
+    if parents:
+        await office.writes.remove(parents)
+
+
+def _parents(requests: Iterable[str]) -> list[str]:
+    return sorted({request.rpartition("/")[0] for request in requests})
 
 
 def _is_number(name: str) -> bool:

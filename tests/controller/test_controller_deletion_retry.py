@@ -10,8 +10,8 @@ from kreplica.controller.context import ControllerContext
 from kreplica.controller.events import ReplicasStopped, RetryDeletions
 from kreplica.controller.figures import Counters
 from kreplica.controller.office import ControllerConfig, Office
-from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.replica_deletion import DELETION_RETRY_SECONDS, replicas_stopped, resume_deletions
+from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime

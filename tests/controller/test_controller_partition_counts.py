@@ -1,0 +1,260 @@
+"""Partitions that are added and removed by requests in ZooKeeper, as an operator and the brokers see it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kreplica.cluster import znodes
+from kreplica.cluster.partition_requests import encode_addition, encode_removal
+from kreplica.controller.events import ReassignmentAsked
+from kreplica.errors import ErrorCode
+from kreplica.model import LEADER_DURING_DELETE, RemovedPartition, TopicPartition
+from kreplica.testing.controller_scene import ControllerScene
+from kreplica.zookeeper import Create, NodeExists, NoNode
+
+
+def scene_with(partitions: int, *, brokers: int = 3, wait_s: float = 10.0) -> ControllerScene:
+    """A topic of so many partitions on brokers 1 and 2; what is removed is read-only for that long."""
+    scene = ControllerScene(brokers=brokers)
+    controller = scene.controllers[101]
+    controller.config = replace(controller.config, removal_wait_s=wait_s)
+    scene.start()
+    scene.make_topic("t", dict.fromkeys(range(partitions), (1, 2)))
+    scene.forget_told()
+    return scene
+
+
+def znode(scene: ControllerScene):
+    data, _ = scene.run(scene.zookeeper.get_data(znodes.topic_path("t")))
+    return znodes.decode_topic("t", data)
+
+
+def there_is(scene: ControllerScene, path: str) -> bool:
+    return scene.run(scene.zookeeper.exists(path)) is not None
+
+
+def ask_to_add(scene: ControllerScene, *rows: tuple[int, tuple[int, ...]], topic: str = "t") -> None:
+    try:
+        scene.run(scene.zookeeper.create(znodes.partitions_add_path(topic)))
+    except NodeExists:
+        pass
+    creates = [Create(znodes.partitions_add_path(topic, n), encode_addition(replicas)) for n, replicas in rows]
+    scene.run(scene.zookeeper.multi(creates))
+    scene.settle()
+
+
+def ask_to_remove(scene: ControllerScene, *numbers: int, wait_ms: int | None = None, topic: str = "t") -> None:
+    try:
+        scene.run(scene.zookeeper.create(znodes.partitions_remove_path(topic)))
+    except NodeExists:
+        pass
+    data = encode_removal(wait_ms)
+    scene.run(scene.zookeeper.multi([Create(znodes.partitions_remove_path(topic, n), data) for n in numbers]))
+    scene.settle(2)
+
+
+def told(scene: ControllerScene, broker: int, command: str, partition: int) -> list[dict[str, object]]:
+    """What that broker was told of a partition, in order."""
+    key = TopicPartition("t", partition)
+    return [t.partitions[key] for t in scene.brokers[broker].told_of(command) if key in t.partitions]
+
+
+# --- more -------------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_added_where_they_were_asked_for():
+    """They are led, the requests are gone, and what was there stays as it was."""
+    scene = scene_with(2)
+    ask_to_add(scene, (2, (3, 1)), (3, (2, 3)))
+    assert znode(scene).partitions == {0: (1, 2), 1: (1, 2), 2: (3, 1), 3: (2, 3)}
+    assert (scene.state("t", 2).leader, scene.state("t", 3).leader) == (3, 2)
+    assert scene.state("t", 0).leader_epoch == 0
+    assert not there_is(scene, znodes.partitions_add_path("t"))
+    assert told(scene, 3, "LeaderAndIsr", 2)[0]["is_new"]
+
+
+def test_a_request_waits_for_the_partitions_before_it():
+    """The numbers of a topic's partitions have no gap, in whatever order they are asked for."""
+    scene = scene_with(2)
+    ask_to_add(scene, (3, (1, 2)))
+    assert len(znode(scene).partitions) == 2
+    ask_to_add(scene, (2, (1, 2)))
+    assert len(znode(scene).partitions) == 4
+    assert not there_is(scene, znodes.partitions_add_path("t"))
+
+
+@pytest.mark.parametrize(
+    ("number", "data"),
+    [
+        (0, b"[1,2]"),
+        (2, b"[1]"),
+        (2, b"[1,1]"),
+        (2, b"[1,99]"),
+        (2, b""),
+        (2, b"{}"),
+        (2, b"[1,true]"),
+        (2, b"?"),
+        ("x", b"[1,2]"),
+        ("-1", b"[1,2]"),
+        ("02", b"[1,2]"),
+    ],
+)
+def test_an_addition_that_cannot_be_is_refused(number: object, data: bytes):
+    """The request goes, the topic stays as it is, and others are met."""
+    scene = scene_with(2)
+    scene.run(scene.zookeeper.create(znodes.partitions_add_path("t")))
+    scene.run(scene.zookeeper.create(f"{znodes.partitions_add_path('t')}/{number}", data))
+    scene.settle()
+    assert not there_is(scene, znodes.partitions_add_path("t"))
+    assert len(znode(scene).partitions) == 2
+    ask_to_add(scene, (2, (1, 2)))
+    assert len(znode(scene).partitions) == 3
+
+
+def test_an_addition_to_no_topic_is_refused():
+    """So that it does not come true when somebody makes a topic of that name."""
+    scene = scene_with(1)
+    ask_to_add(scene, (1, (1, 2)), topic="nobody")
+    assert not there_is(scene, znodes.partitions_add_path("nobody"))
+
+
+# --- fewer ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_is_read_only_before_it_goes():
+    """Its leader is told so in a new epoch, and it is listed until the time is up; then nothing of it is left."""
+    scene = scene_with(3)
+    ask_to_remove(scene, 2)
+    assert znode(scene).read_only == frozenset({2})
+    assert scene.state("t", 2).leader_epoch == 1
+    for broker in (1, 2):
+        assert told(scene, broker, "LeaderAndIsr", 2)[-1]["read_only"]
+    assert told(scene, 3, "UpdateMetadata", 2)[-1]["leader"] == 1
+    assert not told(scene, 1, "StopReplica", 2)
+
+    scene.settle(9)
+    assert znode(scene).partitions == {0: (1, 2), 1: (1, 2)}
+    assert znode(scene).read_only == frozenset()
+    assert told(scene, 3, "UpdateMetadata", 2)[-1]["leader"] == LEADER_DURING_DELETE
+    for broker in (1, 2):
+        assert [row["delete_partition"] for row in told(scene, broker, "StopReplica", 2)] == [False, True]
+    assert not there_is(scene, znodes.partitions_remove_path("t"))
+    assert not there_is(scene, znodes.partition_path("t", 2))
+    assert znode(scene).removed == {2: RemovedPartition(1)}
+
+
+def test_how_long_it_is_read_only_can_be_asked_for():
+    """With 0 it goes at once; one that has waited goes only with those above it."""
+    scene = scene_with(4, wait_s=60)
+    ask_to_remove(scene, 3, wait_ms=5000)
+    ask_to_remove(scene, 2, wait_ms=0)
+    assert len(znode(scene).partitions) == 4
+    scene.settle(4)
+    assert len(znode(scene).partitions) == 2
+    ask_to_remove(scene, 1, wait_ms=0)
+    assert len(znode(scene).partitions) == 1
+
+
+def test_a_request_that_is_taken_back_in_time_leaves_everything_as_it_was():
+    """The partition takes records again."""
+    scene = scene_with(2)
+    ask_to_remove(scene, 1)
+    scene.run(scene.zookeeper.delete(znodes.partitions_remove_path("t", 1)))
+    scene.settle(20)
+    assert znode(scene).read_only == frozenset()
+    assert len(znode(scene).partitions) == 2
+    assert not told(scene, 1, "LeaderAndIsr", 1)[-1]["read_only"]
+    assert scene.state("t", 1).leader_epoch == 2
+
+
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_only_the_last_partitions_can_be_removed(number: int):
+    """Never all of them, and none that is not there."""
+    scene = scene_with(3)
+    ask_to_remove(scene, number)
+    assert not there_is(scene, znodes.partitions_remove_path("t"))
+    assert znode(scene).read_only == frozenset()
+    ask_to_remove(scene, 0, 1, 2, wait_ms=0)
+    assert list(znode(scene).partitions) == [0]
+
+
+@pytest.mark.parametrize("data", [b"?", b"[]", b'{"version":1,"wait_ms":-1}', b'{"version":1,"wait_ms":"1"}'])
+def test_a_removal_that_cannot_be_read_is_refused(data: bytes):
+    """It goes, and removes nothing."""
+    scene = scene_with(2)
+    scene.run(scene.zookeeper.create(znodes.partitions_remove_path("t")))
+    scene.run(scene.zookeeper.create(znodes.partitions_remove_path("t", 1), data))
+    scene.settle()
+    assert not there_is(scene, znodes.partitions_remove_path("t"))
+    assert znode(scene).read_only == frozenset()
+
+
+def test_removal_and_reassignment_keep_out_of_each_others_way():
+    """What moves is not removed, and what is being removed does not move."""
+    scene = scene_with(3)
+    moving, removed = TopicPartition("t", 2), TopicPartition("t", 1)
+    scene.ask(ReassignmentAsked({moving: (1, 3)}))
+    scene.settle()
+    ask_to_remove(scene, 2)
+    assert not there_is(scene, znodes.partitions_remove_path("t"))
+    scene.ask(ReassignmentAsked({moving: None}))
+    scene.settle()
+    ask_to_remove(scene, 2, 1)
+    answer = scene.ask(ReassignmentAsked({removed: (1, 3)}))
+    assert answer[removed].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_broker_that_is_down_deletes_when_it_is_back():
+    """The partition is gone for clients at once; its number is free when the last replica is gone."""
+    scene = scene_with(2)
+    scene.brokers[2].kill()
+    scene.await_expiry()
+    ask_to_remove(scene, 1, wait_ms=0)
+    assert znode(scene).removed[1].replicas == (1, 2)
+    ask_to_add(scene, (1, (1, 3)))
+    assert not there_is(scene, znodes.partitions_add_path("t"))
+    assert list(znode(scene).partitions) == [0], "refused: broker 2 may have files of the old one"
+    scene.run(scene.brokers[2].start())
+    scene.settle()
+    assert [row["delete_partition"] for row in told(scene, 2, "StopReplica", 1)] == [False, True]
+    assert told(scene, 2, "UpdateMetadata", 1)[0]["leader"] == LEADER_DURING_DELETE
+    assert znode(scene).removed[1].replicas == ()
+
+
+def test_a_number_that_is_used_again_begins_above_its_last_epoch():
+    """Neither a replica of the old partition nor a client that knew it can take the new one for it."""
+    scene = scene_with(2)
+    ask_to_remove(scene, 1, wait_ms=0)
+    assert znode(scene).removed == {1: RemovedPartition(1)}
+    ask_to_add(scene, (1, (2, 3)))
+    state = scene.state("t", 1)
+    assert (state.leader, state.leader_epoch, state.isr) == (2, 2, (2, 3))
+    ask_to_remove(scene, 1, wait_ms=0)
+    assert znode(scene).removed == {1: RemovedPartition(3)}
+
+
+def test_partitions_are_not_added_while_others_are_removed():
+    """The number of the next one is about to change."""
+    scene = scene_with(2)
+    ask_to_remove(scene, 1)
+    ask_to_add(scene, (2, (1, 2)))
+    assert not there_is(scene, znodes.partitions_add_path("t"))
+    assert len(znode(scene).partitions) == 2
+
+
+def test_a_deleted_topic_takes_its_requests_with_it():
+    """A topic that is made under the name loses nothing to them."""
+    scene = scene_with(2, wait_s=3600)
+    ask_to_remove(scene, 1)
+    ask_to_add(scene, (5, (1, 2)))
+    scene.run(scene.zookeeper.create(znodes.delete_topic_path("t")))
+    scene.settle()
+    with pytest.raises(NoNode):
+        znode(scene)
+    assert not there_is(scene, znodes.partitions_remove_path("t"))
+    assert not there_is(scene, znodes.partitions_add_path("t"))
+    scene.make_topic("t", {0: (1, 2), 1: (1, 2)})
+    assert znode(scene).read_only == frozenset()
+    assert scene.state("t", 1).leader_epoch == 0
