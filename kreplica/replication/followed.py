@@ -102,12 +102,13 @@ class Followed:
     def request_row(self) -> Row:
         """Its position now, as a row of Fetch."""
         log_ = self.partition.log
-        self._asked_offset = end_offset = log_.log_end_offset
+        end_offset, last_epoch = self.partition.fetch_position()
+        self._asked_offset = end_offset
         return {
             "partition": self.key.partition,
             "current_leader_epoch": self.leader_epoch,
             "fetch_offset": end_offset,
-            "last_fetched_epoch": log_.leader_epochs.epoch_of(end_offset - 1),
+            "last_fetched_epoch": last_epoch,
             "log_start_offset": log_.log_start_offset,
             "partition_max_bytes": self._bytes_max,
             "replica_directory_id": ZERO_UUID,
@@ -153,7 +154,7 @@ class Followed:
             self.failures = 0
             return Next.ASK
         partition = self.partition
-        before = partition.log.log_end_offset
+        before = (partition.log.log_end_offset, partition.log.log_start_offset)
         partition.append_as_follower(
             row["records"] or b"",
             leader_high_watermark=row["high_watermark"],
@@ -162,7 +163,8 @@ class Followed:
         )
         self.failures = 0
         self.in_sync = partition.log.log_end_offset >= row["high_watermark"]
-        return Next.NOTHING if partition.log.log_end_offset == before else Next.ASK
+        # The start too: the leader waits for it where records are deleted (KIP-107).
+        return Next.NOTHING if (partition.log.log_end_offset, partition.log.log_start_offset) == before else Next.ASK
 
     def _diverged(self, epoch: int, end_offset: int) -> None:
         partition = self.partition

@@ -44,6 +44,7 @@ class Wanted:
         "current_leader_epoch",
         "fetch_offset",
         "last_fetched_epoch",
+        "log_start_offset",
         "named",
         "partition",
         "told",
@@ -67,6 +68,7 @@ class Wanted:
         self.bytes_max: int = row["partition_max_bytes"]
         self.current_leader_epoch: int = row.get("current_leader_epoch", NO_EPOCH)
         self.last_fetched_epoch: int = row.get("last_fetched_epoch", NO_EPOCH)
+        self.log_start_offset: int = row.get("log_start_offset", -1)
 
     @property
     def key(self) -> Key:

@@ -9,7 +9,6 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions
 from kreplica.replication.replica_selection import RackOf, Replica, ReplicaSelector
-from kreplica.replication.serving import check_replica
 from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.server.answers import NO_LEADER_HINT, LeaderHints
 from kreplica.server.fetch_sessions import NO_DIVERGENCE, Wanted
@@ -121,7 +120,7 @@ class PartitionReads:
         if reader.by_id and partition.topic_id != wanted.topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if reader.any_replica:
-            check_replica(partition, wanted.current_leader_epoch)
+            partition.check_replica(wanted.current_leader_epoch)
         else:
             partition.check_leader(wanted.current_leader_epoch)
         return partition
@@ -180,16 +179,22 @@ class PartitionReads:
                 f"{wanted.fetch_offset} is not within {partition.log.log_start_offset} to "
                 f"{partition.log.log_end_offset} of {partition.topic_partition}",
             )
-        partition.record_fetch(reader.replica_id, reader.broker_epoch, wanted.fetch_offset, self.seconds())
+        partition.record_fetch(
+            reader.replica_id, reader.broker_epoch, wanted.fetch_offset, self.seconds(), wanted.log_start_offset
+        )
 
     def _is_told_late(self, wanted: Wanted, partition: Partition) -> bool:
-        """Whether a follower has to hear of the high watermark before there is anything else to say.
+        """Whether a follower has to hear of the leader's figures before there is anything else to say.
 
-        Only one from which consumers read has to: for its own sake a follower needs it when it leads, and learns it
-        then from its own followers.  Telling every follower at once would double the number of fetches under load.
+        Of the log's start, for whoever deletes records waits until all have (KIP-107).  Of the high watermark only
+        where consumers read from followers: for its own sake a follower needs it when it leads, and learns it then
+        from its own followers.  Telling every follower at once would double the number of fetches under load.
         """
-        return (
-            self._selector is not None and wanted.told is not None and wanted.told[0] != partition.high_watermark
+        if wanted.told is None:
+            return False
+        high_watermark, log_start_offset = wanted.told
+        return log_start_offset != partition.log.log_start_offset or (
+            self._selector is not None and high_watermark != partition.high_watermark
         )
 
     def _throttle_of(self, reader: Reader, partition: Partition) -> ReplicationThrottle | None:

@@ -7,7 +7,6 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partition, Partitions
-from kreplica.replication.serving import has_caught_up_with_epoch, held
 from kreplica.server.partition_reads import CONSUMER, DEBUGGER
 from kreplica.server.request import Request
 from kreplica.storage.search import EARLIEST, EARLIEST_LOCAL, LATEST
@@ -29,6 +28,8 @@ class ListOffsets:
     def __call__(self, request: Request) -> None:
         body = request.body
         replica_id, isolation = body["replica_id"], body.get("isolation_level", 0)
+        if replica_id >= 0:
+            request.connection.mark_control()
         request.answer(
             {
                 "topics": [
@@ -54,10 +55,7 @@ class ListOffsets:
         row: Row = {"partition_index": key.partition, "error_code": 0, "old_style_offsets": []}
         epoch = asked.get("current_leader_epoch", NO_EPOCH)
         try:
-            if replica_id == DEBUGGER:
-                partition = held(self._partitions, key, epoch)
-            else:
-                partition = self._partitions.led(key, epoch)
+            partition = self._partitions.led(key, epoch) if replica_id != DEBUGGER else self._held(key, epoch)
             if replica_id == CONSUMER:
                 timestamp, offset, epoch = _find_committed(partition, asked["timestamp"], isolation)
             else:
@@ -72,6 +70,14 @@ class ListOffsets:
             row["old_style_offsets"] = [offset]
         return row
 
+    def _held(self, key: TopicPartition, current_leader_epoch: int) -> Partition:
+        """The partition, whether this broker leads or follows it."""
+        partition = self._partitions.get(key)
+        if partition is None:
+            raise self._partitions.unknown(key)
+        partition.check_replica(current_leader_epoch)
+        return partition
+
 
 def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
     """What a consumer is told: nothing that lies beyond what is committed.
@@ -79,10 +85,12 @@ def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tup
     A new leader's high watermark lags until its followers have fetched: until it has reached the start of the epoch,
     its end is none that a consumer may rely on, since it was told of later ones before (KIP-207).
     """
-    if timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED) or has_caught_up_with_epoch(partition):
-        return _find(partition, timestamp, partition.visible_end(isolation))
-    found = (-1, -1, -1) if timestamp == LATEST else _find(partition, timestamp, partition.visible_end(isolation))
-    if found[1] < 0:
+    end = partition.visible_end(isolation)
+    has_caught_up = partition.high_watermark >= partition.epoch_start_offset
+    if has_caught_up or timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED):
+        return _find(partition, timestamp, end)
+    found = _find(partition, timestamp, end)
+    if timestamp == LATEST or found[1] < 0:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
             f"the high watermark {partition.high_watermark} of {partition.topic_partition} has not caught up with the "

@@ -9,12 +9,19 @@ from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partitions
 from kreplica.server.request import Request
 
+NO_REPLICA = -2
+"""Who asks is no follower, or its version does not say."""
+
 
 class OffsetForLeaderEpoch:
+    """The leader alone knows (KIP-320): a follower's own history may still be cut."""
+
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
     def __call__(self, request: Request) -> None:
+        if request.body.get("replica_id", NO_REPLICA) >= 0:
+            request.connection.mark_control()  # a follower that truncates by this, as those before Fetch 12 do
         request.answer(
             {
                 "topics": [
