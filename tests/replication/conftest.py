@@ -1,0 +1,24 @@
+"""What the tests of replication share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from twisted.logger import ILogObserver, globalLogPublisher
+from zope.interface import implementer
+
+
+@pytest.fixture
+def caplog_events() -> Iterator[list[dict[str, Any]]]:
+    """Whatever is logged during a test."""
+    events: list[dict[str, Any]] = []
+
+    @implementer(ILogObserver)
+    def observe(event: Any) -> None:
+        events.append(event)
+
+    globalLogPublisher.addObserver(observe)
+    yield events
+    globalLogPublisher.removeObserver(observe)

@@ -1,0 +1,441 @@
+"""A follower's fetchers against a leader that answers as a test tells it to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from scripted_leader import LEADER, World, batches, epochs_of, forgotten, named, row
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ErrorCode
+from kreplica.model import Endpoint, TopicPartition
+from kreplica.replication.fetcher_config import FetcherConfig
+from kreplica.replication.throttle import ReplicationThrottle
+
+BACKOFF_S = FetcherConfig().backoff_s_max
+
+
+def test_what_a_leader_sends_is_appended_and_asked_for_no_more() -> None:
+    """The next fetch asks for what follows, and by that says that everything before it is here."""
+    world = World()
+    partition = world.partition(records=2)
+    link = world.accept()
+    first = link.fetch()
+    assert first["replica_state"] == {"replica_id": 1, "replica_epoch": 5}
+    (topic,) = first["topics"]
+    (asked,) = topic["partitions"]
+    assert topic["topic_id"] == partition.topic_id
+    assert (asked["fetch_offset"], asked["last_fetched_epoch"], asked["current_leader_epoch"]) == (2, 1, 2)
+    link.answer(row(partition, records=batches(2, 3, epoch=2), high_watermark=4))
+    assert epochs_of(partition.log) == [(0, 1), (1, 1), (2, 2), (3, 2), (4, 2)]
+    assert partition.high_watermark == 4
+    second = link.fetch()
+    assert (second["session_id"], second["session_epoch"], named(second)) == (77, 1, [(0, 5)])
+    link.answer(row(partition, high_watermark=5))
+    assert partition.high_watermark == 5
+    assert named(link.fetch()) == [], "nothing moved: the fetch names nothing"
+
+
+def test_a_high_watermark_is_never_beyond_the_own_end() -> None:
+    """The leader's may be ahead of what this broker has."""
+    world = World()
+    partition = world.partition(records=2)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition, records=batches(2, 1, epoch=2), high_watermark=90))
+    assert partition.high_watermark == 3
+
+
+def test_a_diverging_history_is_cut_until_it_agrees() -> None:
+    """Each answer cuts what the leader does not have; the next fetch starts there, with the epoch of what is left."""
+    world = World()
+    partition = world.partition(records=3, epoch=1)
+    partition.log.append_as_follower(batches(3, 2, epoch=3), now_ms=0)
+    world.follow(partition, leader_epoch=7)
+    link = world.accept()
+    (asked,) = link.fetch()["topics"][0]["partitions"]
+    assert (asked["fetch_offset"], asked["last_fetched_epoch"]) == (5, 3)
+    link.answer(row(partition, diverging=(2, 4), high_watermark=3))
+    (asked,) = link.fetch()["topics"][0]["partitions"]
+    assert (asked["fetch_offset"], asked["last_fetched_epoch"]) == (3, 1)
+    link.answer(row(partition, diverging=(1, 2), high_watermark=2))
+    (asked,) = link.fetch()["topics"][0]["partitions"]
+    assert (asked["fetch_offset"], asked["last_fetched_epoch"]) == (2, 1)
+    link.answer(row(partition, records=batches(2, 1, epoch=6)))
+    assert epochs_of(partition.log) == [(0, 1), (1, 1), (2, 6)]
+
+
+def test_an_epoch_in_which_nothing_was_written_is_forgotten_by_a_follower() -> None:
+    """It led and wrote nothing: what the next leader's older epochs wrote is not of that epoch."""
+    world = World()
+    partition = world.partition(records=3, epoch=1)
+    partition.log.begin_leader_epoch(5)
+    world.follow(partition, leader_epoch=6)
+    link = world.accept()
+    (asked,) = link.fetch()["topics"][0]["partitions"]
+    assert asked["last_fetched_epoch"] == 1
+    link.answer(row(partition, records=batches(3, 2, epoch=4) + batches(5, 1, epoch=6)))
+    assert [tuple(entry) for entry in partition.log.leader_epochs.entries] == [(1, 0), (4, 3), (6, 5)]
+
+
+def test_a_cut_below_the_high_watermark_is_an_error_in_the_log(caplog_events: list[dict[str, object]]) -> None:
+    """Committed records are lost after an unclean election only, and not in silence."""
+    world = World()
+    partition = world.partition(records=5, high_watermark=4)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition, diverging=(1, 2)))
+    assert partition.log.log_end_offset == partition.high_watermark == 2
+    (event,) = [event for event in caplog_events if "committed records" in str(event["log_format"])]
+    assert (event["end"], event["offset"], event["high_watermark"]) == (5, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("leader_has", "ends_at", "starts_at"), [((0, 3), 3, 0), ((8, 9), 8, 8), ((5, 5), 5, 0), ((0, 0), 0, 0)]
+)
+def test_an_offset_that_the_leader_does_not_have(leader_has: tuple[int, int], ends_at: int, starts_at: int) -> None:
+    """A leader that has less is followed back, one that begins later is followed from there."""
+    world = World()
+    partition = world.partition(records=5)
+    other = world.partition(number=1)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition, error_code=1), row(other, records=batches(0, 2, epoch=2)))
+    link.answer_offsets({partition.topic_partition: leader_has})
+    log = partition.log
+    assert (log.log_end_offset, log.log_start_offset) == (ends_at, starts_at)
+    assert other.log.log_end_offset == 2, "the others are not held up"
+    fetch = link.fetch()
+    if leader_has == (5, 5):
+        assert (named(fetch), forgotten(fetch)) == ([(1, 2)], [0]), "it has the offset after all: in a while"
+        world.advance(BACKOFF_S)
+        link.answer(row(other))
+        assert named(link.fetch()) == [(0, 5)]
+    else:
+        assert sorted(named(fetch)) == [(0, ends_at), (1, 2)]
+
+
+@pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78, 100, 103, 2, 9999])
+def test_one_partition_that_fails_holds_up_no_other(code: int) -> None:
+    """It is left out for a while, longer each time; the others go on at once."""
+    world = World()
+    bad, good = world.partition(number=0), world.partition(number=1)
+    link = world.accept()
+    link.fetch()
+    waits = []
+    for attempt in range(1, 9):
+        link.answer(row(bad, error_code=code), row(good, records=batches(attempt - 1, 1, epoch=2)))
+        fetch = link.fetch()
+        assert named(fetch) == [(1, attempt)]
+        assert forgotten(fetch) == [0]
+        began = world.reactor.seconds()
+        while not link.waiting:
+            world.advance(0.001)
+        waits.append(world.reactor.seconds() - began)
+        link.answer(row(good))
+        assert named(link.fetch()) == [(0, 0)], "it is asked for again, beside the fetch that the leader held"
+    assert [round(wait, 2) for wait in waits] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
+    link.answer(row(bad, records=batches(0, 1, epoch=2)))
+    assert bad.log.log_end_offset == 1
+
+
+def test_records_that_are_damaged_on_the_way_are_not_appended() -> None:
+    """They are asked for again; the other partitions of the answer are taken in."""
+    world = World()
+    bad, good = world.partition(number=0), world.partition(number=1)
+    link = world.accept()
+    link.fetch()
+    damaged = bytearray(batches(0, 2, epoch=2))
+    damaged[-1] ^= 1
+    link.answer(row(bad, records=bytes(damaged)), row(good, records=batches(0, 1, epoch=2)))
+    assert (bad.log.log_end_offset, good.log.log_end_offset) == (0, 1)
+    link.fetch()
+    world.advance(0.05)
+    link.answer(row(good))
+    assert named(link.fetch()) == [(0, 0)]
+
+
+def test_an_answer_for_an_earlier_epoch_is_thrown_away() -> None:
+    """The leader changed its epoch while the fetch was under way: what comes is of a history that may be gone."""
+    world = World()
+    partition = world.partition(records=1)
+    link = world.accept()
+    link.fetch()
+    world.follow(partition, leader_epoch=9)
+    link.answer(row(partition, records=batches(1, 2, epoch=2), high_watermark=3))
+    assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
+    fetch = link.fetch()
+    (asked,) = fetch["topics"][0]["partitions"]
+    assert (asked["fetch_offset"], asked["current_leader_epoch"]) == (1, 9)
+    link.answer(row(partition, records=batches(1, 2, epoch=9)))
+    assert partition.log.log_end_offset == 3
+
+
+def test_an_answer_for_another_offset_is_thrown_away() -> None:
+    """Whatever moved the log's end meanwhile: records go where they were asked for, or nowhere."""
+    world = World()
+    partition = world.partition(records=4)
+    link = world.accept()
+    link.fetch()
+    partition.truncate_to(2)
+    link.answer(row(partition, records=batches(4, 1, epoch=2)))
+    assert partition.log.log_end_offset == 2
+
+
+def test_a_partition_that_comes_is_asked_for_while_a_fetch_is_under_way() -> None:
+    """It does not wait until the leader has something for the others."""
+    world = World()
+    first = world.partition(number=0)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(first))
+    assert named(link.fetch()) == []
+    second = world.partition(number=1)
+    third = world.partition(number=2)
+    assert not link.waiting, "all that come in one turn are told at once"
+    world.advance()
+    link.answer()
+    fetch = link.fetch()
+    assert (named(fetch), fetch["session_epoch"]) == ([(1, 0), (2, 0)], 2)
+    world.partition(number=3)
+    world.advance()
+    assert link.waiting == 1
+    world.partition(number=4)
+    world.advance()
+    assert link.waiting == 1, "no more than two fetches are under way"
+    link.answer(row(second, records=batches(0, 1, epoch=2)), row(third))
+    assert named(link.fetch()) == [(3, 0)]
+    link.answer()
+    assert sorted(named(link.fetch())) == [(1, 1), (4, 0)]
+
+
+def test_what_is_sent_twice_is_appended_once() -> None:
+    """A leader that answers two fetches with the same records, since the second left before the first was answered."""
+    world = World()
+    partition = world.partition()
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition))
+    link.fetch()
+    world.partition(number=1)
+    world.advance()
+    link.answer(row(partition, records=batches(0, 2, epoch=2)))
+    link.fetch()
+    link.answer(row(partition, records=batches(0, 2, epoch=2)))
+    assert epochs_of(partition.log) == [(0, 2), (1, 2)]
+    assert named(link.fetch()) == [(0, 2)]
+
+
+def test_a_partition_that_goes_is_forgotten_and_the_last_closes_the_connection() -> None:
+    """Nothing is left behind, not even a timer."""
+    world = World()
+    first, second = world.partition(number=0), world.partition(number=1)
+    link = world.accept()
+    link.fetch()
+    world.fetchers.stop(first)
+    link.answer(row(first, records=batches(0, 1, epoch=2)), row(second))
+    assert first.log.log_end_offset == 0
+    assert forgotten(link.fetch()) == [0]
+    world.fetchers.stop(second)
+    world.advance()
+    assert link.closed
+    link.lose()
+    assert len(world.fetchers) == 0
+    assert world.idle()
+
+
+def test_a_partition_moves_to_its_new_leader() -> None:
+    """Another broker leads: that one is connected to, and what the old one still sends counts no more."""
+    world = World()
+    world.endpoints[3] = Endpoint("PLAINTEXT", "other", 9093)
+    partition, stays = world.partition(number=0), world.partition(number=1)
+    old = world.accept()
+    old.fetch()
+    world.follow(partition, leader_epoch=8, leader=3)
+    assert world.fetchers.leader_of(partition.topic_partition) == 3
+    new = world.accept()
+    assert world.connected_to == ("other", 9093)
+    old.answer(row(partition, records=batches(0, 1, epoch=2)), row(stays))
+    assert partition.log.log_end_offset == 0
+    assert named(new.fetch()) == [(0, 0)]
+    new.answer(row(partition, records=batches(0, 1, epoch=8)))
+    assert partition.log.log_end_offset == 1
+
+
+def test_a_leader_that_cannot_be_reached_is_tried_again_where_it_listens_now() -> None:
+    """With less and less haste; where nobody knows where it listens, nothing is tried."""
+    world = World()
+    world.partition()
+    for _ in range(12):
+        world.refuse()
+        assert world.connecting == 0
+        world.advance(BACKOFF_S)
+        assert world.connecting == 1
+    del world.endpoints[LEADER]
+    world.refuse()
+    world.advance(10)
+    assert world.connecting == 0
+    world.endpoints[LEADER] = Endpoint("PLAINTEXT", "moved", 9999)
+    world.advance(BACKOFF_S)
+    link = world.accept()
+    assert world.connected_to == ("moved", 9999)
+    assert named(link.fetch()) == [(0, 0)]
+
+
+def test_a_connection_that_is_lost_is_made_again_with_a_new_session() -> None:
+    """Everything is named again."""
+    world = World()
+    partition = world.partition(records=3)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition))
+    link.fetch()
+    link.lose()
+    world.advance(BACKOFF_S)
+    fetch = world.accept().fetch()
+    assert (fetch["session_id"], fetch["session_epoch"], named(fetch)) == (0, 0, [(0, 3)])
+
+
+def test_a_leader_that_does_not_answer_is_given_up() -> None:
+    """A link that is half open looks like a slow leader, until the time is up."""
+    world = World(FetcherConfig(timeout_s=3.0, wait_ms_max=500))
+    world.partition()
+    link = world.accept()
+    link.fetch()
+    world.advance(3.4)
+    assert world.connecting == 0
+    world.advance(0.2 + BACKOFF_S)
+    assert world.connecting == 1
+
+
+@pytest.mark.parametrize("code", [70, 71, 106, 103, 100])
+def test_a_session_that_the_leader_refuses_begins_anew(code: int) -> None:
+    """At once; a leader that refuses again and again is left alone for a while."""
+    world = World()
+    partition = world.partition(records=1)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition))
+    for _ in range(3):
+        link.fetch()
+        link.answer(error_code=code, session_id=0)
+        assert world.connecting == 0
+    fetch = link.fetch()
+    assert (fetch["session_id"], fetch["session_epoch"], named(fetch)) == (0, 0, [(0, 1)])
+    link.answer(error_code=code, session_id=0)
+    assert link.closed
+    world.advance(BACKOFF_S)
+    assert world.connecting == 1
+
+
+def test_a_leader_that_keeps_no_session_is_asked_for_everything() -> None:
+    """It answers with session 0."""
+    world = World()
+    partition = world.partition()
+    link = world.accept()
+    link.fetch()
+    for _ in range(3):
+        link.answer(row(partition), session_id=0)
+        assert named(link.fetch()) == [(0, 0)]
+
+
+def test_a_broker_that_registered_anew_names_everything_again() -> None:
+    """Leaders know each follower by its epoch."""
+    world = World()
+    partition = world.partition()
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition))
+    link.fetch()
+    world.broker_epoch = 6
+    link.answer()
+    fetch = link.fetch()
+    assert fetch["replica_state"] == {"replica_id": 1, "replica_epoch": 6}
+    assert (fetch["session_id"], named(fetch)) == (0, [(0, 0)])
+
+
+def test_what_is_not_synced_is_not_acknowledged() -> None:
+    """With ``flush.messages=1`` the next fetch of a partition waits for the sync, and those of others do not."""
+    world = World()
+    safe, fast = world.partition(number=0, flush_messages=1), world.partition(number=1)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(safe, records=batches(0, 2, epoch=2)), row(fast, records=batches(0, 1, epoch=2)))
+    fetch = link.fetch()
+    assert (named(fetch), forgotten(fetch)) == ([(1, 1)], [0])
+    safe.log.flush()
+    safe.end_moved()
+    world.end_turn()
+    world.advance()
+    link.answer(row(fast))
+    assert named(link.fetch()) == [(0, 2)], "it is synced, and says so without waiting for the others"
+    assert not safe.waiting
+
+
+@dataclass
+class Throttled:
+    leader_throttled_replicas: frozenset[str] = frozenset()
+    follower_throttled_replicas: frozenset[str] = frozenset({"0:1"})
+
+
+def test_a_throttled_partition_is_left_out_while_the_rate_is_used_up() -> None:
+    """The others go on; once it is in sync it is not throttled any more."""
+    world = World()
+    size = len(batches(0, 1, epoch=2))
+    throttle = ReplicationThrottle(
+        world.reactor.seconds, 1, lambda: 10**12, lambda: size, lambda _: Throttled()
+    )
+    world = World(throttle=throttle)
+    throttle.follower.__init__(world.reactor.seconds, lambda: size)  # type: ignore[misc]
+    moving, other = world.partition(number=0), world.partition(number=1)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(moving, records=batches(0, 3, epoch=2), high_watermark=9), row(other))
+    fetch = link.fetch()
+    assert (named(fetch), forgotten(fetch)) == ([], [0])
+    world.advance(1.9)
+    assert not link.waiting
+    world.advance(0.2)
+    link.answer(row(other))
+    assert named(link.fetch()) == [(0, 3)]
+    link.answer(row(moving, records=batches(3, 6, epoch=2), high_watermark=9))
+    assert named(link.fetch()) == [(0, 9)], "it is in sync"
+
+
+def test_three_thousand_partitions_come_in_one_go() -> None:
+    """One connection, one request."""
+    world = World()
+    partitions = [world.partition(number=number) for number in range(3000)]
+    link = world.accept()
+    assert world.connecting == 0
+    assert len(named(link.fetch())) == 3000
+    link.answer(*(row(partition) for partition in partitions[:10]))
+    assert named(link.fetch()) == []
+    for partition in partitions:
+        world.fetchers.stop(partition)
+    world.advance()
+    link.lose()
+    assert world.idle()
+
+
+def test_fetchers_that_are_closed_leave_nothing() -> None:
+    """Whatever they were at: connecting, waiting for an answer, waiting to try again."""
+    for stage in range(4):
+        world = World()
+        partition = world.partition()
+        if stage == 1:
+            world.refuse()
+        link = world.accept() if stage >= 2 else None
+        if link is not None and stage == 3:
+            link.fetch()
+            link.answer(row(partition, error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+        closing = Deferred.fromCoroutine(world.fetchers.close())
+        if link is not None:
+            link.lose()
+        world.advance()
+        assert closing.called, stage
+        assert len(world.fetchers) == 0
+        assert world.idle(), (stage, world.reactor.getDelayedCalls())
+        world.follow(partition, leader_epoch=90)
+        assert world.fetchers.leader_of(TopicPartition("t", 0)) is None
