@@ -1,7 +1,8 @@
 """The composition root: the only place that builds a broker from its parts.
 
 * ``options`` what users type; ``process`` a whole process as a Twisted service
-* ``broker`` one broker; ``handlers`` its table of APIs; ``settings_maps`` its settings, room by room
+* ``broker`` one broker, ``broker_process`` by itself
+* ``handlers`` its table of APIs; ``settings_maps`` its settings, room by room
 * ``readiness`` whether it can serve; ``neighbours`` what it knows of the others; ``stopping`` the end, step by step
 * ``standalone`` an embedded coordinator and brokers in one process; ``coordinator`` the coordinator alone
 * ``banner``, ``log_output`` what people and machines read; ``open_files`` the process's limit of them
@@ -35,7 +36,7 @@ def makeService(options: Options) -> IService:
 
             return standalone_from_options(reactor, chosen, failed)
         if options.subCommand == "broker":
-            from kreplica.service.broker import broker_from_options
+            from kreplica.service.broker_process import broker_from_options
 
             return broker_from_options(reactor, chosen, failed)
         from kreplica.service.coordinator import coordinator_from_options

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -26,7 +25,8 @@ from kreplica.membership.session import Membership
 from kreplica.membership.strays import remove_strays
 from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
 from kreplica.replication import ControlFence, Partitions, Wakeups
-from kreplica.runtime import Runtime, real_runtime
+from kreplica.replication.fetchers import Fetchers
+from kreplica.runtime import Runtime
 from kreplica.server.fetch_sessions import FetchSessions
 from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
@@ -41,10 +41,12 @@ from kreplica.service.settings_maps import (
     bounds,
     controlled_shutdown_config,
     controller_config,
+    fetcher_config,
+    replication_throttle,
     storage_config,
 )
 from kreplica.service.stopping import stop_all
-from kreplica.settings.broker_settings import BrokerSettings, load
+from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.directories import LogDirectories
 from kreplica.zookeeper import ZooKeeperClient
 
@@ -92,6 +94,15 @@ class Broker:
         self._turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
+        self.throttle = replication_throttle(runtime.reactor, self.broker_id, self.dynamic_settings)
+        self.fetchers = Fetchers(
+            runtime,
+            self.broker_id,
+            lambda: self.fence.broker_epoch,
+            self.neighbours.endpoint_of,
+            fetcher_config(settings),
+            self.throttle,
+        )
         self.partitions = Partitions(
             runtime.reactor,
             self.broker_id,
@@ -99,6 +110,9 @@ class Broker:
             self.dynamic_settings.partition_settings,
             self._is_known,
             Wakeups(self._turn.at_end),
+            fetching=self.fetchers,
+            may_acknowledge=lambda: not self.client.session_may_have_expired,
+            lag_s_max=settings["replica.lag.time.max.ms"] / 1000,
         )
         self.server: Server | None = None
         self._ports: dict[str, int] = {}
@@ -211,6 +225,7 @@ class Broker:
 
     def _topic_settings_changed(self, topic: str) -> None:
         self.partitions.settings_changed(topic)
+        self.controller.topic_settings_changed()
 
     def _is_known(self, key: TopicPartition) -> bool:
         topic = self.metadata.topic(key.topic)
@@ -258,6 +273,7 @@ class Broker:
         if self.server is not None:
             self.metadata.stop()
             self.partitions.stop()
+            await self.fetchers.close()
             await self.server.stop()
         if self.admin is not None:
             await self.admin.stop()
@@ -273,20 +289,3 @@ class Broker:
         await self.client.close()
         if self._opened:
             forget_session(self.runtime.disk, self._session_directory)
-
-
-class BrokerProcess(Broker):
-    """A broker that has the process for itself."""
-
-    async def start(self) -> None:
-        await super().start()
-        log.info("broker {broker} is ready", broker=self.broker_id)
-
-    async def stop(self) -> None:
-        await super().stop()
-        self.runtime.offload.stop()
-
-
-def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> BrokerProcess:
-    """:raise SettingsError: whatever is wrong with the file, with its line."""
-    return BrokerProcess(real_runtime(reactor), load(options["config"], options["overrides"]), failed)

@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.controller.events import ElectionAsked, ElectionType, ShutdownAsked
 from kreplica.model import TopicPartition
+from kreplica.replication.replica_selection import SELECTORS
 from kreplica.server.answers import once_known
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
@@ -27,6 +28,7 @@ from kreplica.server.handlers.list_offsets import ListOffsets
 from kreplica.server.handlers.metadata import Metadata
 from kreplica.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kreplica.server.handlers.produce import Produce
+from kreplica.server.partition_reads import PartitionReads
 from kreplica.server.request import Handler, HandlerEntry, HandlerTable
 from kreplica.server.topic_admin import TopicAdmin
 from kreplica.wire import messages
@@ -52,6 +54,21 @@ LOWEST = {
 """The lowest version served, where it is not 0."""
 
 
+def _reads(broker: Broker) -> PartitionReads:
+    def rack_of(broker_id: int) -> str | None:
+        live = broker.metadata.brokers.get(broker_id)
+        return live.rack if live is not None else None
+
+    return PartitionReads(
+        broker.runtime.reactor.seconds,
+        broker.partitions,
+        broker.metadata,
+        rack_of=rack_of,
+        selector=SELECTORS[broker.settings["replica.selector.class"]],
+        throttle=broker.throttle,
+    )
+
+
 def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     """Every API of a broker with its handler."""
     reactor = broker.runtime.reactor
@@ -71,7 +88,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.PRODUCE, Produce(reactor, partitions, broker.runtime.wall_clock_ms)),
         (
             messages.FETCH,
-            Fetch(reactor, partitions, metadata, broker.fetch_sessions, settings["fetch.max.bytes"]),
+            Fetch(reactor, partitions, metadata, broker.fetch_sessions, settings["fetch.max.bytes"], _reads(broker)),
         ),
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (

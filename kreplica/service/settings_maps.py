@@ -8,6 +8,8 @@ from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.model import Endpoint
 from kreplica.replication.fetcher_config import FetcherConfig
+from kreplica.replication.throttle import ReplicationThrottle
+from kreplica.runtime import Reactor
 from kreplica.server.bounds import UNLIMITED, Bounds
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.config import StorageConfig
@@ -81,6 +83,17 @@ def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
         timeout_s=settings["replica.socket.timeout.ms"] / 1000,
         # As with those of the listeners, Kafka's default is from slower days.
         receive_buffer_bytes=settings[buffer_bytes] if buffer_bytes in settings.given else default.receive_buffer_bytes,
+    )
+
+
+def replication_throttle(reactor: Reactor, broker_id: int, dynamic: DynamicSettings) -> ReplicationThrottle:
+    """How fast replicas that move are copied, as the settings have it at the time."""
+    return ReplicationThrottle(
+        reactor.seconds,
+        broker_id,
+        lambda: dynamic.replication_rate("leader"),
+        lambda: dynamic.replication_rate("follower"),
+        dynamic.partition_settings,
     )
 
 
