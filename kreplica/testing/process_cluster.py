@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.testing.blocking_client import BlockingClient
 from kreplica.testing.broker_process import BrokerProcess, Place, direct_place
+from kreplica.testing.links import Links
 from kreplica.testing.server_process import ServerFailed
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
@@ -53,6 +54,7 @@ class ProcessCluster:
     :param places: broker id -> where it is found; how many there are is how many brokers there are.
     :param settings: of every broker, over ``QUICK``.
     :param racks: of the brokers, in the order of their ids.
+    :param links: the ways that lead to those places, where a test is to cut or slow them.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class ProcessCluster:
         *,
         settings: Mapping[str, object] | None = None,
         racks: Sequence[str] = (),
+        links: Links | None = None,
     ) -> None:
         self.brokers: dict[int, BrokerProcess] = {}
         for index, (broker_id, place) in enumerate(places.items()):
@@ -69,6 +72,8 @@ class ProcessCluster:
             if racks:
                 own["broker.rack"] = racks[index]
             self.brokers[broker_id] = BrokerProcess(directory / f"broker-{broker_id}", broker_id, place, own)
+        if links is not None:
+            links.attach(lambda: {broker.pid: broker.broker_id for broker in self.brokers.values()})
 
     # --- processes ---
 

@@ -30,10 +30,12 @@ class ServerProcess:
 
     :param directory: where it runs; made where it is absent.
     :param ready: what it writes once it serves.
+    :ivar pid: of the process that was started last, also after its end; 0 before.
     """
 
     def __init__(self, directory: Path, ready: bytes) -> None:
         self.directory = directory
+        self.pid = 0
         self.ready_seconds = 0.0
         self._ready = ready
         self._process: subprocess.Popen[bytes] | None = None
@@ -53,12 +55,6 @@ class ServerProcess:
     def running(self) -> bool:
         """Whether the process exists (it may be paused)."""
         return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """Of the process that was started last and not ended by this object."""
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def output(self) -> str:
@@ -107,6 +103,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
+        self.pid = self._process.pid
         assert self._process.stdout is not None
         # Read to the end: a process whose output nobody takes stands still when the pipe is full.
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout, self._said), daemon=True)

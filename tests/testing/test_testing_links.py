@@ -1,0 +1,184 @@
+"""Ways between processes that are cut and slowed by a proxy."""
+
+import socket
+import sys
+import time
+from contextlib import closing
+
+import pytest
+
+from kreplica.testing.links import CLIENTS, COORDINATOR, cut
+from kreplica.testing.proxy import ProxyLinks
+from kreplica.testing.server_process import ServerProcess, free_ports
+
+QUIET_S = 0.2
+DELAY_S = 0.15
+
+ECHO = """
+import socketserver, sys
+
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while data := self.request.recv(65536):
+            self.request.sendall(data)
+
+socketserver.ThreadingTCPServer.allow_reuse_address = True
+server = socketserver.ThreadingTCPServer(("127.0.0.1", int(sys.argv[1])), Echo)
+server.daemon_threads = True
+print("serving", flush=True)
+server.serve_forever()
+"""
+
+
+class EchoProcess(ServerProcess):
+    """It says everything again."""
+
+    def __init__(self, directory, port):
+        super().__init__(directory, b"serving")
+        self.port = port
+
+    def command(self):
+        return [sys.executable, "-c", ECHO, str(self.port)]
+
+
+@pytest.fixture
+def links():
+    """Two brokers, and a coordinator."""
+    (port,) = free_ports(1)
+    with ProxyLinks(f"127.0.0.1:{port}/kafka", 2) as links:
+        yield links
+
+
+@pytest.fixture
+def echo(links, tmp_path):
+    """In place of broker 1."""
+    with EchoProcess(tmp_path, links.places[1].port) as process:
+        yield process
+
+
+def connected(port):
+    return closing(socket.create_connection(("127.0.0.1", port), 5))
+
+
+def heard(connection, timeout_s=5.0):
+    """What comes next, or None where nothing does."""
+    connection.settimeout(timeout_s)
+    try:
+        return connection.recv(65536)
+    except TimeoutError:
+        return None
+
+
+def test_whole_ways_carry_everything(links, echo):
+    """What is sent to the advertised port arrives at the broker, and its answers come back, however much it is."""
+    with connected(links.places[1].advertised_port) as client:
+        data = bytes(range(256)) * 4096
+        client.sendall(data[: len(data) // 2])
+        client.sendall(data[len(data) // 2 :])
+        received = b""
+        while len(received) < len(data):
+            received += heard(client)
+        assert received == data
+
+
+def test_the_coordinator_is_found_by_its_path(links):
+    """Each broker has its own way to the coordinator, and the path of the znodes stays."""
+    servers = {links.places[broker_id].zookeeper for broker_id in (1, 2)}
+    assert len(servers) == 2
+    assert all(server.endswith("/kafka") for server in servers)
+
+
+def test_a_cut_way_delivers_nothing_and_refuses_nothing(links, echo):
+    """Connections stay open and silent, old ones as new ones; healed, what was sent arrives."""
+    with connected(links.places[1].advertised_port) as client, connected(links.places[1].advertised_port) as idle:
+        client.sendall(b"one")
+        assert heard(client) == b"one"
+        cut(links, {CLIENTS}, {1})
+        client.sendall(b"two")
+        with connected(links.places[1].advertised_port) as late:
+            late.sendall(b"late")
+            assert heard(client, QUIET_S) is None
+            assert heard(late, QUIET_S) is None
+            assert heard(idle, QUIET_S) is None
+            links.heal()
+            assert heard(client) == b"two"
+            assert heard(late) == b"late"
+
+
+def test_one_way(links, echo):
+    """What is sent still arrives when only the answers are lost: they come once the way back is whole."""
+    with connected(links.places[1].advertised_port) as client:
+        client.sendall(b"one")
+        assert heard(client) == b"one"
+        links.cut_one_way({1}, {CLIENTS})
+        client.sendall(b"two")
+        assert heard(client, QUIET_S) is None
+        links.heal()
+        assert heard(client) == b"two"
+
+
+def test_the_end_of_a_process_behind_a_cut_is_not_heard(links, echo):
+    """A connection whose other side was killed stays half-open until the way is whole, and ends then."""
+    with connected(links.places[1].advertised_port) as client:
+        client.sendall(b"one")
+        assert heard(client) == b"one"
+        cut(links, {CLIENTS}, {1})
+        echo.kill()
+        assert heard(client, QUIET_S) is None
+        links.heal()
+        assert heard(client) == b""
+
+
+def test_nobody_listens(links):
+    """A broker that does not run: the connection ends at once."""
+    with connected(links.places[2].advertised_port) as client:
+        assert heard(client) == b""
+
+
+def test_slow(links, echo):
+    """An answer takes the delay of both ways; many at a time take no longer than one."""
+    links.slow({CLIENTS}, {1}, DELAY_S)
+    with connected(links.places[1].advertised_port) as client:
+        begin = time.monotonic()
+        for _ in range(10):
+            client.sendall(b"x")
+        received = b""
+        while len(received) < 10:
+            received += heard(client)
+        assert 2 * DELAY_S <= time.monotonic() - begin < 10 * DELAY_S
+
+
+def test_who_connects_is_found_by_its_process(links, echo, tmp_path):
+    """A cut between two brokers leaves clients alone: each connection belongs to the process that opened it."""
+    place = links.places[1]
+    relay = f"""
+import socket
+s = socket.create_connection(("127.0.0.1", {place.advertised_port}))
+s.sendall(b"x")
+s.recv(1)
+print("serving", flush=True)
+s.sendall(b"y")
+s.recv(1)
+print("heard", flush=True)
+"""
+
+    class Relay(ServerProcess):
+        def command(self):
+            return [sys.executable, "-c", relay]
+
+    other = Relay(tmp_path, b"serving")
+    links.attach(lambda: {other.pid: 2})
+    cut(links, {2}, {1, COORDINATOR})
+    other.launch()
+    try:
+        with connected(place.advertised_port) as client:
+            client.sendall(b"me")
+            assert heard(client) == b"me"
+            time.sleep(QUIET_S)
+            assert "serving" not in other.output
+            links.heal()
+            other.wait_until_ready(5)
+            assert other.wait(5) == 0
+            assert "heard" in other.output
+    finally:
+        other.kill()
