@@ -267,6 +267,8 @@ class DynamicSettings:
 
     def _apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
         if entity_type == "topics":
+            if self._topics.get(entity) == settings:
+                return
             self._topics[entity] = dict(settings)
             if self._partition_settings.pop(entity, None) is not None:
                 self._topic_changed(entity)

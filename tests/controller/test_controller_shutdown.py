@@ -1,0 +1,108 @@
+"""Controlled shutdown: what becomes of a broker's partitions when it says that it wants to stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from kreplica.controller.events import ShutdownAsked
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import NO_LEADER, TopicPartition
+from kreplica.testing.controller_scene import ControllerScene
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+
+
+@pytest.fixture
+def scene() -> ControllerScene:
+    made = ControllerScene(brokers=3)
+    made.start()
+    made.make_topic("t", {0: (1, 2, 3), 1: (2, 3, 1), 2: (1, 2)})
+    made.make_topic("single", {0: (1,)})
+    made.forget_told()
+    return made
+
+
+def refusal(scene: ControllerScene, question: ShutdownAsked) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        scene.ask(question)
+    return raised.value.code
+
+
+def test_leaders_move_and_the_broker_stops_following(scene: ControllerScene) -> None:
+    """Nothing that another could lead is left, and it is in no in-sync set; a partition that it alone has stays."""
+    assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
+    scene.settle()
+    assert (scene.state("t", 0).leader, scene.state("t", 0).isr) == (2, (2, 3))
+    assert (scene.state("t", 1).leader, scene.state("t", 1).isr) == (2, (2, 3))
+    assert (scene.state("t", 2).leader, scene.state("t", 2).isr) == (2, (2,))
+    assert scene.state("t", 2).eligible_leader_replicas == (1,), "too few are in sync to commit without it"
+    assert scene.state("single", 0).leader == 1
+    names = [command.name for command in scene.brokers[1].told]
+    assert names == ["UpdateMetadata", "StopReplica"], "it is not told to follow, so nobody takes it in again"
+    stopped = scene.brokers[1].told[1].partitions
+    assert set(stopped) == {P0, P1, P2}
+    assert not any(row["delete_partition"] for row in stopped.values())
+    assert {row["leader_epoch"] for row in stopped.values()} == {1}
+    assert [command.name for command in scene.brokers[2].told] == ["LeaderAndIsr", "UpdateMetadata"]
+
+
+def test_what_nobody_else_can_lead_is_told_and_asked_for_again(scene: ControllerScene) -> None:
+    """The second request goes on where the first ended."""
+    scene.run(scene.brokers[1].write_isr(P2, (1,)))
+    scene.settle()
+    assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == [P2]
+    scene.settle()
+    scene.run(scene.brokers[1].write_isr(P2, (1, 2)))
+    scene.settle()
+    scene.forget_told()
+    assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
+    scene.settle()
+    assert scene.state("t", 2).leader == 2
+    assert set(scene.brokers[1].told_of("StopReplica")[0].partitions) == {P2}
+
+
+def test_other_processes_of_the_broker_are_not_meant(scene: ControllerScene) -> None:
+    """A request of an earlier process is refused, as is one of a broker that nobody knows; no epoch fits all."""
+    assert refusal(scene, ShutdownAsked(1, scene.brokers[1].epoch - 1)) is ErrorCode.STALE_BROKER_EPOCH
+    assert refusal(scene, ShutdownAsked(9)) is ErrorCode.BROKER_NOT_AVAILABLE
+    assert scene.state("t", 0).leader == 1
+    assert scene.ask(ShutdownAsked(1)) == []
+
+
+def test_a_leader_does_not_take_a_stopping_broker_back(scene: ControllerScene) -> None:
+    """Whatever it wrote from what it knew before, is corrected when it tells so (KIP-841)."""
+    scene.ask(ShutdownAsked(3, scene.brokers[3].epoch))
+    scene.run(scene.brokers[1].write_isr(P0, (1, 2, 3)))
+    scene.settle()
+    assert scene.state("t", 0).isr == (1, 2)
+
+
+def test_a_stopping_broker_is_not_elected_and_new_topics_do_without_it(scene: ControllerScene) -> None:
+    """Also when all others die; and all is forgotten when it comes back."""
+    scene.ask(ShutdownAsked(3, scene.brokers[3].epoch))
+    scene.make_topic("new", {0: (3, 1)})
+    assert (scene.state("new", 0).leader, scene.state("new", 0).isr) == (1, (1,))
+    for number in (1, 2):
+        scene.brokers[number].kill()
+    scene.await_expiry()
+    assert scene.state("t", 0).leader == NO_LEADER
+    scene.brokers[3].kill()
+    scene.run(scene.brokers[3].start(intact_since=scene.brokers[3].epoch))
+    scene.settle()
+    assert scene.context.shutting_down == set()
+    scene.run(scene.brokers[2].start(intact_since=scene.brokers[2].epoch))
+    scene.settle()
+    assert scene.state("t", 0).leader == 2
+
+
+def test_only_the_controller_answers(scene: ControllerScene) -> None:
+    """What waits when the office is lost is refused, so that the broker looks for the next controller."""
+    controller = scene.controller
+    question = ShutdownAsked(1, scene.brokers[1].epoch)
+    answer = controller.ask(question)
+    scene.run(controller.stop())
+    with pytest.raises(KafkaError) as raised:
+        scene.run(answer)
+    assert raised.value.code is ErrorCode.NOT_CONTROLLER
+    with pytest.raises(KafkaError):
+        scene.run(controller.ask(ShutdownAsked(1)))
