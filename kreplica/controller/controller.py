@@ -43,6 +43,7 @@ from kreplica.controller.events import (
     ElectionAsked,
     Event,
     InSyncSetsChanged,
+    MovesAsked,
     PartitionRequestsChanged,
     PreferredElectionAsked,
     Question,
@@ -194,6 +195,8 @@ class Controller:
                 return departures.retry_deletions(office)
             case ReassignmentAsked():
                 return reassignment.reassignment_asked(office, event)
+            case MovesAsked():
+                return reassignment.moves_asked(office, event)
             case ReassignmentsRequested():
                 return reassignment_requests.reassignments_requested(office)
             case PartitionRequestsChanged() | RemovalDue():

@@ -195,3 +195,13 @@ class ReassignmentAsked(Question):
     """
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MovesAsked(Question):
+    """Somebody wants to know which replicas move (ListPartitionReassignments); the answer is a placement by partition.
+
+    :param partitions: None for all.
+    """
+
+    partitions: Collection[TopicPartition] | None

@@ -18,7 +18,7 @@ from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import RulesOf, StateChange
 from kreplica.controller.departures import cross_out
 from kreplica.controller.elections import Election
-from kreplica.controller.events import ReassignmentAsked, ReassignmentsRequested
+from kreplica.controller.events import MovesAsked, ReassignmentAsked, ReassignmentsRequested
 from kreplica.controller.office import Office
 from kreplica.controller.reassignment_plan import Placement
 from kreplica.controller.state_writes import TopicChange
@@ -54,6 +54,11 @@ async def reassignment_asked(office: Office, event: ReassignmentAsked) -> Result
     results = await reassign(office, event.targets)
     office.put(ReassignmentsRequested())
     return results
+
+
+async def moves_asked(office: Office, event: MovesAsked) -> dict[TopicPartition, Placement]:
+    """Which of these partitions move, and how; what only has files to delete has arrived, and is left out."""
+    return {partition: placement(office.context, partition) for partition in moving(office.context, event.partitions)}
 
 
 async def proceed(office: Office, partitions: Iterable[TopicPartition] | None = None) -> None:

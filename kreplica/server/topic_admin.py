@@ -92,7 +92,6 @@ class TopicAdmin:
             partitions = self._check_assignment(topic.assignment)
         else:
             partitions = self._place(topic)
-        _check_single_replica(partitions)
         return TopicAssignment(topic.name, znodes.random_uuid(self._random), partitions)
 
     async def create(self, topic: NewTopic, planned: TopicAssignment | None = None) -> TopicAssignment:
@@ -184,7 +183,6 @@ class TopicAdmin:
             )
         _check_count(count - known)
         new = self._new_partitions(old, count, assignments)
-        _check_single_replica(new)
         if dry_run:
             return
         grown = replace(old, partitions=old.partitions | new)
@@ -256,9 +254,3 @@ def _check_count(count: int) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"{count} new partitions were asked for; {NEW_PARTITIONS_MAX} can be made at a time",
         )
-
-
-def _check_single_replica(assignment: Mapping[int, tuple[int, ...]]) -> None:
-    """Followers do not fetch yet: a second replica would be a promise that nobody keeps."""
-    if any(len(replicas) > 1 for replicas in assignment.values()):
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "this version keeps one replica of each partition")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 
-from kreplica.controller.events import ElectionAsked, ElectionType, ShutdownAsked
+from kreplica.controller.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
 from kreplica.model import TopicPartition
 from kreplica.replication.replica_selection import SELECTORS
 from kreplica.server.answers import once_known
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
+from kreplica.server.handlers.alter_partition_reassignments import AlterPartitionReassignments
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kreplica.server.handlers.controlled_shutdown import ControlledShutdown
 from kreplica.server.handlers.create_partitions import CreatePartitions
@@ -25,6 +27,7 @@ from kreplica.server.handlers.fetch import Fetch
 from kreplica.server.handlers.find_coordinator import FindCoordinator
 from kreplica.server.handlers.init_producer_id import InitProducerId
 from kreplica.server.handlers.list_offsets import ListOffsets
+from kreplica.server.handlers.list_partition_reassignments import ListPartitionReassignments
 from kreplica.server.handlers.metadata import Metadata
 from kreplica.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kreplica.server.handlers.produce import Produce
@@ -84,6 +87,12 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     def ask_election(election_type: int, wanted: list[TopicPartition] | None) -> Deferred[Any]:
         return broker.controller.ask(ElectionAsked(ElectionType(election_type), wanted))
 
+    def ask_reassignment(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Deferred[Any]:
+        return broker.controller.ask(ReassignmentAsked(targets))
+
+    def ask_moves(wanted: list[TopicPartition] | None) -> Deferred[Any]:
+        return broker.controller.ask(MovesAsked(wanted))
+
     handlers: list[tuple[Api, Handler]] = [
         (messages.PRODUCE, Produce(reactor, partitions, broker.runtime.wall_clock_ms)),
         (
@@ -113,6 +122,8 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
         (messages.ELECT_LEADERS, ElectLeaders(ask_election, metadata)),
+        (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment)),
+        (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
         (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
     ]

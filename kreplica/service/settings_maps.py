@@ -65,6 +65,7 @@ def controller_config(settings: BrokerSettings, dynamic: DynamicSettings) -> Con
         rebalance=settings["auto.leader.rebalance.enable"],
         rebalance_interval_s=float(settings["leader.imbalance.check.interval.seconds"]),
         imbalance_percentage=settings["leader.imbalance.per.broker.percentage"],
+        removal_wait_s=settings["kreplica.partition.removal.wait.ms"] / 1000,
     )
 
 

@@ -27,5 +27,9 @@ OURS = (
         "kreplica.partial.request.stall.ms", LONG, 10_000, at_least(1), LOW, READ_ONLY,
         "After how long without a byte a half-sent request is given up while others wait for its memory.",
     ),
+    Setting(
+        "kreplica.partition.removal.wait.ms", LONG, 60_000, at_least(0), LOW, READ_ONLY,
+        "How long a partition that is to be removed can still be read, where the request does not say.",
+    ),
 )
 """The broker's settings that Kafka does not have."""
