@@ -250,7 +250,7 @@ class Partition:
             raise self._not_here()
         log = self.log
         if len(records):
-            log.append_as_follower(records, now_ms=now_ms)
+            log.append_as_follower(records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
         end_offset = log.log_end_offset
         if leader_log_start_offset > log.log_start_offset:
             log.advance_log_start_offset(min(leader_log_start_offset, end_offset))

@@ -129,17 +129,20 @@ class Log(ReadableLog):
         self._write(data, (header,), (marker,), now_ms)
         return AppendResult(base_offset, self.log_end_offset - 1, append_time_ms, False, len(data))
 
-    def append_as_follower(self, records: bytes | bytearray | memoryview, *, now_ms: int) -> AppendResult:
+    def append_as_follower(
+        self, records: bytes | bytearray | memoryview, *, now_ms: int, leader_epoch: int | None = None
+    ) -> AppendResult:
         """Write batches as the leader has them; a last one that is cut short is left out.
 
         Where a disk fills up half-way, those before the one that did not fit stay.
 
+        :param leader_epoch: nothing that a later epoch wrote is taken.
         :return: where they are; size 0 where there was no whole batch.
         :raise KafkaError: CORRUPT_MESSAGE (a CRC, or bytes that are no batch), OFFSET_OUT_OF_RANGE (a batch starts
             below the log end offset); nothing has changed.  KAFKA_STORAGE_ERROR where it could not be written.
         """
         data = memoryview(records)
-        headers = check_as_follower(data, self.log_end_offset)
+        headers = check_as_follower(data, self.log_end_offset, leader_epoch)
         base_offset = headers[0].base_offset if headers else self.log_end_offset
         markers = read_markers(data, headers)
         position = 0

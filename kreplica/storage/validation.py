@@ -80,9 +80,11 @@ def _recompress(data: bytearray | memoryview, header: BatchHeader, codec: int) -
     return bytearray(seal(header._replace(attributes=attributes), compress(codec, section)))
 
 
-def check_as_follower(data: memoryview, log_end_offset: int) -> list[BatchHeader]:
+def check_as_follower(data: memoryview, log_end_offset: int, leader_epoch: int | None = None) -> list[BatchHeader]:
     """The headers of the whole batches that a leader sent; a last one that is cut short is left out.
 
+    :param leader_epoch: of the leader that was asked, or None.  What a later epoch wrote is left out with all that
+        follows: the leader's log was truncated and written anew while its answer was on the way (KAFKA-18723).
     :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts before the end of the one before it).
     """
     headers = []
@@ -90,6 +92,8 @@ def check_as_follower(data: memoryview, log_end_offset: int) -> list[BatchHeader
         for position, header in iter_headers(data, incomplete_last=True):
             if not verify_crc(data, header, position):
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC in the batch of offset {header.base_offset}")
+            if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+                break
             if header.base_offset < log_end_offset or header.last_offset_delta < 0:
                 raise KafkaError(
                     ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} where {log_end_offset} follows"

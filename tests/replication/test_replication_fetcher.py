@@ -172,6 +172,20 @@ def test_an_answer_for_an_earlier_epoch_is_thrown_away() -> None:
     assert partition.log.log_end_offset == 3
 
 
+def test_what_a_later_epoch_wrote_is_not_taken_from_an_earlier_one() -> None:
+    """The leader's file was cut and written anew while its answer was on the way: it may lack what is between."""
+    world = World()
+    partition = world.partition(records=1)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition, records=batches(1, 2, epoch=2) + batches(3, 2, epoch=3), high_watermark=5))
+    assert epochs_of(partition.log) == [(0, 1), (1, 2), (2, 2)]
+    assert partition.high_watermark == 3
+    assert named(link.fetch()) == [(0, 3)]
+    link.answer(row(partition, records=batches(3, 2, epoch=3)))
+    assert partition.log.log_end_offset == 3
+
+
 def test_an_answer_for_another_offset_is_thrown_away() -> None:
     """Whatever moved the log's end meanwhile: records go where they were asked for, or nowhere."""
     world = World()
