@@ -1,0 +1,227 @@
+"""Writes changes of in-sync sets to the state znodes: every write conditional, many at a time, one batch under way.
+
+A leader writes on the strength of what it knows: the version of the znode, and which incarnations of its followers
+fetched.  Both are looked at by the write itself, or just before it.  While it is not known what became of a write both
+in-sync sets count, and nothing else is written for that partition until the znode was read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from kreplica.cluster import znodes
+from kreplica.model import NO_BROKER_EPOCH
+from kreplica.replication import in_sync
+from kreplica.replication.isr_notifications import IsrNotifications
+from kreplica.replication.isr_proposal import Proposal
+from kreplica.replication.partition import Partition
+from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
+from kreplica.runtime.together import together
+from kreplica.zookeeper import BadVersion, NoNode, SetData, Stat, ZooKeeperError, read_all, write_units
+from kreplica.zookeeper.batches import MultiReader, MultiWriter
+
+log = Logger()
+
+BATCH_MAX = 1000
+"""Partitions in one batch: what can be made ready without keeping the reactor for long."""
+
+RETRY_SECONDS = 1.0
+"""After ZooKeeper could not be reached."""
+
+Batch = dict[Partition, Proposal]
+
+
+class States(MultiReader, MultiWriter, Protocol):
+    """The part of the ZooKeeper client that is used here."""
+
+    def sync(self, path: str = "/") -> Deferred[str]: ...
+
+
+class IsrWrites:
+    """Owned by the broker; lives as long as it does, over any number of sessions.
+
+    :ivar expands: in-sync sets that were written with somebody new; ``shrinks`` those without somebody.
+    :ivar conflicts: writes that found another version than they knew of: the znode's was adopted (KAFKA-2729).
+    :ivar unknown_outcomes: writes of which nobody could say whether they were done.
+    :ivar refused_joins: followers of which another incarnation is registered, or none (KIP-903).
+    """
+
+    def __init__(self, reactor: Reactor, client: States, notifications: IsrNotifications) -> None:
+        self.expands = self.shrinks = self.conflicts = self.unknown_outcomes = self.refused_joins = 0
+        self._reactor = reactor
+        self._client = client
+        self._notifications = notifications
+        self._wanted: dict[Partition, None] = {}
+        self._unknown: Batch = {}
+        self._gone: dict[int, int] = {}
+        """By broker: it had another epoch than this one when its registration was read; no epoch comes back."""
+        self._working: Deferred[None] | None = None
+        self._stopped = False
+
+    def propose(self, partition: Partition) -> None:
+        """The in-sync set of a partition may have to change: whether it has is asked when its turn comes."""
+        self._wanted[partition] = None
+        if self._working is None and not self._stopped:
+            self._working = Deferred.fromCoroutine(self._work())
+            self._working.addErrback(lambda failure: log.failure("in-sync sets cannot be written", failure))
+
+    def stop(self) -> None:
+        """Write nothing more; what is under way may be written all the same."""
+        self._stopped = True
+        if self._working is not None:
+            self._working.cancel()
+
+    async def _work(self) -> None:
+        try:
+            while self._wanted or self._unknown:
+                # All that this turn of the reactor brings goes into one batch.
+                await pause(self._reactor, 0)
+                try:
+                    if self._unknown:
+                        await self._find_out()
+                    await self._write(await self._checked(self._begin()))
+                except ZooKeeperError as error:
+                    log.warn("in-sync sets wait for ZooKeeper: {error}", error=str(error))
+                    await pause(self._reactor, RETRY_SECONDS)
+        except CancelledError:
+            pass
+        finally:
+            self._working = None
+
+    def _begin(self) -> Batch:
+        batch: Batch = {}
+        for partition in list(islice(self._wanted, BATCH_MAX)):
+            del self._wanted[partition]
+            proposal = partition.proposal(self._gone)
+            if proposal is not None:
+                partition.isr_write_begins(proposal)
+                batch[partition] = proposal
+        return batch
+
+    # --- who may join ------------------------------------------------------------------------------------------------
+
+    async def _checked(self, batch: Batch) -> Batch:
+        """The batch without those that would let in a broker which is down, or is not the one that fetched.
+
+        :raise ZooKeeperError: the registrations cannot be read; nothing was written, and all are tried again.
+        """
+        joining = sorted({replica for proposal in batch.values() for replica, _ in proposal.joining})
+        if not joining:
+            return batch
+        try:
+            registered = await self._registered_epochs(joining)
+        except (ZooKeeperError, CancelledError):
+            self._take_back(batch)
+            raise
+        refused: Batch = {}
+        for partition, proposal in batch.items():
+            for replica, broker_epoch in proposal.joining:
+                if not in_sync.is_current_incarnation(broker_epoch, registered[replica]):
+                    self.refused_joins += 1
+                    self._gone[replica] = max(broker_epoch, self._gone.get(replica, NO_BROKER_EPOCH))
+                    refused[partition] = proposal
+        self._take_back(refused)
+        return {partition: proposal for partition, proposal in batch.items() if partition not in refused}
+
+    def _take_back(self, batch: Batch) -> None:
+        for partition, proposal in batch.items():
+            partition.isr_not_written(proposal)
+            self._wanted[partition] = None
+
+    async def _registered_epochs(self, brokers: list[int]) -> dict[int, int | None]:
+        found = await self._read(map(znodes.broker_path, brokers))
+        return {
+            broker: None if isinstance(answer, ZooKeeperError) else answer[1].czxid
+            for broker, answer in zip(brokers, found, strict=True)
+        }
+
+    async def _read(self, paths: Iterable[str]) -> list[tuple[bytes, Stat] | ZooKeeperError]:
+        """What the znodes hold after everything that was written before this was called."""
+        # Sent one right behind the other: the server reads after it has synced.
+        _, found = await together([self._sync(), read_all(self._client, list(paths))])
+        return found or []
+
+    async def _sync(self) -> None:
+        await self._client.sync()
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def _write(self, batch: Batch) -> None:
+        if not batch:
+            return
+        units = [
+            [
+                SetData(
+                    _path(partition),
+                    znodes.encode_partition_state(proposal.state),
+                    in_sync.expected_version(proposal.base.partition_epoch),
+                )
+            ]
+            for partition, proposal in batch.items()
+        ]
+        outcomes = await write_units(self._client, units)
+        for (partition, proposal), outcome in zip(batch.items(), outcomes, strict=True):
+            if isinstance(outcome, NoNode):
+                partition.isr_not_written(proposal)  # the topic is deleted
+            elif isinstance(outcome, ZooKeeperError):
+                if isinstance(outcome, BadVersion):
+                    self.conflicts += 1
+                else:
+                    self.unknown_outcomes += 1
+                self._unknown[partition] = proposal
+            else:
+                (stat,) = outcome
+                assert isinstance(stat, Stat)
+                if partition.isr_written(proposal, stat.version):
+                    self._was_written(partition, proposal)
+
+    def _was_written(self, partition: Partition, proposal: Proposal) -> None:
+        self.expands += bool(proposal.joining)
+        self.shrinks += any(replica not in proposal.isr for replica in proposal.base.isr)
+        log.info(
+            "{partition}: in sync are {isr}, were {before}",
+            partition=str(partition.topic_partition),
+            isr=proposal.isr,
+            before=proposal.base.isr,
+        )
+        self._notifications.add(partition.topic_partition)
+        # What happened meanwhile may change it again.
+        self._wanted[partition] = None
+
+    async def _find_out(self) -> None:
+        """Read the state znodes that are not as they were thought to be.
+
+        A write that was under way when the connection was lost is in what is read now, or never will be: ZooKeeper does
+        nothing more for a connection whose session has moved to another, or has ended, and ``sync`` waits for the rest.
+
+        :raise ZooKeeperError: nothing can be read.
+        """
+        batch = dict(islice(self._unknown.items(), BATCH_MAX))
+        found = await self._read(map(_path, batch))
+        for (partition, proposal), answer in zip(batch.items(), found, strict=True):
+            del self._unknown[partition]
+            if isinstance(answer, ZooKeeperError):
+                partition.isr_not_written(proposal)  # the topic is deleted
+                continue
+            data, stat = answer
+            try:
+                state = znodes.decode_partition_state(_path(partition), data, stat.version)
+            except znodes.ZnodeError as error:
+                log.error("{partition} is led no more: {error}", partition=str(partition), error=str(error))
+                partition.stop()
+                continue
+            partition.isr_read(proposal, state)
+            if state.isr == proposal.isr:
+                self._notifications.add(partition.topic_partition)
+            self._wanted[partition] = None
+
+
+def _path(partition: Partition) -> str:
+    topic, number = partition.topic_partition
+    return znodes.partition_state_path(topic, number)

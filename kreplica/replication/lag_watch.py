@@ -1,0 +1,58 @@
+"""Looks after followers that are not heard of: every so often at each partition that this broker leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from kreplica.replication.partition import Partition
+from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
+
+log = Logger()
+
+TURN_SECONDS_MAX = 0.01
+"""After so long a look at many partitions lets others have a turn of the reactor."""
+
+
+class LagWatch:
+    """Owned by the broker.
+
+    :param interval_s: between two looks; half of ``replica.lag.time.max.ms``, so that whoever has everything at one
+        look cannot lag at the next.
+    """
+
+    def __init__(self, reactor: Reactor, partitions: Iterable[Partition], interval_s: float) -> None:
+        self._reactor = reactor
+        self._partitions = partitions
+        self._interval_s = interval_s
+        self._watching: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._watching = Deferred.fromCoroutine(self._watch())
+        self._watching.addErrback(lambda failure: log.failure("followers are not watched any more", failure))
+
+    def stop(self) -> None:
+        """Look no more; again does nothing."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+
+    async def _watch(self) -> None:
+        try:
+            while True:
+                await pause(self._reactor, self._interval_s)
+                await self._look()
+        except CancelledError:
+            pass
+
+    async def _look(self) -> None:
+        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        for partition in list(self._partitions):
+            partition.look_for_lag()
+            if self._reactor.seconds() > turn_ends:
+                await pause(self._reactor, 0)
+                turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
