@@ -7,6 +7,7 @@ controller's own timeline; round trips and bytes are counted where they are made
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -144,6 +145,7 @@ class Measured:
     async def _measure(self, case: str, act: Callable[[], Awaitable[None]], target_s: float | None) -> dict[str, Any]:
         before = list(self._controller.timeline)
         self._stalls.take()
+        cpu_s = time.process_time()
         await act()
         began_s = self._runtime.reactor.seconds()
         while not await self._settled(len(before)):
@@ -151,7 +153,7 @@ class Measured:
             if self._runtime.reactor.seconds() > began_s + TIME_S_MAX:
                 raise RuntimeError(f"{case}: not done after {TIME_S_MAX} s")
         steps = [step for step in self._controller.timeline if step not in before and step.commands + sum(step.cost)]
-        return self._row(case, steps, target_s)
+        return self._row(case, steps, target_s) | {"CPU, ms": round((time.process_time() - cpu_s) * 1000)}
 
     async def _settled(self, before: int) -> bool:
         """Whether something was done, and nothing more comes within a moment."""

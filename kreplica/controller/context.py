@@ -147,11 +147,17 @@ class ControllerContext:
 
     def online(self, partition: TopicPartition) -> tuple[int, ...]:
         """The replicas that work, in the order of the assignment."""
-        return tuple(replica for replica in self.replicas(partition) if self.is_online(partition, replica))
+        brokers, replicas = self.brokers, self.replicas(partition)
+        if self.failed:
+            return tuple([replica for replica in replicas if self.is_online(partition, replica)])
+        return tuple([replica for replica in replicas if replica in brokers])
 
     def may_lead(self, partition: TopicPartition) -> tuple[int, ...]:
         """The replicas that work and are not about to stop."""
-        return tuple(replica for replica in self.online(partition) if replica not in self.shutting_down)
+        online = self.online(partition)
+        if not self.shutting_down:
+            return online
+        return tuple(replica for replica in online if replica not in self.shutting_down)
 
     def listeners(self, partition: TopicPartition) -> tuple[int, ...]:
         """Who is told of a partition's state: a broker that is shutting down only of what it leads."""
@@ -168,7 +174,10 @@ class ControllerContext:
         return [partition for partition in partitions if partition.topic not in self.deleting]
 
     def offline_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        return tuple(replica for replica in self.replicas(partition) if not self.is_online(partition, replica))
+        brokers, replicas = self.brokers, self.replicas(partition)
+        if self.failed:
+            return tuple([replica for replica in replicas if not self.is_online(partition, replica)])
+        return tuple([replica for replica in replicas if replica not in brokers])
 
     # --- states ------------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class Office:
         self.context = context
         self.put = put
         self.counters = counters
-        self.writes = StateWrites(self.client, context.epoch_znode_version)
+        self.writes = StateWrites(self.client, context.epoch_znode_version, self.breathe)
         self.untold: set[int] = set()
         """Live brokers that missed commands, and have to be told everything."""
         self._channels: dict[int, BrokerChannel] = {}
@@ -270,12 +270,14 @@ class Office:
             decide again (as ``decide`` does).
         """
         outcome = await self.writes.write_states(changes)
-        for change in outcome.written:
+        for number, change in enumerate(outcome.written, 1):
             self.adopt(change)
             if not change.fences_only:
                 listeners = self.context.listeners(change.partition)
                 requests.lead_or_follow(change.partition, listeners, is_new=change.is_new)
-                requests.publish([change.partition])
+            if number % SLICE == 0:
+                await self.breathe()
+        requests.publish(change.partition for change in outcome.written if not change.fences_only)
         for refused in outcome.refused:
             log.info(
                 "controller: the state of {partition} was not written, and is decided anew: {error}",

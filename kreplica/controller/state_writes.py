@@ -5,9 +5,12 @@ A write that fails stays out of the context: the caller gets it back with the re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.python.failure import Failure
 
 from kreplica.cluster import znodes
 from kreplica.controller.decisions import StateChange
@@ -30,6 +33,11 @@ from kreplica.zookeeper import (
     list_all,
     write_units,
 )
+
+PART = 1000
+"""States that are formed in one turn of the reactor, and go into one multi where they fit."""
+
+PARTS_IN_FLIGHT_MAX = 16
 
 CONFLICTS = (BadVersion, NoNode, NodeExists, NotEmpty)
 """Errors that say that somebody else wrote; whatever else goes wrong leaves the outcome unknown."""
@@ -75,25 +83,53 @@ class StateWrites:
     """Writes under one controller epoch.
 
     :param epoch_znode_version: the version of ``/controller_epoch`` that this controller got at its election.
+    :param breathe: lets others have a turn of the reactor, where this one has lasted long enough.
     """
 
-    def __init__(self, client: CountedClient, epoch_znode_version: int) -> None:
+    def __init__(
+        self, client: CountedClient, epoch_znode_version: int, breathe: Callable[[], Awaitable[None]]
+    ) -> None:
         self._client = client
+        self._breathe = breathe
         self._guard = Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)
 
     async def write_states(self, changes: Sequence[StateChange]) -> Outcome:
         """Write the states of many partitions in as few multis as the size limit allows.
 
+        Multis leave while the next are formed, and do not wait for each other.
+
         :return: what was written, with the new partition epochs, and what was refused.
         :raise ControllerMoved: nothing more may be written.
         """
-        results = await self._write([_operations(change) for change in changes])
-        written, refused = [], []
-        for change, error in zip(changes, results, strict=True):
-            if error is not None:
-                refused.append(Refused(change, error))
-            else:
+        errors: dict[int, list[ZooKeeperError | None]] = {}
+        running: list[Deferred[None]] = []
+
+        async def write(start: int) -> None:
+            errors[start] = await self._write([_operations(change) for change in changes[start : start + PART]])
+
+        try:
+            for number, start in enumerate(range(0, len(changes), PART)):
+                running.append(Deferred.fromCoroutine(write(start)))
+                await self._breathe()
+                if number >= PARTS_IN_FLIGHT_MAX:
+                    await running[number - PARTS_IN_FLIGHT_MAX]
+        finally:
+            ended = DeferredList(running, consumeErrors=True)
+        for succeeded, failure in await ended:
+            if not succeeded:
+                cast(Failure, failure).raiseException()
+        return await self._outcome(changes, [error for start in sorted(errors) for error in errors[start]])
+
+    async def _outcome(self, changes: Sequence[StateChange], errors: Sequence[ZooKeeperError | None]) -> Outcome:
+        written: list[StateChange] = []
+        refused: list[Refused] = []
+        for number, (change, error) in enumerate(zip(changes, errors, strict=True), 1):
+            if error is None:
                 written.append(_written(change))
+            else:
+                refused.append(Refused(change, error))
+            if number % PART == 0:
+                await self._breathe()
         return Outcome(tuple(written), tuple(refused))
 
     async def write_topics(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
@@ -183,9 +219,18 @@ class StateWrites:
 
 
 def _written(change: StateChange) -> StateChange:
-    """The change with the partition epoch that its state has now."""
-    epoch = 0 if change.previous is None else change.previous.partition_epoch + 1
-    return replace(change, state=replace(change.state, partition_epoch=epoch))
+    """The change with the partition epoch that its state has now (written out: dataclasses.replace takes 3 us)."""
+    partition, previous, state = change.partition, change.previous, change.state
+    epoch = 0 if previous is None else previous.partition_epoch + 1
+    now = LeaderAndIsr(
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        state.controller_epoch,
+        epoch,
+        state.eligible_leader_replicas,
+    )
+    return StateChange(partition, previous, now)
 
 
 def _topic_operations(change: TopicChange) -> list[Operation]:

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, DeferredList, DeferredSemaphore
 from twisted.python.failure import Failure
 
 from kreplica.zookeeper.errors import MultiFailed, NoAuth, NoNode, Unimplemented, ZooKeeperError
-from kreplica.zookeeper.operations import Check, GetChildren, GetData, Operation, Read, encode_operation
+from kreplica.zookeeper.operations import Check, GetChildren, GetData, Operation, Read, size_at_most
 from kreplica.zookeeper.records import Stat
 from kreplica.zookeeper.responses import OperationResult, ReadResult
 
@@ -152,7 +152,7 @@ def _cut(units: Sequence[Unit], limits: BatchLimits) -> Iterator[list[int]]:
     indices: list[int] = []
     count = size = 0
     for index, unit in enumerate(units):
-        unit_size = sum(len(encode_operation(operation)) for operation in unit)
+        unit_size = sum(map(size_at_most, unit))
         if indices and (size + unit_size > limits.bytes_max or count + len(unit) > limits.operations_max):
             yield indices
             indices, count, size = [], 0, 0

@@ -199,6 +199,19 @@ def encode_operation(operation: Operation | Read) -> bytes:
     return _HEADERS[type(operation)] + operation.encode()
 
 
+def size_at_most(operation: Operation) -> int:
+    """No less than the length of ``encode_operation``, and little more; without encoding it."""
+    if type(operation) is Create and operation.acl is not OPEN_ACL:
+        return len(encode_operation(operation))
+    path = operation.path
+    data = operation.data if isinstance(operation, (Create, SetData)) else None
+    return (len(path) if path.isascii() else 4 * len(path)) + (len(data) if data else 0) + _OVERHEAD_MAX
+
+
+_OVERHEAD_MAX = 64
+"""Of an operation besides its path and data: its header of 9 bytes, lengths, flags, the open ACL of 31."""
+
+
 def encode_operations(operations: Sequence[Operation | Read]) -> bytes:
     """The body of a multi or multi-read."""
     pieces: list[bytes] = []

@@ -9,11 +9,13 @@ from twisted.internet.defer import Deferred, fail, succeed
 
 from kreplica.testing.zookeeper_scene import Scene, ServerUnderTest
 from kreplica.zookeeper import (
+    Acl,
     BadVersion,
     BatchLimits,
     Check,
     ConnectionLoss,
     Create,
+    Delete,
     GetChildren,
     GetData,
     GuardFailed,
@@ -33,6 +35,7 @@ from kreplica.zookeeper import (
     write_units,
 )
 from kreplica.zookeeper.batches import UnitOutcome
+from kreplica.zookeeper.operations import encode_operation, size_at_most
 
 STAT = Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 
@@ -264,3 +267,20 @@ def test_limits_at_their_edge_still_make_progress(limits: BatchLimits) -> None:
         "written",
         "written",
     ]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Create("/a/b", b"data"),
+        Create("/a", None, ephemeral=True, sequence=True),
+        Create("/a", b"x", acl=(Acl(31, "digest", "somebody:" + "x" * 60),)),
+        SetData("/äöü", b"x" * 300, 7),
+        SetData("/a", None),
+        Delete("/a/b/c"),
+        Check("/a", 3),
+    ],
+)
+def test_a_batch_is_never_larger_than_was_reckoned(operation):
+    """What is reckoned of an operation before it is encoded is at least what it takes, and not much more."""
+    assert len(encode_operation(operation)) <= size_at_most(operation) <= len(encode_operation(operation)) + 70
