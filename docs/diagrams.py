@@ -84,9 +84,45 @@ RULES: Mapping[str, tuple[str, str]] = {
         "kreplica.cluster.eligible_leaders:required",
         "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
     ),
+    "standing still": (
+        "kreplica.replication.high_watermark:may_advance",
+        "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+    ),
     "eligible leaders": (
         "kreplica.cluster.eligible_leaders:eligible_after",
         "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+    ),
+    "union": (
+        "kreplica.replication.in_sync:union",
+        "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+    ),
+    "joining: this epoch": (
+        "kreplica.replication.in_sync:has_fetched_in_this_epoch",
+        "tests/testing/test_cluster_failures.py::test_leader",
+    ),
+    "joining: committed": (
+        "kreplica.replication.in_sync:has_reached_high_watermark",
+        "tests/testing/test_cluster_failures.py::test_leader",
+    ),
+    "joining: epoch start": (
+        "kreplica.replication.in_sync:has_reached_epoch_start",
+        "tests/testing/test_cluster_failures.py::test_leader",
+    ),
+    "joining: incarnation": (
+        "kreplica.replication.in_sync:is_current_incarnation",
+        "tests/testing/test_cluster_failures.py::test_and_back_before_anybody_noticed",
+    ),
+    "leaving": (
+        "kreplica.replication.in_sync:is_lagging",
+        "tests/testing/test_cluster_failures.py::test_follower_from_the_leader",
+    ),
+    "conditional writes": (
+        "kreplica.replication.in_sync:expected_version",
+        "tests/testing/test_cluster_failures.py::test_leader_from_zookeeper",
+    ),
+    "followers start anew": (
+        "kreplica.replication.followers:is_of_epoch",
+        "tests/testing/test_cluster_failures.py::test_leader",
     ),
     "truncation": (
         "kreplica.replication.truncation:cut_at_divergence",

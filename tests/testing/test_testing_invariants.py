@@ -65,11 +65,11 @@ def high_watermark_beyond(scene: Scene) -> None:
 def log_cut(scene: Scene) -> None:
     scene.partition.log.truncate_to(0)
     scene.partition.high_watermark = 0
-    scene.partition.leadership = replace(scene.partition.leadership, leader_epoch=5)
+    scene.partition.leadership = scene.partition.leadership._replace(leader_epoch=5)
 
 
 def epoch_back(scene: Scene) -> None:
-    scene.partition.leadership = replace(scene.partition.leadership, leader_epoch=-1)
+    scene.partition.leadership = scene.partition.leadership._replace(leader_epoch=-1)
 
 
 def older_controller(scene: Scene) -> None:
