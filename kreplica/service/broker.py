@@ -23,9 +23,8 @@ from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
 from kreplica.membership.session import Membership
 from kreplica.membership.strays import remove_strays
-from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
-from kreplica.replication import ControlFence, Partitions, Wakeups
-from kreplica.replication.fetchers import Fetchers
+from kreplica.model import BrokerRegistration, Endpoint
+from kreplica.replication import ControlFence, Wakeups
 from kreplica.runtime import Runtime
 from kreplica.server.fetch_sessions import FetchSessions
 from kreplica.server.listeners import Server
@@ -35,14 +34,13 @@ from kreplica.server.turn import Turn
 from kreplica.service.handlers import handler_table
 from kreplica.service.neighbours import Neighbours
 from kreplica.service.readiness import not_ready, wait_until_served
+from kreplica.service.replication import Replication
 from kreplica.service.settings_maps import (
     admin_listener,
     advertised,
     bounds,
     controlled_shutdown_config,
     controller_config,
-    fetcher_config,
-    replication_throttle,
     storage_config,
 )
 from kreplica.service.stopping import stop_all
@@ -94,26 +92,8 @@ class Broker:
         self._turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
-        self.throttle = replication_throttle(runtime.reactor, self.broker_id, self.dynamic_settings)
-        self.fetchers = Fetchers(
-            runtime,
-            self.broker_id,
-            lambda: self.fence.broker_epoch,
-            self.neighbours.endpoint_of,
-            fetcher_config(settings),
-            self.throttle,
-        )
-        self.partitions = Partitions(
-            runtime.reactor,
-            self.broker_id,
-            self.directories,
-            self.dynamic_settings.partition_settings,
-            self._is_known,
-            Wakeups(self._turn.at_end),
-            fetching=self.fetchers,
-            may_acknowledge=lambda: not self.client.session_may_have_expired,
-            lag_s_max=settings["replica.lag.time.max.ms"] / 1000,
-        )
+        self.replication = Replication(self, Wakeups(self._turn.at_end))
+        self.partitions = self.replication.partitions
         self.server: Server | None = None
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
@@ -157,6 +137,7 @@ class Broker:
         remember_session(self.runtime.disk, self._session_directory, self.client, connect)
         await self.membership.join(self._registration(endpoints))
         self.controller.start()
+        self.lag_watch.start()
         await wait_until_served(self, self._connection_timeout_ms() / 1000)
 
     def _build_server(self) -> Server:
@@ -227,10 +208,6 @@ class Broker:
         self.partitions.settings_changed(topic)
         self.controller.topic_settings_changed()
 
-    def _is_known(self, key: TopicPartition) -> bool:
-        topic = self.metadata.topic(key.topic)
-        return topic is not None and key.partition in topic.partitions
-
     def not_ready(self) -> list[str]:
         """Why clients cannot be served just now, as sentences; none where they can."""
         return not_ready(self)
@@ -272,8 +249,9 @@ class Broker:
     async def _stop_serving(self) -> None:
         if self.server is not None:
             self.metadata.stop()
-            self.partitions.stop()
-            await self.fetchers.close()
+            self.lag_watch.stop()
+            self.isr_writes.stop()
+            await self.replication.stop()
             await self.server.stop()
         if self.admin is not None:
             await self.admin.stop()
