@@ -72,17 +72,21 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 @contextmanager
 def _zookeeper() -> Iterator[str]:
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory:
-        with RealZooKeeper(directory, tick_time_ms=2_000, jvm_flags=ZOOKEEPER_FLAGS) as zookeeper:
-            yield zookeeper.connect_string
+    with (
+        TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory,
+        RealZooKeeper(directory, tick_time_ms=2_000, jvm_flags=ZOOKEEPER_FLAGS) as zookeeper,
+    ):
+        yield zookeeper.connect_string
 
 
 @contextmanager
 def _embedded() -> Iterator[str]:
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="coordinator-", dir=SCRATCH) as directory:
-        with CoordinatorProcess(Path(directory, "coordinator")) as coordinator:
-            yield coordinator.address
+    with (
+        TemporaryDirectory(prefix="coordinator-", dir=SCRATCH) as directory,
+        CoordinatorProcess(Path(directory, "coordinator")) as coordinator,
+    ):
+        yield coordinator.address
 
 
 @dataclass
