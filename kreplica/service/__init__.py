@@ -1,7 +1,7 @@
 """The composition root: the only place that builds a broker from its parts.
 
 * ``options`` what users type; ``process`` a whole process as a Twisted service
-* ``broker`` one broker, ``broker_process`` by itself
+* ``broker`` one broker, ``broker_process`` by itself; ``replication`` the part of it that replicates
 * ``handlers`` its table of APIs; ``settings_maps`` its settings, room by room
 * ``readiness`` whether it can serve; ``neighbours`` what it knows of the others; ``stopping`` the end, step by step
 * ``standalone`` an embedded coordinator and brokers in one process; ``coordinator`` the coordinator alone

@@ -137,7 +137,6 @@ class Broker:
         remember_session(self.runtime.disk, self._session_directory, self.client, connect)
         await self.membership.join(self._registration(endpoints))
         self.controller.start()
-        self.lag_watch.start()
         await wait_until_served(self, self._connection_timeout_ms() / 1000)
 
     def _build_server(self) -> Server:
@@ -249,8 +248,6 @@ class Broker:
     async def _stop_serving(self) -> None:
         if self.server is not None:
             self.metadata.stop()
-            self.lag_watch.stop()
-            self.isr_writes.stop()
             await self.replication.stop()
             await self.server.stop()
         if self.admin is not None:

@@ -68,7 +68,7 @@ def _reads(broker: Broker) -> PartitionReads:
         broker.metadata,
         rack_of=rack_of,
         selector=SELECTORS[broker.settings["replica.selector.class"]],
-        throttle=broker.throttle,
+        throttle=broker.replication.throttle,
     )
 
 

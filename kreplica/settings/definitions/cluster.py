@@ -14,7 +14,6 @@ from kreplica.settings.definitions.words import (
     MEDIUM,
     PASSWORD,
     READ_ONLY,
-    REPLICATION_LATER,
     STRING,
     Row,
     known_only,
@@ -126,7 +125,6 @@ CONTROLLER = (
     Setting(
         "auto.leader.rebalance.enable", BOOLEAN, True, ANY, HIGH, READ_ONLY,
         "Whether the controller gives leadership back to the preferred replicas of its own accord.",
-        instead=REPLICATION_LATER,
     ),
     Setting(
         "controlled.shutdown.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
@@ -147,12 +145,10 @@ CONTROLLER = (
     Setting(
         "leader.imbalance.check.interval.seconds", LONG, 300, at_least(1), HIGH, READ_ONLY,
         "How often the controller looks whether preferred replicas should lead again.",
-        instead=REPLICATION_LATER,
     ),
     Setting(
         "leader.imbalance.per.broker.percentage", INT, 10, ANY, HIGH, READ_ONLY,
         "What share of the partitions that prefer a broker may be led elsewhere before leadership is given back.",
-        instead=REPLICATION_LATER,
     ),
     Setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY, HIGH, CLUSTER_WIDE,

@@ -15,8 +15,6 @@ READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update.READ_ONLY, Update.PER_BROKER, Updat
 AT_START = Update.READ_ONLY
 """Of what Kafka can change at run time, and kreplica reads once, when it starts."""
 
-REPLICATION_LATER = "each partition has one replica"
-
 CODECS = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
 CLOCKS = OneOf(("CreateTime", "LogAppendTime"))
 

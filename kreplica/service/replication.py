@@ -1,0 +1,68 @@
+"""What a broker replicates with, put together: its partitions, whom it follows, and who is in sync with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kreplica.model import TopicPartition
+from kreplica.replication import Partitions, Wakeups
+from kreplica.replication.fetchers import Fetchers
+from kreplica.replication.isr_notifications import IsrNotifications
+from kreplica.replication.isr_writes import IsrWrites
+from kreplica.replication.lag_watch import LagWatch
+from kreplica.service.settings_maps import fetcher_config, replication_throttle
+
+if TYPE_CHECKING:
+    from kreplica.service.broker import Broker
+
+
+class Replication:
+    """Owned by the broker, of whose other parts it is made; started when that has registered, stopped before it closes.
+
+    :param wakeups: of those who wait for records or acknowledgements.
+    """
+
+    def __init__(self, broker: Broker, wakeups: Wakeups) -> None:
+        reactor, client, settings = broker.runtime.reactor, broker.client, broker.settings
+        lag_s_max = settings["replica.lag.time.max.ms"] / 1000
+        self.throttle = replication_throttle(reactor, broker.broker_id, broker.dynamic_settings)
+        self.fetchers = Fetchers(
+            broker.runtime,
+            broker.broker_id,
+            lambda: broker.fence.broker_epoch,
+            broker.neighbours.endpoint_of,
+            fetcher_config(settings),
+            self.throttle,
+        )
+        self.isr_notifications = IsrNotifications(reactor, client)
+        self.isr_writes = IsrWrites(reactor, client, self.isr_notifications)
+
+        def is_known(key: TopicPartition) -> bool:
+            topic = broker.metadata.topic(key.topic)
+            return topic is not None and key.partition in topic.partitions
+
+        self.partitions = Partitions(
+            reactor,
+            broker.broker_id,
+            broker.directories,
+            broker.dynamic_settings.partition_settings,
+            is_known,
+            wakeups,
+            fetching=self.fetchers,
+            propose=self.isr_writes.propose,
+            may_acknowledge=lambda: not client.session_may_have_expired,
+            lag_s_max=lag_s_max,
+        )
+        self.lag_watch = LagWatch(reactor, self.partitions, lag_s_max / 2)
+
+    def start(self) -> None:
+        """Begin to look after followers."""
+        self.lag_watch.start()
+
+    async def stop(self) -> None:
+        """Lead and follow no more; whoever waits is told."""
+        self.lag_watch.stop()
+        self.partitions.stop()
+        await self.fetchers.close()
+        self.isr_writes.stop()
+        self.isr_notifications.stop()
