@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller import decisions, isr_changes, log_dir_events, reassignment
+from kreplica.controller import decisions, isr_changes, log_dir_events, partition_counts, reassignment
 from kreplica.controller.brokers import known_epoch, read_brokers
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import StateChange, initial_elections
@@ -15,7 +15,6 @@ from kreplica.controller.departures import cross_out
 from kreplica.controller.events import TopicsChanged
 from kreplica.controller.leader_balance import preferred_election_asked, start_balancing
 from kreplica.controller.office import Office
-from kreplica.controller.partition_counts import partitions_asked
 from kreplica.controller.reassignment_requests import reassignments_requested
 from kreplica.controller.replica_deletion import begin_deletion
 from kreplica.controller.states import PartitionState, ReplicaState
@@ -83,7 +82,7 @@ async def _carry_on(office: Office) -> None:
     await reassignment.proceed(office)
     await cross_out(office)
     await reassignments_requested(office)
-    await partitions_asked(office)
+    await partition_counts.carry_on(office)
 
 
 def _enter_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> None:

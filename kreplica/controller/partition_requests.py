@@ -53,6 +53,13 @@ async def tidy(office: Office, root: str, met: Iterable[TopicPartition]) -> None
         await office.writes.remove(parents)
 
 
+async def tidy_empty(office: Office, root: str) -> None:
+    """Remove the znodes of topics for which nothing is asked."""
+    topics = await _children(office, root)
+    if topics:
+        await office.writes.remove([f"{root}/{topic}" for topic in topics])
+
+
 def _parents(requests: Iterable[str]) -> list[str]:
     return sorted({request.rpartition("/")[0] for request in requests})
 

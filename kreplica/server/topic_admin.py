@@ -162,7 +162,8 @@ class TopicAdmin:
     ) -> None:
         """Grow a topic to ``count`` partitions.
 
-        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT;
+            REASSIGNMENT_IN_PROGRESS while replicas of the topic move.
         """
         path = znodes.topic_path(topic)
         try:
@@ -173,6 +174,7 @@ class TopicAdmin:
             old = znodes.decode_topic(topic, data)
         except znodes.ZnodeError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        _check_settled(old)
         known = len(old.partitions)
         if count == known:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {known} partitions.")
@@ -182,6 +184,7 @@ class TopicAdmin:
                 f"Topic currently has {known} partitions, which is higher than the requested {count}.",
             )
         _check_count(count - known)
+        _check_numbers(old, count)
         new = self._new_partitions(old, count, assignments)
         if dry_run:
             return
@@ -254,3 +257,26 @@ def _check_count(count: int) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"{count} new partitions were asked for; {NEW_PARTITIONS_MAX} can be made at a time",
         )
+
+
+def _check_settled(topic: TopicAssignment) -> None:
+    """Where replicas move, how many a partition has is about to change."""
+    moving = [n for n, row in topic.removing.items() if any(r in topic.partitions.get(n, ()) for r in row)]
+    if topic.adding or moving:
+        text = f"A partition reassignment is in progress for the topic '{topic.topic}'."
+        raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
+
+
+def _check_numbers(topic: TopicAssignment, count: int) -> None:
+    """The number of a partition that was removed is free when all of its replicas are gone."""
+    if topic.read_only:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"partitions of {topic.topic!r} are being removed: {sorted(topic.read_only)}"
+        )
+    for number in range(len(topic.partitions), count):
+        gone = topic.removed.get(number)
+        if gone is not None and gone.replicas:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"partition {number} was removed, and brokers {list(gone.replicas)} may still have its files",
+            )

@@ -162,14 +162,21 @@ def test_a_creation_without_time_is_made_and_says_so(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_replicas_on_several_brokers_are_refused_for_now(tmp_path: Path) -> None:
-    """Nobody is promised a second replica that would not be kept; topics spread over all brokers none the less."""
+def test_a_topic_is_kept_on_as_many_brokers_as_was_asked_for(tmp_path: Path) -> None:
+    """By number or by hand; all of its new replicas are in sync, and its leaders spread over the brokers."""
 
     async def story(scene: Scene) -> None:
-        row = (await create(scene, topic("t", 1, 2)))["t"]
-        assert (row["error_code"], row["error_message"]) == (38, "this version keeps one replica of each partition")
-        row = (await create(scene, topic("t", -1, -1, assignments=assigned((0, [1, 2])))))["t"]
-        assert (row["error_code"], row["error_message"]) == (38, "this version keeps one replica of each partition")
+        row = (await create(scene, topic("r", 3, 3)))["r"]
+        assert (row["error_code"], row["num_partitions"], row["replication_factor"]) == (0, 3, 3)
+        partitions = (await scene.metadata("r"))["r"]["partitions"]
+        assert sorted(p["leader_id"] for p in partitions) == [1, 2, 3]
+        assert all(sorted(p["replica_nodes"]) == sorted(p["isr_nodes"]) == [1, 2, 3] for p in partitions)
+        row = (await create(scene, topic("h", -1, -1, assignments=assigned((0, [3, 1])))))["h"]
+        assert (row["error_code"], row["replication_factor"]) == (0, 2)
+        assert (await scene.metadata("h"))["h"]["partitions"][0]["replica_nodes"] == [3, 1]
+        assert (await create(scene, topic("t", 1, 4)))["t"]["error_code"] == 38
+        uneven = topic("t", -1, -1, assignments=assigned((0, [1, 2]), (1, [1])))
+        assert (await create(scene, uneven))["t"]["error_code"] == 39
         assert (await create(scene, topic("t", 3)))["t"]["error_code"] == 0
         assert (await create(scene, topic("u", -1, -1, assignments=assigned((0, [3])))))["u"]["error_code"] == 0
         leaders = [p["leader_id"] for p in (await scene.metadata("t"))["t"]["partitions"]]
