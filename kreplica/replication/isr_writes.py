@@ -72,9 +72,8 @@ class IsrWrites:
             self._working.addErrback(lambda failure: log.failure("in-sync sets cannot be written", failure))
 
     def stop(self) -> None:
-        """Write and tell nothing more; what is under way may be written all the same."""
+        """Write nothing more; what is under way may be written all the same."""
         self._stopped = True
-        self._notifications.stop()
         if self._working is not None:
             self._working.cancel()
 

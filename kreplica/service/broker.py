@@ -137,6 +137,7 @@ class Broker:
         remember_session(self.runtime.disk, self._session_directory, self.client, connect)
         await self.membership.join(self._registration(endpoints))
         self.controller.start()
+        self.replication.start()
         await wait_until_served(self, self._connection_timeout_ms() / 1000)
 
     def _build_server(self) -> Server:
