@@ -1,0 +1,184 @@
+"""How one partition's replicas move, step by step: whatever brokers and administrators do meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kreplica.controller import reassignment_plan as plan
+from kreplica.controller.reassignment_plan import Placement
+from kreplica.model import NO_LEADER, LeaderAndIsr, TopicAssignment
+
+BROKERS = range(1, 8)
+REQUIRED = 2
+
+
+def state(leader: int, *isr: int) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, 0, isr, 1)
+
+
+def test_a_move_expands_first():
+    """The target comes first, so that its first replica is the preferred leader already."""
+    now = plan.expand(Placement((1, 2, 3)), (4, 2, 5), holding=(1, 2, 3))
+    assert now == Placement((4, 2, 5, 1, 3), adding=(4, 5), removing=(1, 3))
+    assert (now.target, sorted(now.origin)) == ((4, 2, 5), [1, 2, 3])
+
+
+def test_it_contracts_when_the_target_is_in_sync():
+    """And not before; a leader that stays leads on, else one of the target does."""
+    now = Placement((4, 2, 5, 1, 3), adding=(4, 5), removing=(1, 3))
+    for isr in ((1, 2, 3), (1, 2, 3, 4), (2, 4, 1)):
+        assert plan.contract(now, state(1, *isr), BROKERS, in_sync_required=REQUIRED) is None
+    assert plan.contract(now, state(1, 1, 2, 4, 5), BROKERS, in_sync_required=REQUIRED) == (4, (2, 4, 5), False)
+    assert plan.contract(now, state(2, 1, 2, 4, 5), BROKERS, in_sync_required=REQUIRED) == (2, (2, 4, 5), False)
+    assert plan.contract(now, state(1, 1, 2, 4, 5), {1, 2}, in_sync_required=REQUIRED) == (2, (2, 4, 5), False)
+    assert plan.contract(now, state(1, 1, 2, 4, 5), {1}, in_sync_required=REQUIRED) is None
+    assert plan.contracted(now) == Placement((4, 2, 5), removing=(1, 3))
+    assert not plan.contracted(now).is_moving
+    assert plan.contracted(now).dropped == (1, 3)
+    assert plan.without_files(plan.contracted(now), {1}) == Placement((4, 2, 5), removing=(3,))
+
+
+def test_a_target_that_replaces_another_keeps_the_origin():
+    """Whoever came by the first and is in sync goes only with the others; who is not goes at once."""
+    first = plan.expand(Placement((1, 2)), (3, 4), holding=(1, 2))
+    second = plan.expand(first, (1, 5), holding=(1, 2, 3))
+    assert second.replicas == (1, 5, 3, 2)
+    assert second.dropped == (4,)
+    assert (second.target, sorted(second.origin)) == ((1, 5), [1, 2])
+    assert plan.expand(second, second.target, holding=(1, 2, 3)) == second
+
+
+def test_a_replica_that_was_dropped_may_come_back():
+    """Then it is added as any other, and is not deleted."""
+    dropped = Placement((2, 3), removing=(1,))
+    now = plan.expand(dropped, (1, 2), holding=(2, 3))
+    assert now == Placement((1, 2, 3), adding=(1,), removing=(3,))
+
+
+def test_what_cannot_be_asked_for():
+    """Only replicas that are to come have to live."""
+    now = Placement((1, 2, 3))
+    assert plan.refusal(now, (1, 2), {1}) is None
+    assert plan.refusal(now, (), BROKERS)
+    assert plan.refusal(now, (1, 1), BROKERS)
+    assert plan.refusal(now, (1, 9), BROKERS)
+
+
+def test_a_placement_survives_its_znode():
+    """All of it stands in the topic's assignment, beside those of other partitions."""
+    moving, still = Placement((4, 1), (4,), (1, 9)), Placement((1, 2))
+    empty = TopicAssignment("t", None, {0: (1,), 1: (1, 2)}, removing={1: (5,)})
+    written = plan.with_placements(empty, {0: moving, 1: still})
+    assert plan.placement_of(written, 0) == moving
+    assert plan.placement_of(written, 1) == still
+    assert written.removing == {0: (1, 9)}
+
+
+# --- any story --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """A partition, its brokers, and what they did: the leader's part and the controller's, as simple as can be."""
+
+    now: Placement
+    isr: tuple[int, ...]
+    leader: int
+    live: set[int] = field(default_factory=lambda: set(BROKERS))
+
+    def ask(self, target: tuple[int, ...]) -> None:
+        if plan.refusal(self.now, target, self.live) is None:
+            self.now = plan.expand(self.now, target, self.isr)
+            self.settle()
+
+    def cancel(self) -> None:
+        if self.now.is_moving:
+            self.ask(self.now.origin)
+
+    def catch_up(self, broker: int) -> None:
+        alive = self.leader != NO_LEADER
+        if alive and broker in self.live and broker in self.now.replicas and broker not in self.isr:
+            self.isr = (*self.isr, broker)
+            self.settle()
+
+    def die(self, broker: int) -> None:
+        self.live.discard(broker)
+        if len(self.isr) > 1 or broker not in self.isr:
+            self.isr = tuple(replica for replica in self.isr if replica != broker)
+        self.elect()
+
+    def come_back(self, broker: int) -> None:
+        self.live.add(broker)
+        self.elect()
+        self.settle()
+
+    def elect(self) -> None:
+        if self.leader not in self.live or self.leader not in self.isr:
+            able = [replica for replica in self.now.replicas if replica in self.isr and replica in self.live]
+            self.leader = able[0] if able else NO_LEADER
+
+    def settle(self) -> None:
+        """What the controller does whenever something changed."""
+        if self.leader == NO_LEADER:
+            return
+        before = self.isr
+        chosen = plan.contract(self.now, state(self.leader, *self.isr), self.live, in_sync_required=REQUIRED)
+        if chosen is not None:
+            target = self.now.target
+            assert chosen.leader in chosen.isr
+            assert chosen.leader in self.live
+            assert set(chosen.isr) <= set(target) & set(before)
+            assert len(chosen.isr) >= min(REQUIRED, len(target)), "what is acknowledged is on enough replicas"
+            was_in_sync = len(set(before) & set(self.now.origin))
+            assert len(chosen.isr) >= min(was_in_sync, len(target)), "no fewer are in sync than of those at first"
+            self.leader, self.isr, self.now = chosen.leader, chosen.isr, plan.contracted(self.now)
+
+    def check(self) -> None:
+        assert self.isr, "somebody knows everything"
+        assert set(self.isr) <= set(self.now.replicas)
+        assert len(set(self.now.replicas)) == len(self.now.replicas)
+        assert set(self.now.adding) <= set(self.now.replicas)
+        assert self.now.target, "there is somewhere to go"
+
+
+subsets = st.lists(st.sampled_from(BROKERS), unique=True, min_size=1, max_size=3).map(tuple)
+deeds = st.one_of(
+    st.tuples(st.just("ask"), subsets),
+    st.just(("cancel",)),
+    st.tuples(st.sampled_from(["catch_up", "die", "come_back"]), st.sampled_from(BROKERS)),
+)
+
+
+@given(first=subsets, story=st.lists(deeds, max_size=40))
+@settings(max_examples=600, deadline=None)
+def test_whatever_happens_meanwhile_a_move_ends_and_loses_nothing(first: tuple[int, ...], story: list) -> None:
+    """In-sync replicas leave only when enough of the target are in sync; when all live and catch up, it is there."""
+    world = World(Placement(first), first, first[0])
+    for name, *arguments in story:
+        getattr(world, name)(*arguments)
+        world.check()
+    for broker in BROKERS:
+        world.come_back(broker)
+    for broker in BROKERS:
+        world.catch_up(broker)
+        world.check()
+    assert not world.now.is_moving
+    assert set(world.isr) == set(world.now.replicas)
+
+
+@given(first=subsets, targets=st.lists(subsets, min_size=1, max_size=5), caught_up=st.sets(st.sampled_from(BROKERS)))
+def test_cancelling_leads_back_to_the_beginning(first: tuple[int, ...], targets: list, caught_up: set[int]) -> None:
+    """However often the target was replaced, and whoever has caught up, as long as it had not arrived."""
+    world = World(Placement(first), first, first[0])
+    for target in targets:
+        world.ask(target)
+        for broker in sorted(caught_up):
+            world.catch_up(broker)
+        if not world.now.is_moving:
+            return
+    world.cancel()
+    assert set(world.now.target) == set(first)
+    assert not world.now.is_moving, "they are all in sync"
