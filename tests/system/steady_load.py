@@ -1,0 +1,32 @@
+"""A load that goes on while something happens to the cluster, and what must hold afterwards."""
+
+from contextlib import contextmanager
+
+from kreplica.testing.outside_clients import SteadyProducer, TailingReader, check_exactly_once, ends_of
+from kreplica.testing.replica_files import check_replicas_equal
+
+PARTITIONS = 3
+SOME = 300
+
+
+@contextmanager
+def load(cluster, topic, *, records_per_second=500):
+    """Write and read while the block runs; every acknowledged record is then read once, in order, and on all replicas.
+
+    :return: the producer, by which the block waits until more is acknowledged.
+    """
+    cluster.create_topic(topic, PARTITIONS, 3, {"min.insync.replicas": 2})
+    servers = cluster.bootstrap_servers
+    with (
+        SteadyProducer(servers, topic, PARTITIONS, records_per_second=records_per_second) as producer,
+        TailingReader(servers, topic, PARTITIONS) as reader,
+    ):
+        producer.wait_for_more(SOME)
+        yield producer
+        producer.wait_for_more(SOME)
+        producer.finish()
+        reader.finish(ends_of(producer))
+    check_exactly_once(producer, reader)
+    cluster.start()
+    cluster.wait_until_in_sync(topic)
+    check_replicas_equal(cluster, topic, ends_of(producer))

@@ -1,0 +1,94 @@
+"""Leaders and controllers that stop, die and come back in mid-load: Kafka's system-test shapes on real processes."""
+
+import itertools
+import signal
+
+import pytest
+from steady_load import SOME, load
+
+LEADER, CONTROLLER = "leader", "controller"
+CLEAN, HARD = "clean", "hard"
+BOUNCES = 5
+
+ENDED_IN_ORDER = -signal.SIGTERM
+"""``twistd`` passes the signal on to itself once everything has stopped."""
+
+
+def who(cluster, role, topic):
+    return cluster.brokers[cluster.leader(topic) if role == LEADER else cluster.controller()]
+
+
+def end(broker, how):
+    """SIGTERM, or ``kill -9``."""
+    if how == CLEAN:
+        assert broker.stop() == ENDED_IN_ORDER
+    else:
+        broker.kill()
+
+
+def bounce(cluster, role, topic, how):
+    """End a broker, start it again at once, and wait until all is in sync."""
+    broker = who(cluster, role, topic)
+    end(broker, how)
+    broker.start()
+    cluster.wait_until_in_sync(topic)
+
+
+def shut_down(cluster, role, topic, how):
+    """End a broker, and have the load go on without it.
+
+    :return: the longest time in which nothing was acknowledged.
+    """
+    with load(cluster, topic) as producer:
+        broker = who(cluster, role, topic)
+        producer.longest_silence_s = 0.0
+        end(broker, how)
+        producer.wait_for_more(SOME)
+    return producer.longest_silence_s
+
+
+@pytest.mark.parametrize("role", [LEADER, CONTROLLER])
+def test_hard_shutdown(cluster, topic, role):
+    """A broker is killed: others lead once its session ends, and nothing that was acknowledged is lost."""
+    assert shut_down(cluster, role, topic, HARD) < 10
+
+
+@pytest.mark.parametrize("role", [LEADER, CONTROLLER])
+def test_clean_shutdown(cluster, topic, role):
+    """A broker is stopped in order: others lead before it goes, and clients wait for less than a session."""
+    assert shut_down(cluster, role, topic, CLEAN) < 2
+
+
+def test_bounces(cluster, topic):
+    """The leader, then the controller, stops or dies and comes back: each time all are in sync again."""
+    with load(cluster, topic):
+        bounce(cluster, LEADER, topic, HARD)
+        bounce(cluster, CONTROLLER, topic, CLEAN)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("how", "role"), list(itertools.product([CLEAN, HARD], [LEADER, CONTROLLER])))
+def test_five_bounces(cluster, topic, how, role):
+    """Five times in a row, as Kafka's own system tests have it."""
+    with load(cluster, topic):
+        for _ in range(BOUNCES):
+            bounce(cluster, role, topic, how)
+
+
+@pytest.mark.soak
+def test_every_broker_in_turn(cluster, topic):
+    """A rolling restart, three times: the load does not stop."""
+    with load(cluster, topic) as producer:
+        producer.longest_silence_s = 0.0
+        for broker in 3 * list(cluster.brokers.values()):
+            end(broker, CLEAN)
+            broker.start()
+            cluster.wait_until_in_sync(topic)
+    assert producer.longest_silence_s < 5
+
+
+def test_all_killed_at_once(cluster, topic):
+    """The whole cluster dies at one moment and comes back by itself, with all that was acknowledged."""
+    with load(cluster, topic):
+        cluster.kill()
+        cluster.start()

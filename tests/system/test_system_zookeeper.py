@@ -1,0 +1,70 @@
+"""The coordinator dies and comes back in mid-load: a real ZooKeeper, an ensemble of them, the embedded one."""
+
+import time
+
+import pytest
+from steady_load import SOME, load
+
+from kreplica.testing.coordinator import CoordinatorProcess
+from kreplica.testing.process_cluster import QUICK, ProcessCluster, direct_places, wait_until
+from kreplica.testing.zookeeper import RealZooKeeper
+
+SESSION_S = QUICK["zookeeper.session.timeout.ms"] / 1000
+
+
+def come_back(coordinator, after_s):
+    time.sleep(after_s)
+    coordinator.start()
+
+
+@pytest.mark.parametrize(
+    "absence_s",
+    [0.0, pytest.param(3 * SESSION_S, marks=pytest.mark.soak)],
+    ids=["at once", "later than any session"],
+)
+def test_zookeeper_is_killed(tmp_path, topic, absence_s):
+    """Whether it is back before the sessions end or after: all are in sync again, and nothing is lost."""
+    with (
+        RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
+        ProcessCluster(tmp_path, direct_places(zookeeper.connect_string)) as cluster,
+        load(cluster, topic),
+    ):
+        (server,) = zookeeper.servers
+        server.kill()
+        come_back(server, absence_s)
+        zookeeper.wait_until_serving()
+        cluster.wait_until_in_sync(topic)
+
+
+@pytest.mark.soak
+def test_an_ensemble_loses_its_leader(tmp_path, topic):
+    """Two of three servers go on: the load stops for a moment at most, no session ends."""
+    with (
+        RealZooKeeper(tmp_path / "zookeeper", servers_count=3) as zookeeper,
+        ProcessCluster(tmp_path, direct_places(zookeeper.connect_string)) as cluster,
+        load(cluster, topic) as producer,
+    ):
+        old = zookeeper.leader
+        old.kill()
+        producer.wait_for_more(SOME)
+        old.start()
+        zookeeper.wait_until_serving()
+        wait_until(lambda: cluster.controller(), "a controller")
+
+
+def test_the_embedded_coordinator(tmp_path, topic):
+    """The same brokers on the embedded coordinator: a leader is killed, then the coordinator, and both come back."""
+    with (
+        CoordinatorProcess(tmp_path / "coordinator", tick_time_ms=200) as coordinator,
+        ProcessCluster(tmp_path, direct_places(coordinator.address)) as cluster,
+        load(cluster, topic) as producer,
+    ):
+        leader = cluster.brokers[cluster.leader(topic)]
+        leader.kill()
+        producer.wait_for_more(SOME)
+        leader.start()
+        cluster.wait_until_in_sync(topic)
+        coordinator.kill()
+        coordinator.start()
+        cluster.wait_until_in_sync(topic)
+        producer.wait_for_more(SOME)
