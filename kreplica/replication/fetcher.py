@@ -267,7 +267,7 @@ class Fetcher:
             await connection.negotiate()
             if connection.version(FETCH) < DIVERGENCE_FROM:
                 raise UnsupportedVersion(f"broker {self.leader_id} speaks no Fetch of version {DIVERGENCE_FROM}")
-        except BaseException:
+        except Exception:
             connection.close()
             raise
         return connection

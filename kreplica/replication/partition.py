@@ -311,6 +311,8 @@ class Partition:
                 f"{offset} is not between 0 and the high watermark {self.high_watermark} of {self.topic_partition}",
             )
         self.log.advance_log_start_offset(offset)
+        if self.waiting:
+            self._surroundings.wakeups.mark(self)  # the followers' logs are to start there too
         return offset
 
     @property
