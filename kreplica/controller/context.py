@@ -201,7 +201,7 @@ class ControllerContext:
     def move_replica(self, partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
         """:raise InvalidTransition: where the table does not have it."""
         old = self.replica_state(partition, broker_id)
-        check_transition(REPLICA_PREVIOUS, old, state, f"{partition} on broker {broker_id}")
+        check_transition(REPLICA_PREVIOUS, old, state, (partition, broker_id))
         if state is ReplicaState.NON_EXISTENT:
             self._replica_states.pop((partition, broker_id), None)
         else:

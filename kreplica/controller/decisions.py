@@ -117,10 +117,10 @@ def _repair(
     online = context.online(partition)
     stays = old.leader in isr and old.leader in online and old.leader not in bounced
     if stays:
-        election = Election(old.leader, tuple(replica for replica in isr if replica in online))
+        election = Election(old.leader, tuple([replica for replica in isr if replica in online]))
     else:
         election = _election(context, partition, isr, eligible, rules_of(partition.topic), bounced)
-    is_same = election[:2] == (old.leader, old.isr) and eligible == old.eligible_leader_replicas
+    is_same = election.isr == old.isr and election.leader == old.leader and eligible == old.eligible_leader_replicas
     if is_same and (stays or election.leader == NO_LEADER):
         return StateChange(partition, old, old) if stays and lost else None
     return changed(context, partition, election, rules_of, isr=isr, eligible=eligible, unclean=lost)
@@ -238,12 +238,8 @@ def changed(
             replicas=replicas,
             unclean=unclean,
         )
+    epoch = old.leader_epoch + 1
     state = LeaderAndIsr(
-        leader=election.leader,
-        leader_epoch=old.leader_epoch + 1,
-        isr=election.isr,
-        controller_epoch=context.controller_epoch,
-        partition_epoch=old.partition_epoch,
-        eligible_leader_replicas=next_eligible,
+        election.leader, epoch, election.isr, context.controller_epoch, old.partition_epoch, next_eligible
     )
     return StateChange(partition, old, state)

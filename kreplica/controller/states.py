@@ -11,6 +11,8 @@ class PartitionState(Enum):
     """NON_EXISTENT: never made, or deleted.  NEW: has replicas, no leader was chosen yet.  ONLINE: has a leader.
     OFFLINE: its leader died and no other could be chosen."""
 
+    __hash__ = object.__hash__  # each member is one object, and states are looked up for every replica
+
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
     ONLINE = "OnlinePartition"
@@ -20,6 +22,8 @@ class PartitionState(Enum):
 class ReplicaState(Enum):
     """NEW: just assigned.  ONLINE: its broker lives and was told.  OFFLINE: its broker died or it was taken out.
     DELETION_*: the second phase of deletion; INELIGIBLE: its broker is down or answered with an error."""
+
+    __hash__ = object.__hash__
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"

@@ -1,0 +1,237 @@
+"""Whatever happens to brokers in whatever order, decisions keep to what must never be otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kreplica.cluster.eligible_leaders import eligible_after, required
+from kreplica.controller import decisions
+from kreplica.controller.context import ControllerContext
+from kreplica.controller.decisions import StateChange, TopicRules
+from kreplica.controller.failover import places_known_since
+from kreplica.model import NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
+
+P = TopicPartition("t", 0)
+REPLICAS = (1, 2, 3)
+MIN_INSYNC = 2
+BROKERS = st.sampled_from(REPLICAS)
+
+
+def rules(_: str) -> TopicRules:
+    return TopicRules(unclean_allowed=False, min_insync_replicas=MIN_INSYNC)
+
+
+class Cluster(RuleBasedStateMachine):
+    """One partition on three brokers: a model of what each log holds, beside the decisions of the controller.
+
+    A log is the number of records that it has; committed is what a client may have been told.  The high watermark
+    follows the rules of the leader: all in sync have it, enough are in sync, and nobody is eligible beside them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.zxid = 10
+        self.context = ControllerContext(1, 1)
+        self.context.topics["t"] = TopicAssignment("t", UUID(int=1), {0: REPLICAS})
+        self.logs = dict.fromkeys(REPLICAS, 0)
+        self.committed = 0
+        self.whole_since: dict[int, int] = {}
+        self.dead: set[int] = set()
+        for broker in REPLICAS:
+            self.whole_since[broker] = self.next_zxid()
+            self.context.add_broker(BrokerRegistration(broker, (), epoch=self.zxid))
+        self.context.leadership[P] = LeaderAndIsr(1, 0, REPLICAS, 1)
+        self.written = self.next_zxid()
+        self.epochs = [0]
+
+    def next_zxid(self) -> int:
+        self.zxid += 1
+        return self.zxid
+
+    @property
+    def state(self) -> LeaderAndIsr:
+        return self.context.leadership[P]
+
+    def write(self, changes: list[StateChange]) -> None:
+        for change in changes:
+            led_by, leads = self.state.leader, change.state.leader
+            self.context.leadership[P] = replace(change.state, partition_epoch=change.state.partition_epoch + 1)
+            self.written = self.next_zxid()
+            self.epochs.append(self.state.leader_epoch)
+            if leads not in (NO_LEADER, led_by):
+                self.follow(leads)
+
+    def follow(self, leader: int) -> None:
+        """Live replicas cut what the new leader does not have."""
+        for broker in self.context.brokers:
+            self.logs[broker] = min(self.logs[broker], self.logs[leader])
+
+    # --- what clients, leaders and followers do ----------------------------------------------------------------------
+
+    @precondition(lambda self: self.state.leader in self.context.brokers)
+    @rule()
+    def produce(self) -> None:
+        self.logs[self.state.leader] += 1
+
+    @precondition(lambda self: self.state.leader in self.context.brokers)
+    @rule(broker=BROKERS)
+    def fetch(self, broker: int) -> None:
+        if broker in self.context.brokers and broker not in self.context.shutting_down:
+            self.logs[broker] = self.logs[self.state.leader]
+        self.commit()
+
+    def commit(self) -> None:
+        enough = len(self.state.isr) >= required(MIN_INSYNC, len(REPLICAS))
+        if enough and not self.state.eligible_leader_replicas:
+            self.committed = max(self.committed, min(self.logs[broker] for broker in self.state.isr))
+
+    @precondition(lambda self: self.state.leader in self.context.brokers)
+    @rule(broker=BROKERS, joins=st.booleans())
+    def leader_writes(self, broker: int, joins: bool) -> None:
+        """The leader takes in who has caught up, or drops who lags."""
+        old = self.state
+        caught_up = self.logs[broker] == self.logs[old.leader] and broker in self.context.brokers
+        if joins and broker not in old.isr and caught_up and broker not in self.context.shutting_down:
+            isr = (*old.isr, broker)
+        elif not joins and broker in old.isr and broker != old.leader:
+            isr = tuple(replica for replica in old.isr if replica != broker)
+        else:
+            return
+        eligible = eligible_after(
+            old.isr,
+            old.eligible_leader_replicas,
+            isr,
+            in_sync_required=required(MIN_INSYNC, len(REPLICAS)),
+            replicas=REPLICAS,
+        )
+        self.context.leadership[P] = replace(
+            old, isr=isr, eligible_leader_replicas=eligible, partition_epoch=old.partition_epoch + 1
+        )
+        self.written = self.next_zxid()
+        self.commit()
+
+    # --- what happens to brokers -------------------------------------------------------------------------------------
+
+    @rule(broker=BROKERS)
+    def dies(self, broker: int) -> None:
+        if broker in self.context.brokers:
+            self.context.remove_broker(broker)
+            self.dead.add(broker)
+            self.write(decisions.repairs(self.context, [P], rules))
+
+    @rule(broker=BROKERS, loses=st.integers(0, 2))
+    def comes_back(self, broker: int, loses: int) -> None:
+        if broker in self.dead:
+            self.rejoin({broker: loses}, bounced=())
+
+    @rule(losses=st.dictionaries(BROKERS, st.integers(0, 2), min_size=1))
+    def bounce_unnoticed(self, losses: dict[int, int]) -> None:
+        """Several at once, as after a power cut, or while the controller looked away."""
+        lived = {broker: losses[broker] for broker in sorted(losses) if broker in self.context.brokers}
+        self.rejoin(lived, bounced=tuple(lived))
+
+    def rejoin(self, losses: dict[int, int], bounced: tuple[int, ...]) -> None:
+        joined = {broker: self.restart(broker, loses) for broker, loses in losses.items()}
+        known = self.context.known_epochs
+        unclean = [b for b in joined if not decisions.has_lost_nothing(joined[b], known.get(b, -1))]
+        for registration in joined.values():
+            self.context.add_broker(registration)
+        self.note_total_loss(unclean)
+        self.write(decisions.repairs(self.context, [P], rules, bounced=bounced, unclean=unclean))
+        self.catch_up()
+
+    def restart(self, broker: int, loses: int) -> BrokerRegistration:
+        """The next process of a broker, which may have lost the end of its log."""
+        self.dead.discard(broker)
+        self.logs[broker] = max(0, self.logs[broker] - loses)
+        epoch = self.next_zxid()
+        if loses:
+            self.whole_since[broker] = epoch
+        return BrokerRegistration(broker, (), epoch=epoch, intact_since=self.whole_since[broker])
+
+    def note_total_loss(self, unclean: list[int]) -> None:
+        """Where everybody who is known to hold all that was committed lost something, what one of them has counts."""
+        if {*self.state.isr, *self.state.eligible_leader_replicas} <= set(unclean):
+            isr, _ = decisions.without_unclean(self.state, unclean)
+            self.committed = min(self.committed, self.logs[isr[0]])
+
+    def catch_up(self) -> None:
+        if self.state.leader in self.context.brokers:
+            self.follow(self.state.leader)
+
+    @rule(broker=BROKERS)
+    def wants_to_stop(self, broker: int) -> None:
+        if broker in self.context.brokers:
+            self.context.shutting_down.add(broker)
+            self.write(decisions.shutdowns(self.context, [P], rules))
+
+    @rule(broker=BROKERS)
+    def directory_fails(self, broker: int) -> None:
+        if broker in self.context.brokers:
+            self.context.failed.setdefault(broker, set()).add(P)
+            self.write(decisions.repairs(self.context, [P], rules))
+
+    @rule()
+    def preferred_leader(self) -> None:
+        self.write(decisions.preferred_elections(self.context, [P], rules))
+
+    @rule(losses=st.dictionaries(BROKERS, st.integers(0, 2)), dies=st.none() | BROKERS)
+    def controller_fails_over(self, losses: dict[int, int], dies: int | None) -> None:
+        """The next one knows only what stands in ZooKeeper; meanwhile brokers bounced, came back and died."""
+        old, self.context = self.context, ControllerContext(self.context.controller_epoch + 1, 1)
+        self.context.topics, self.context.leadership = old.topics, old.leadership
+        live = dict(old.brokers) | {broker: self.restart(broker, losses[broker]) for broker in sorted(losses)}
+        if live.pop(dies, None) is not None:
+            self.dead.add(dies)
+        for _, registration in sorted(live.items()):
+            self.context.add_broker(registration)
+        known = self.context.known_epochs = places_known_since(self.context, {P: self.written})
+        unclean = [b for b, r in live.items() if not decisions.has_lost_nothing(r, known.get(b, -1))]
+        bounced = [b for b in (self.state.leader,) if b in live and live[b].epoch > self.written]
+        self.note_total_loss(unclean)
+        self.write(decisions.repairs(self.context, [P], rules, bounced=bounced, unclean=unclean))
+        known.update({b: r.epoch for b, r in live.items()})
+        self.catch_up()
+
+    # --- what must never be otherwise --------------------------------------------------------------------------------
+
+    @invariant()
+    def the_leader_is_in_sync(self) -> None:
+        assert self.state.leader == NO_LEADER or self.state.leader in self.state.isr
+
+    @invariant()
+    def somebody_is_in_sync_and_all_of_them_are_replicas(self) -> None:
+        assert self.state.isr
+        assert {*self.state.isr, *self.state.eligible_leader_replicas} <= set(REPLICAS)
+        assert not set(self.state.isr) & set(self.state.eligible_leader_replicas)
+
+    @invariant()
+    def epochs_grow(self) -> None:
+        assert self.epochs == sorted(self.epochs)
+
+    @invariant()
+    def a_leader_lives(self) -> None:
+        leader = self.state.leader
+        assert leader == NO_LEADER or self.context.is_online(P, leader)
+
+    @invariant()
+    def who_could_lead_does(self) -> None:
+        candidates = self.context.may_lead(P)
+        if self.state.leader == NO_LEADER:
+            assert not any(b in candidates for b in (*self.state.isr, *self.state.eligible_leader_replicas))
+
+    @invariant()
+    def nothing_committed_is_lost(self) -> None:
+        """Whoever may lead now holds it; who is dead is judged when it comes back."""
+        for broker in (*self.state.isr, *self.state.eligible_leader_replicas):
+            if broker in self.context.brokers:
+                assert self.logs[broker] >= self.committed
+
+
+TestSafety = Cluster.TestCase
+TestSafety.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
