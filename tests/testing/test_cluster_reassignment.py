@@ -1,0 +1,241 @@
+"""Replicas move between four brokers while records come and brokers fail; nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from broker_runs import TOPIC
+from cluster_runs import ReplicatedRun, replicated, seeds
+
+from kreplica.client.errors import ClientError
+from kreplica.cluster import znodes
+from kreplica.cluster.partition_requests import encode_addition, encode_removal
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.testing.broker_scene import batch
+from kreplica.testing.cluster_state import replicas_of, state_of, znode
+from kreplica.wire import messages
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+BROKERS = 4
+Targets = Mapping[TopicPartition, "tuple[int, ...] | None"]
+
+
+def four_brokers(seed: int) -> ReplicatedRun:
+    return ReplicatedRun(seed, brokers=BROKERS)
+
+
+class Mover:
+    """An administrator who moves replicas, by whichever broker is the controller."""
+
+    def __init__(self, run: ReplicatedRun) -> None:
+        self.run = run
+        self.cluster = run.cluster
+
+    def ask(self, targets: Targets) -> dict[TopicPartition, int]:
+        """The error code of each; asked again where there is no controller, or another by now."""
+        self.run.tell(f"move {', '.join(f'{p.partition} to {target}' for p, target in targets.items())}")
+        for _ in range(60):
+            controller = self.cluster.controller()
+            if controller is not None:
+                answer = self._ask(controller, targets)
+                if answer is not None:
+                    return answer
+            self.cluster.run(0.5)
+        raise AssertionError("nobody would move anything")
+
+    def _ask(self, controller: int, targets: Targets) -> dict[TopicPartition, int] | None:
+        rows = [
+            {"name": p.topic, "partitions": [{"partition_index": p.partition, "replicas": target}]}
+            for p, target in targets.items()
+        ]
+        client = self.cluster.client(broker=controller)
+        body = {"timeout_ms": 10000, "topics": rows}
+        try:
+            answer = self.cluster.run_until(client.request(messages.ALTER_PARTITION_REASSIGNMENTS, body))
+        except ClientError:
+            return None  # it died
+        finally:
+            self.cluster.run_until(client.close())
+        if answer["error_code"]:
+            assert answer["error_code"] == ErrorCode.NOT_CONTROLLER
+            return None
+        return {
+            TopicPartition(topic["name"], row["partition_index"]): row["error_code"]
+            for topic in answer["responses"]
+            for row in topic["partitions"]
+        }
+
+    def elsewhere(self, key: TopicPartition) -> tuple[int, ...]:
+        """Other replicas: the broker that has none comes in for the preferred leader, and leads."""
+        now = replicas_of(self.cluster, key)
+        (free,) = (broker for broker in range(1, BROKERS + 1) if broker not in now)
+        return (free, *now[1:])
+
+    @property
+    def is_moving(self) -> bool:
+        node = znode(self.cluster, znodes.topic_path(TOPIC))
+        assert node is not None
+        assignment = znodes.decode_topic(TOPIC, node.data or b"")
+        return bool(assignment.adding or assignment.removing)
+
+    def arrive(self, timeout_s: float = 60.0) -> None:
+        """Until nothing moves any more, and nothing is left to be deleted."""
+        self.cluster.run_until(lambda: not self.is_moving, timeout_s)
+
+    def check_files(self) -> None:
+        """Only the replicas have files."""
+        for key in self.run.keys:
+            holders = {b for b, machine in self.cluster.brokers.items() if key in machine.program.directories.logs}
+            assert holders == set(replicas_of(self.cluster, key)), str(key)
+
+
+@pytest.mark.parametrize("seed", seeds([1, 2, 3]))
+def test_replicas_move_under_load(seed: int) -> None:
+    """Every partition gets a new leader on another broker; who left has no files any more."""
+    with replicated(seed, four_brokers) as run:
+        mover = Mover(run)
+        for _ in range(3):
+            run.acknowledge(30)
+            targets = {key: mover.elsewhere(key) for key in run.keys}
+            assert set(mover.ask(targets).values()) == {0}
+            run.acknowledge(10)
+            mover.arrive()
+            for key, target in targets.items():
+                assert replicas_of(run.cluster, key) == target
+                state = state_of(run.cluster, key)
+                assert state is not None
+                assert set(state.isr) == set(target)
+            mover.check_files()
+        run.converge()
+
+
+@pytest.mark.parametrize("seed", seeds([1, 2]))
+@pytest.mark.parametrize("victim", ["controller", "leader", "new replica", "old replica"])
+def test_somebody_dies_in_the_middle_of_a_move(seed: int, victim: str) -> None:
+    """Whoever it is, the move ends when it is back; records are acknowledged all the time."""
+    with replicated(seed, four_brokers) as run:
+        mover = Mover(run)
+        run.acknowledge(30)
+        target = mover.elsewhere(run.keys[0])
+        others = [broker for broker in replicas_of(run.cluster, run.keys[0]) if broker != run.leader()]
+        assert mover.ask({run.keys[0]: target}) == {run.keys[0]: 0}
+        controller = run.cluster.controller()
+        assert controller is not None
+        chosen = {
+            "controller": controller,
+            "leader": run.leader(),
+            "new replica": target[0],
+            "old replica": others[0],
+        }[victim]
+        run.kill(chosen)
+        run.acknowledge(30, timeout_s=60)
+        run.start(chosen)
+        mover.arrive()
+        assert replicas_of(run.cluster, run.keys[0]) == target
+        run.settle()
+        mover.check_files()
+        run.converge()
+
+
+@pytest.mark.parametrize("seed", seeds([1, 2]))
+def test_a_move_is_cancelled_under_load(seed: int) -> None:
+    """The replicas are the old ones again, whether the new one had caught up or not."""
+    with replicated(seed, four_brokers) as run:
+        mover = Mover(run)
+        key = run.keys[0]
+        for steps in (0, 200, 1000):
+            run.acknowledge(20)
+            before = set(replicas_of(run.cluster, key))
+            mover.ask({key: mover.elsewhere(key)})
+            run.steps(steps)
+            (error,) = mover.ask({key: None}).values()
+            assert error in (0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+            mover.arrive()
+            if error == 0:
+                assert set(replicas_of(run.cluster, key)) == before
+        run.settle()
+        mover.check_files()
+        run.converge()
+
+
+@pytest.mark.parametrize("seed", seeds([1, 4]))
+def test_moves_in_a_storm(seed: int) -> None:
+    """Targets are replaced and cancelled at random while brokers die and come back; in the end all is in place."""
+    storm(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", seeds(range(2000, 2040)))
+def test_moves_in_many_storms(seed: int) -> None:
+    """The same, from many more seeds."""
+    storm(seed)
+
+
+def storm(seed: int) -> None:
+    """One run."""
+    with replicated(seed, four_brokers) as run:
+        mover = Mover(run)
+        dead: list[int] = []
+        for _ in range(12):
+            deed = run.random.choice(["move", "move", "cancel", "kill", "start", "wait"])
+            if deed == "move":
+                replicas = run.random.sample(range(1, BROKERS + 1), run.random.choice([2, 3, 3, 4]))
+                mover.ask({run.random.choice(run.keys): tuple(replicas)})
+            elif deed == "cancel":
+                mover.ask({run.random.choice(run.keys): None})
+            elif deed == "kill" and not dead:
+                dead.append(run.random.randrange(1, BROKERS + 1))
+                run.kill(dead[0])
+            elif deed == "start" and dead:
+                run.start(dead.pop())
+            run.cluster.run(run.random.random() * run.random.choice([0.1, 1.0, 10.0]))
+        run.start_all()
+        mover.arrive(120)
+        run.settle()
+        mover.check_files()
+        run.converge()
+
+
+def test_a_partition_is_removed_and_its_number_used_again() -> None:
+    """Producers are told to try again, consumers read on; then it is gone with its files, and a new one begins empty."""
+    with replicated(1, four_brokers) as run:
+        cluster, key = run.cluster, TopicPartition("shrinking", 2)
+        admin = cluster.client()
+        cluster.run_until(admin.create_topic(key.topic, 3, {}, replication_factor=3))
+        client = cluster.leader_client(*key, name="writer")
+        assert cluster.run_until(client.produce(*key, batch(b"old"))) == 0
+        zookeeper = cluster.brokers[1].program.client
+        cluster.run_until(zookeeper.create(znodes.partitions_remove_path(key.topic)))
+        cluster.run_until(zookeeper.create(znodes.partitions_remove_path(*key), encode_removal(5000)))
+        cluster.run(2)
+        with pytest.raises(KafkaError) as refused:
+            cluster.run_until(client.produce(*key, batch(b"late")))
+        assert refused.value.code.retriable
+        assert [record.value for record in cluster.run_until(client.read_all(*key))] == [b"old"]
+        assert listed(cluster.run_until(admin.metadata()), key.topic) == [0, 1, 2]
+        cluster.run(5)
+        assert listed(cluster.run_until(admin.metadata()), key.topic) == [0, 1]
+        assert not any(key in machine.program.directories.logs for machine in cluster.brokers.values())
+
+        cluster.run_until(zookeeper.create(znodes.partitions_add_path(key.topic)))
+        cluster.run_until(zookeeper.create(znodes.partitions_add_path(*key), encode_addition((2, 3, 4))))
+        cluster.run(2)
+        again = cluster.leader_client(*key, name="writer-again")
+        assert cluster.run_until(again.produce(*key, batch(b"new"))) == 0
+        assert [record.value for record in cluster.run_until(again.read_all(*key))] == [b"new"]
+        state = state_of(cluster, key)
+        assert state is not None
+        assert state.leader_epoch == 2, "above that of the one that was removed"
+        for each in (admin, client, again):
+            cluster.run_until(each.close())
+        run.converge()
+
+
+def listed(metadata: dict[str, Any], topic: str) -> list[int]:
+    """The partitions that clients are told of."""
+    (row,) = (row for row in metadata["topics"] if row["name"] == topic)
+    return sorted(partition["partition_index"] for partition in row["partitions"])
