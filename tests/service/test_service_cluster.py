@@ -1,0 +1,171 @@
+"""Brokers that stop and start in order, on virtual time: what their clients notice, and how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from kreplica.client.errors import ClientError
+from kreplica.cluster import znodes
+from kreplica.errors import KafkaError
+from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
+from kreplica.service.standalone import Standalone, StandaloneConfig
+from kreplica.testing.cluster import Machine, SimulatedCluster
+from kreplica.testing.cluster_state import state_of
+from kreplica.testing.simulation import Simulation
+from kreplica.testing.wire_client import WireClient
+from kreplica.wire.batch_building import BatchBuilder
+from kreplica.zookeeper import ZooKeeperClient
+from kreplica.zookeeper.embedded.disk_store import DiskStore
+
+SAFE = {"min.insync.replicas": "2"}
+ORDERS = TopicPartition("orders", 0)
+
+
+def batch(value: bytes) -> bytes:
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, None, value)
+    return builder.build()
+
+
+def until_it_works(simulation: Simulation, ask: Callable[[], Coroutine[Deferred[Any], Any, Any]]) -> Any:
+    """Ask as clients do, again after each error that passes; what it ends with."""
+    for _ in range(200):
+        try:
+            return simulation.run_until(ask())
+        except ClientError:
+            pass
+        except KafkaError as error:
+            if not error.code.retriable:
+                raise
+        simulation.run(0.05)
+    raise AssertionError("it never worked")
+
+
+@pytest.fixture
+def cluster() -> SimulatedCluster:
+    """Three brokers, and a topic that is on all of them."""
+    cluster = SimulatedCluster(seed=5, brokers=3)
+    cluster.start()
+    cluster.run_until(cluster.client().create_topic("orders", 3, SAFE, replication_factor=3))
+    cluster.wait_in_sync("orders", range(3))
+    return cluster
+
+
+class TestStoppingInOrder:
+    def test_one_after_the_other(self, cluster: SimulatedCluster) -> None:
+        """Each broker is restarted in turn: who writes waits for no session to end, and everything is there."""
+        producer = cluster.leader_client("orders", 0, name="producer")
+        written = []
+        for number, machine in cluster.brokers.items():
+            began_s = cluster.simulation.now_s
+            cluster.run_until(machine.stop())
+            value = b"while %d is down" % number
+            until_it_works(cluster.simulation, lambda value=value: producer.produce("orders", 0, batch(value)))
+            assert cluster.simulation.now_s - began_s < 1
+            written.append(value)
+            cluster.run_until(machine.start())
+            cluster.wait_in_sync("orders", range(3))
+        records = until_it_works(cluster.simulation, lambda: producer.read_all("orders", 0))
+        assert list(dict.fromkeys(record.value for record in records)) == written
+
+    def test_leaves_the_in_sync_set_before_it_is_gone(self, cluster: SimulatedCluster) -> None:
+        """A broker that has stopped is in nobody's in-sync set, and is what nobody waits for."""
+        stopped = cluster.leader_of("orders", 0)
+        cluster.run_until(cluster.brokers[stopped].stop())
+        states = [state_of(cluster, TopicPartition("orders", partition)) for partition in range(3)]
+        assert all(state is not None and stopped not in state.isr for state in states)
+        assert all(state is not None and state.leader not in (stopped, -1) for state in states)
+
+    def test_all_of_them(self, cluster: SimulatedCluster) -> None:
+        """Two can hand over; the third has nobody to hand over to, and does not wait for anybody."""
+        began_s = cluster.simulation.now_s
+        for machine in cluster.brokers.values():
+            cluster.run_until(machine.stop())
+        assert cluster.simulation.now_s - began_s < 2
+        state = state_of(cluster, ORDERS)
+        assert state is not None
+        assert state.isr == (3,)
+        for machine in cluster.brokers.values():
+            cluster.run_until(machine.start())
+        cluster.wait_in_sync("orders", range(3))
+
+    def test_beside_a_replica_that_cannot_follow(self, cluster: SimulatedCluster) -> None:
+        """Nobody can lead instead, but somebody might: the broker waits as long as its settings say, then it stops."""
+        leader = cluster.leader_of("orders", 0)
+        others = [number for number in cluster.brokers if number != leader]
+        for number in others:
+            cluster.simulation.network.cut(f"broker-{leader}", f"broker-{number}")
+        cluster.run_until(lambda: (state := state_of(cluster, ORDERS)) is not None and state.isr == (leader,), 120)
+        began_s = cluster.simulation.now_s
+        stopped = cluster.brokers[leader].stop()
+        cluster.run(3)
+        cluster.simulation.network.heal()
+        cluster.run_until(stopped)
+        assert cluster.simulation.now_s - began_s < 60
+        producer = cluster.leader_client("orders", 0, name="producer")
+        assert until_it_works(cluster.simulation, lambda: producer.produce("orders", 0, batch(b"on"))) == 0
+
+
+class TestOneProcess:
+    def test_three_brokers_replicate_in_it(self) -> None:
+        """Standalone: what was acknowledged is on all three, is there after a restart, and a stop takes no time."""
+        simulation = Simulation(seed=1)
+        host = simulation.host("laptop")
+        settings = ("default.replication.factor=3", "min.insync.replicas=2")
+        config = StandaloneConfig("/data", brokers=3, overrides=settings)
+
+        def build(runtime: Any) -> Standalone:
+            store = DiskStore("/data/coordinator", runtime.disk, runtime.offload)
+            return Standalone(runtime, config, store=store)
+
+        machine = Machine(host, build)
+        simulation.run_until(machine.start())
+        client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
+        simulation.run_until(client.create_topic("orders", 1, replication_factor=-1))
+        leader = led_by(simulation, client)
+        client = WireClient(host.reactor, "127.0.0.1", 9091 + leader, client_id="client")
+        until_it_works(simulation, lambda: client.produce("orders", 0, batch(b"kept")))
+        for number in (1, 2, 3):
+            assert simulation.host("laptop").disk.exists(f"/data/broker-{number}/orders-0")
+        began_s = simulation.now_s
+        simulation.run_until(machine.stop())
+        assert simulation.now_s - began_s < 2
+        simulation.run_until(machine.start())
+        client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
+        client = WireClient(host.reactor, "127.0.0.1", 9091 + led_by(simulation, client), client_id="client")
+        records = until_it_works(simulation, lambda: client.read_all("orders", 0))
+        assert [record.value for record in records] == [b"kept"]
+
+
+def led_by(simulation: Simulation, client: WireClient) -> int:
+    """Who leads partition 0, once anybody does."""
+    for _ in range(100):
+        (topic,) = simulation.run_until(client.metadata())["topics"]
+        leader = topic["partitions"][0]["leader_id"]
+        if leader >= 0:
+            return int(leader)
+        simulation.run(0.1)
+    raise AssertionError("nobody leads")
+
+
+class TestItsIdIsTaken:
+    def test_while_it_had_no_session(self, cluster: SimulatedCluster) -> None:
+        """Another broker registered under its id: it stops in order, and leaves the other alone."""
+        runtime = cluster.simulation.host("operator").runtime
+        other = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
+        cluster.run_until(other.start())
+        broker = cluster.brokers[2].program
+        cluster.simulation.network.cut("broker-2", "coordinator")
+        cluster.run(40)
+        registration = BrokerRegistration(2, (Endpoint("PLAINTEXT", "elsewhere", 9092),))
+        path = znodes.broker_path(2)
+        made = cluster.run_until(other.create(path, znodes.encode_broker(registration), ephemeral=True))
+        cluster.simulation.network.heal()
+        cluster.run_until(lambda: broker.stopping)
+        cluster.run(30)
+        assert cluster.brokers[2].host.reactor.getDelayedCalls() == []
+        assert cluster.run_until(other.exists(path)).czxid == made.stat.czxid
