@@ -1,9 +1,16 @@
 """Partitions as a broker holds them: who may append, what is committed, who waits.  Decides no leadership.
 
-* ``high_watermark`` pure: what is committed
-* ``fencing`` which controller's commands are obeyed
-* ``partition`` one partition; ``partitions`` all of this broker's
+* ``partition`` one partition; ``partitions`` all of this broker's; ``leadership`` what it was told of one
+* ``fencing`` which commands are obeyed
 * ``waiting`` fetches and produces that wait
+
+Leading:
+
+* ``led`` one partition that is led; ``followers`` what its fetches say of each follower
+* ``high_watermark`` pure: what is committed; ``lease`` how long anything may be
+* ``in_sync`` pure: who is in sync, rule by rule; ``isr_proposal`` pure: the state that follows
+* ``isr_writes`` writes such states; ``isr_notifications`` tells the controller
+* ``lag_watch`` looks after followers that are not heard of
 
 Following:
 

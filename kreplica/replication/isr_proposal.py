@@ -41,19 +41,19 @@ def propose(
     high_watermark: int,
     epoch_start_offset: int,
     in_sync_required: int,
-    refused: Mapping[int, int],
+    gone: Mapping[int, int],
 ) -> Proposal | None:
     """The state to write now; None where the one that is known is right.
 
     :param leaving: members of the in-sync set that lag.
-    :param refused: incarnations that are gone: broker epochs by broker, with all before; none of them may join.
+    :param gone: incarnations that are not registered any more, and may not join: the last broker epoch by broker.
     """
     stay = tuple(replica for replica in base.isr if replica not in leaving)
     joining = tuple(
         (replica, progress.broker_epoch)
         for replica, progress in followers.items()
         if replica not in base.isr
-        and progress.broker_epoch > refused.get(replica, NO_BROKER_EPOCH)
+        and progress.broker_epoch > gone.get(replica, NO_BROKER_EPOCH)
         and in_sync.may_join(progress, high_watermark=high_watermark, epoch_start_offset=epoch_start_offset)
     )
     isr = (*stay, *(replica for replica, _ in joining))

@@ -19,7 +19,7 @@ from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import in_sync
 from kreplica.replication.isr_notifications import IsrNotifications
 from kreplica.replication.isr_proposal import Proposal
-from kreplica.replication.partition import Partition
+from kreplica.replication.led import Led
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.runtime.together import together
@@ -34,7 +34,7 @@ BATCH_MAX = 1000
 RETRY_SECONDS = 1.0
 """After ZooKeeper could not be reached."""
 
-Batch = dict[Partition, Proposal]
+Batch = dict[Led, Proposal]
 
 
 class States(MultiReader, MultiWriter, Protocol):
@@ -57,16 +57,16 @@ class IsrWrites:
         self._reactor = reactor
         self._client = client
         self._notifications = notifications
-        self._wanted: dict[Partition, None] = {}
+        self._wanted: dict[Led, None] = {}
         self._unknown: Batch = {}
         self._gone: dict[int, int] = {}
         """By broker: it had another epoch than this one when its registration was read; no epoch comes back."""
         self._working: Deferred[None] | None = None
         self._stopped = False
 
-    def propose(self, partition: Partition) -> None:
+    def propose(self, led: Led) -> None:
         """The in-sync set of a partition may have to change: whether it has is asked when its turn comes."""
-        self._wanted[partition] = None
+        self._wanted[led] = None
         if self._working is None and not self._stopped:
             self._working = Deferred.fromCoroutine(self._work())
             self._working.addErrback(lambda failure: log.failure("in-sync sets cannot be written", failure))
@@ -96,12 +96,12 @@ class IsrWrites:
 
     def _begin(self) -> Batch:
         batch: Batch = {}
-        for partition in list(islice(self._wanted, BATCH_MAX)):
-            del self._wanted[partition]
-            proposal = partition.proposal(self._gone)
+        for led in list(islice(self._wanted, BATCH_MAX)):
+            del self._wanted[led]
+            proposal = led.proposal(self._gone)
             if proposal is not None:
-                partition.isr_write_begins(proposal)
-                batch[partition] = proposal
+                led.write_begins(proposal)
+                batch[led] = proposal
         return batch
 
     # --- who may join ------------------------------------------------------------------------------------------------
@@ -120,19 +120,19 @@ class IsrWrites:
             self._take_back(batch)
             raise
         refused: Batch = {}
-        for partition, proposal in batch.items():
+        for led, proposal in batch.items():
             for replica, broker_epoch in proposal.joining:
                 if not in_sync.is_current_incarnation(broker_epoch, registered[replica]):
                     self.refused_joins += 1
                     self._gone[replica] = max(broker_epoch, self._gone.get(replica, NO_BROKER_EPOCH))
-                    refused[partition] = proposal
+                    refused[led] = proposal
         self._take_back(refused)
-        return {partition: proposal for partition, proposal in batch.items() if partition not in refused}
+        return {led: proposal for led, proposal in batch.items() if led not in refused}
 
     def _take_back(self, batch: Batch) -> None:
-        for partition, proposal in batch.items():
-            partition.isr_not_written(proposal)
-            self._wanted[partition] = None
+        for led, proposal in batch.items():
+            led.not_written(proposal)
+            self._wanted[led] = None
 
     async def _registered_epochs(self, brokers: list[int]) -> dict[int, int | None]:
         found = await self._read(map(znodes.broker_path, brokers))
@@ -158,41 +158,41 @@ class IsrWrites:
         units = [
             [
                 SetData(
-                    _path(partition),
+                    _path(led),
                     znodes.encode_partition_state(proposal.state),
                     in_sync.expected_version(proposal.base.partition_epoch),
                 )
             ]
-            for partition, proposal in batch.items()
+            for led, proposal in batch.items()
         ]
         outcomes = await write_units(self._client, units)
-        for (partition, proposal), outcome in zip(batch.items(), outcomes, strict=True):
+        for (led, proposal), outcome in zip(batch.items(), outcomes, strict=True):
             if isinstance(outcome, NoNode):
-                partition.isr_not_written(proposal)  # the topic is deleted
+                led.not_written(proposal)  # the topic is deleted
             elif isinstance(outcome, ZooKeeperError):
                 if isinstance(outcome, BadVersion):
                     self.conflicts += 1
                 else:
                     self.unknown_outcomes += 1
-                self._unknown[partition] = proposal
+                self._unknown[led] = proposal
             else:
                 (stat,) = outcome
                 assert isinstance(stat, Stat)
-                if partition.isr_written(proposal, stat.version):
-                    self._was_written(partition, proposal)
+                if led.written(proposal, stat.version):
+                    self._was_written(led, proposal)
 
-    def _was_written(self, partition: Partition, proposal: Proposal) -> None:
+    def _was_written(self, led: Led, proposal: Proposal) -> None:
         self.expands += bool(proposal.joining)
         self.shrinks += any(replica not in proposal.isr for replica in proposal.base.isr)
         log.info(
             "{partition}: in sync are {isr}, were {before}",
-            partition=str(partition.topic_partition),
+            partition=str(led.partition.topic_partition),
             isr=proposal.isr,
             before=proposal.base.isr,
         )
-        self._notifications.add(partition.topic_partition)
+        self._notifications.add(led.partition.topic_partition)
         # What happened meanwhile may change it again.
-        self._wanted[partition] = None
+        self._wanted[led] = None
 
     async def _find_out(self) -> None:
         """Read the state znodes that are not as they were thought to be.
@@ -204,24 +204,24 @@ class IsrWrites:
         """
         batch = dict(islice(self._unknown.items(), BATCH_MAX))
         found = await self._read(map(_path, batch))
-        for (partition, proposal), answer in zip(batch.items(), found, strict=True):
-            del self._unknown[partition]
+        for (led, proposal), answer in zip(batch.items(), found, strict=True):
+            del self._unknown[led]
             if isinstance(answer, ZooKeeperError):
-                partition.isr_not_written(proposal)  # the topic is deleted
+                led.not_written(proposal)  # the topic is deleted
                 continue
             data, stat = answer
             try:
-                state = znodes.decode_partition_state(_path(partition), data, stat.version)
+                state = znodes.decode_partition_state(_path(led), data, stat.version)
             except znodes.ZnodeError as error:
-                log.error("{partition} is led no more: {error}", partition=str(partition), error=str(error))
-                partition.stop()
+                log.error("a partition is led no more: {error}", error=str(error))
+                led.partition.stop()
                 continue
-            partition.isr_read(proposal, state)
+            led.was_read(proposal, state)
             if state.isr == proposal.isr:
-                self._notifications.add(partition.topic_partition)
-            self._wanted[partition] = None
+                self._notifications.add(led.partition.topic_partition)
+            self._wanted[led] = None
 
 
-def _path(partition: Partition) -> str:
-    topic, number = partition.topic_partition
+def _path(led: Led) -> str:
+    topic, number = led.partition.topic_partition
     return znodes.partition_state_path(topic, number)

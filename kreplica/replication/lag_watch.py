@@ -52,7 +52,8 @@ class LagWatch:
     async def _look(self) -> None:
         turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
         for partition in list(self._partitions):
-            partition.look_for_lag()
+            if partition.led is not None:
+                partition.led.look_for_lag()
             if self._reactor.seconds() > turn_ends:
                 await pause(self._reactor, 0)
                 turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
 
-from kreplica.cluster.eligible_leaders import required
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, LeaderAndIsr, TopicPartition
-from kreplica.replication import high_watermark as commitment
-from kreplica.replication import in_sync, isr_proposal
-from kreplica.replication.followers import UNKNOWN_OFFSET, Progress, in_epoch
-from kreplica.replication.isr_proposal import Proposal
+from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
+from kreplica.replication.followers import UNKNOWN_OFFSET
 from kreplica.replication.leadership import NOT_LED, Leadership
-from kreplica.replication.lease import Lease
-from kreplica.replication.waiting import Wakeups, Watcher
+from kreplica.replication.led import Led, Surroundings
+from kreplica.replication.waiting import Watcher
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.log import Log
 from kreplica.storage.results import AppendResult, LogSlice
@@ -34,46 +28,20 @@ class Role(Enum):
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
-NO_FOLLOWERS: dict[int, Progress] = {}
-NOBODY_REFUSED: Mapping[int, int] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all partitions of one broker have in common.
-
-    :param seconds: a clock that never goes back.
-    :param propose: told of a partition whose in-sync set may have to change; asks it for its ``proposal`` later.
-    :param lag_s_max: ``replica.lag.time.max.ms``.
-    """
-
-    broker_id: int
-    wakeups: Wakeups
-    lease: Lease
-    seconds: Callable[[], float]
-    propose: Callable[[Partition], None]
-    lag_s_max: float
-
-
 class Partition:
     """Owned by ``Partitions``.  Every method is a plain call: what must wait, waits in ``waiting``.
 
     :param min_insync_replicas: of the topic; set again when its settings change.
-    :ivar followers: while it leads, every other replica by its broker's id.
-    :ivar proposed: the change of the in-sync set that is being written, or of which it is not known whether it was.
-    :ivar epoch_start_offset: where the log ended when this broker began to lead.
+    :ivar led: what belongs to leading it; None where this broker does not.
     """
 
     __slots__ = (
-        "_counted",
         "_surroundings",
-        "epoch_start_offset",
-        "followers",
         "high_watermark",
         "leadership",
+        "led",
         "log",
         "min_insync_replicas",
-        "proposed",
         "role",
         "topic_id",
         "topic_partition",
@@ -98,10 +66,7 @@ class Partition:
         self.waiting: dict[Watcher, None] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.min_insync_replicas = min_insync_replicas
-        self.followers = NO_FOLLOWERS
-        self.proposed: Proposal | None = None
-        self.epoch_start_offset = log.log_end_offset
-        self._counted: tuple[Progress, ...] = ()
+        self.led: Led | None = None
         self._surroundings = surroundings
 
     def __repr__(self) -> str:
@@ -114,14 +79,12 @@ class Partition:
 
         The high watermark goes on from where it was here: what more was committed is known when followers have fetched.
         """
-        surroundings = self._surroundings
+        known = self.led.followers if self.led is not None else {}
         self.leadership = leadership
         self.role = Role.LEADER
-        self.proposed = None
-        self.followers = in_epoch(self.followers, leadership, surroundings.broker_id, surroundings.seconds())
+        self.led = Led(self, self._surroundings, known)
         self.log.begin_leader_epoch(leadership.leader_epoch)
-        self.epoch_start_offset = self.log.log_end_offset
-        self._in_sync_changed()
+        self.led.state_changed()
 
     def follow(self, leadership: Leadership) -> None:
         """Stop leading; whoever waits is told that the leader is another."""
@@ -138,31 +101,32 @@ class Partition:
 
     def _lead_no_more(self, role: Role) -> None:
         self.role = role
-        self.proposed = None
-        self.followers = NO_FOLLOWERS
-        self._counted = ()
+        self.led = None
         self._surroundings.wakeups.mark(self)
+
+    def step_down(self, state: LeaderAndIsr) -> None:
+        """The state znode says that this leader's epoch is over; the controller is about to say who leads."""
+        leader_epoch = max(state.leader_epoch, self.leadership.leader_epoch)
+        self.leadership = self.leadership._replace(leader=state.leader, leader_epoch=leader_epoch)
+        self.stop()
 
     def told_again(self, leadership: Leadership) -> None:
         """What the controller says within the leader epoch that this broker is in already.
 
         What it says of the in-sync set counts only where it is newer than what the leader has written itself.
         """
-        known = self.leadership
+        known, led = self.leadership, self.led
         if leadership.partition_epoch <= known.partition_epoch:
             leadership = leadership._replace(
                 isr=known.isr, eligible=known.eligible, partition_epoch=known.partition_epoch
             )
-        else:
+        elif led is not None:
             # The state znode has moved on: whatever was being written is written in there, or never will be.
-            self.proposed = None
-        if leadership == known:
-            return
-        self.leadership = leadership
-        if self.role is Role.LEADER:
-            surroundings = self._surroundings
-            self.followers = in_epoch(self.followers, leadership, surroundings.broker_id, surroundings.seconds())
-            self._in_sync_changed()
+            led.proposed = None
+        if leadership != known:
+            self.leadership = leadership
+            if led is not None:
+                led.state_changed()
 
     @property
     def is_leader(self) -> bool:
@@ -207,7 +171,8 @@ class Partition:
         :param all_in_sync: whether the client wants all in-sync replicas to have it (``acks=all``).
         :raise KafkaError: whatever is wrong with the batch or with the role; nothing was appended.
         """
-        if self.role is not Role.LEADER:
+        led = self.led
+        if led is None:
             raise self._not_here()
         leadership = self.leadership
         if leadership.read_only:
@@ -215,7 +180,7 @@ class Partition:
             # metadata because of it, as it would where it is told that the leader is another: the partition is still
             # in there.  Soon it is not, and then they are told that there is no such partition.
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic_partition} is being removed")
-        if self.followers and not self._surroundings.lease.holds():
+        if not led.has_lease:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another may lead {self.topic_partition}: ZooKeeper is out of reach"
             )
@@ -226,12 +191,7 @@ class Partition:
                 f"{self.min_insync_replicas} are required",
             )
         result = self.log.append_as_leader(records, leadership.leader_epoch, now_ms=now_ms)
-        if self._counted:
-            # Nothing is committed by it yet, but followers wait for it.
-            if self.waiting:
-                self._surroundings.wakeups.mark(self)
-        else:
-            self._advance()
+        led.appended()
         return result
 
     def append_as_follower(
@@ -315,11 +275,6 @@ class Partition:
             self._surroundings.wakeups.mark(self)  # the followers' logs are to start there too
         return offset
 
-    @property
-    def low_watermark(self) -> int:
-        """The lowest start of the logs of all in-sync replicas; below it nothing is left (KIP-107)."""
-        return min([self.log.log_start_offset, *(follower.log_start_offset for follower in self._counted)])
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Where a leader epoch ended here (KIP-101, KIP-279): the largest known epoch up to it, and its end.
 
@@ -349,124 +304,23 @@ class Partition:
         :raise KafkaError: UNKNOWN_LEADER_EPOCH, it is not among the replicas that this leader knows;
             NOT_LEADER_OR_FOLLOWER, a later incarnation of that broker has fetched already (KIP-903).
         """
-        progress = self.followers.get(replica_id)
-        if progress is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH, f"{replica_id} is not known as a replica of {self.topic_partition}"
-            )
-        if NO_BROKER_EPOCH < broker_epoch < progress.broker_epoch:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has registered anew since")
-        progress.fetched(broker_epoch, fetch_offset, self.log.log_end_offset, now_s)
-        if log_start_offset > progress.log_start_offset:
-            progress.log_start_offset = log_start_offset
-            if self.waiting:
-                self._surroundings.wakeups.mark(self)
-        if replica_id not in self.leadership.isr:
-            self._look_for_joins(progress)
-        if fetch_offset > self.high_watermark:
-            self._advance()
-
-    def _look_for_joins(self, progress: Progress) -> None:
-        if self.proposed is None and in_sync.may_join(
-            progress, high_watermark=self.high_watermark, epoch_start_offset=self.epoch_start_offset
-        ):
-            self._surroundings.propose(self)
+        if self.led is None:
+            raise self._not_here()
+        self.led.record_fetch(replica_id, broker_epoch, fetch_offset, log_start_offset, now_s)
 
     def known_end_offset(self, replica_id: int) -> int | None:
         """Up to where a follower has everything; None where it has not fetched in this leader epoch."""
-        progress = self.followers.get(replica_id)
-        if progress is None or progress.log_end_offset == UNKNOWN_OFFSET:
-            return None
-        return progress.log_end_offset
+        return self.led.known_end_offset(replica_id) if self.led is not None else None
 
-    def look_for_lag(self) -> None:
-        """Propose what follows from time alone: who lags leaves; who might have joined long ago is tried again."""
-        if self.role is Role.LEADER and self.proposed is None and self.proposal() is not None:
-            self._surroundings.propose(self)
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where the log ended when this broker began to lead; where it ends, while another leads."""
+        return self.led.epoch_start_offset if self.led is not None else self.log.log_end_offset
 
-    def proposal(self, refused: Mapping[int, int] = NOBODY_REFUSED) -> Proposal | None:
-        """The state that is to be written now; None where there is nothing to write, or a write is under way.
-
-        :param refused: incarnations that are gone, and may not join: broker epochs by broker, with all before.
-        """
-        if self.role is not Role.LEADER or self.proposed is not None:
-            return None
-        surroundings = self._surroundings
-        return isr_proposal.propose(
-            self.leadership,
-            self.followers,
-            leaving=in_sync.lagging(
-                self.leadership.isr,
-                self.followers,
-                leader_end_offset=self.log.log_end_offset,
-                now_s=surroundings.seconds(),
-                lag_s_max=surroundings.lag_s_max,
-            ),
-            high_watermark=self.high_watermark,
-            epoch_start_offset=self.epoch_start_offset,
-            in_sync_required=self._in_sync_required,
-            refused=refused,
-        )
-
-    def isr_write_begins(self, proposal: Proposal) -> None:
-        """From now until its outcome is known, both in-sync sets count."""
-        self.proposed = proposal
-        self._count()
-
-    def isr_written(self, proposal: Proposal, partition_epoch: int) -> bool:
-        """It is in the state znode, whose version is ``partition_epoch`` now.
-
-        :return: false where it does not matter any more: this broker was told of a newer state.
-        """
-        if self.proposed is not proposal:
-            return False
-        self.proposed = None
-        self.leadership = self.leadership._replace(
-            isr=proposal.isr, eligible=proposal.eligible, partition_epoch=partition_epoch
-        )
-        self._in_sync_changed()
-        return True
-
-    def isr_not_written(self, proposal: Proposal) -> None:
-        """It is certain that it was not and will not be written; the state is what it was."""
-        if self.proposed is proposal:
-            self.proposed = None
-            self._in_sync_changed()
-
-    def isr_read(self, proposal: Proposal, state: LeaderAndIsr) -> None:
-        """What the state znode holds, read because it is not what was expected, or not known what became of a write."""
-        if self.proposed is not proposal:
-            return
-        known = self.leadership
-        if state.leader_epoch != known.leader_epoch:
-            # Another leads, or this one in a later epoch; the controller is about to say so.
-            leader_epoch = max(state.leader_epoch, known.leader_epoch)
-            self.leadership = known._replace(leader=state.leader, leader_epoch=leader_epoch)
-            self.stop()
-            return
-        self.proposed = None
-        self.leadership = known._replace(
-            isr=state.isr,
-            eligible=state.eligible_leader_replicas,
-            partition_epoch=state.partition_epoch,
-            controller_epoch=max(state.controller_epoch, known.controller_epoch),
-        )
-        self._in_sync_changed()
-
-    def _in_sync_changed(self) -> None:
-        self._count()
-        self._advance()
-        if self.leadership.eligible and self.proposal() is not None:
-            self._surroundings.propose(self)
-        self._surroundings.wakeups.mark(self)
-
-    def _count(self) -> None:
-        """Find the followers whose log ends count: all of them that are in sync, or may be by what is being written."""
-        followers = self.followers
-        isr = self.leadership.isr
-        if self.proposed is not None:
-            isr = in_sync.union(isr, self.proposed.isr)
-        self._counted = tuple(followers[replica] for replica in isr if replica in followers) if followers else ()
+    @property
+    def low_watermark(self) -> int:
+        """The lowest start of the logs of all in-sync replicas: below it nothing is left anywhere (KIP-107)."""
+        return self.led.low_watermark if self.led is not None else self.log.log_start_offset
 
     # --- what counts -------------------------------------------------------------------------------------------------
 
@@ -482,38 +336,13 @@ class Partition:
 
     def end_moved(self) -> None:
         """More of the log counts now, by a sync or by the topic's settings."""
-        if self.role is Role.LEADER:
-            self._advance()
+        if self.led is not None:
+            self.led.advance()
         self._surroundings.wakeups.mark(self)
 
     def settings_changed(self, min_insync_replicas: int) -> None:
         """The topic's settings are others now; the log has them already."""
         self.min_insync_replicas = min_insync_replicas
-        if self.role is Role.LEADER:
-            self._in_sync_changed()
+        if self.led is not None:
+            self.led.state_changed()
         self._surroundings.wakeups.mark(self)
-
-    def lease_is_back(self) -> None:
-        """What stood still because another might lead goes on."""
-        self.end_moved()
-
-    @property
-    def _in_sync_required(self) -> int:
-        return required(self.min_insync_replicas, len(self.leadership.replicas))
-
-    def _advance(self) -> None:
-        """Commit what all have that count."""
-        end_offset = self.end_offset_that_counts
-        if self._counted:
-            end_offset = commitment.held_by_all(end_offset, [follower.log_end_offset for follower in self._counted])
-        if end_offset <= self.high_watermark:
-            return
-        leadership = self.leadership
-        if not commitment.may_advance(len(leadership.isr), self._in_sync_required, len(leadership.eligible)):
-            return
-        if self.followers and not self._surroundings.lease.holds():
-            self._surroundings.lease.when_back(self)
-            return
-        self.high_watermark = end_offset
-        if self.waiting:
-            self._surroundings.wakeups.mark(self)

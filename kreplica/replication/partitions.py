@@ -15,7 +15,8 @@ from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
 from kreplica.replication import fencing
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.lease import Lease
-from kreplica.replication.partition import Partition, Role, Surroundings
+from kreplica.replication.led import Led, Surroundings
+from kreplica.replication.partition import Partition, Role
 from kreplica.replication.waiting import Wakeups
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import is_full
@@ -85,7 +86,7 @@ class Partitions:
         wakeups: Wakeups,
         *,
         fetching: Fetching = NOT_FETCHING,
-        propose: Callable[[Partition], None] = lambda _: None,
+        propose: Callable[[Led], None] = lambda _: None,
         may_acknowledge: Callable[[], bool] = lambda: True,
         lag_s_max: float = 30.0,
     ) -> None:
