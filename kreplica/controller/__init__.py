@@ -8,6 +8,12 @@ Data flows one way: watch or answer -> event -> context -> decision -> ZooKeeper
 * ``elections``, ``decisions`` pure: who leads, what changes
 * ``topics``, ``brokers``, ``shutdown``, ``leader_balance``, ``isr_changes`` the handlers of events; ``log_dir_events``,
   ``failed_replicas`` log directories that fail; ``refusals`` commands that brokers refuse
+* ``reassignment_plan`` pure: how one partition's replicas move; ``reassignment``, ``reassignment_requests`` those steps
+  taken, by RPC and by znode
+* ``partition_counts`` more partitions or fewer by znodes: ``partition_addition``, ``partition_removal``,
+  ``partition_requests``
+* ``topic_changes`` topics' znodes changed with all that belongs to a change
+* ``topic_deletion``, ``replica_deletion``, ``departures`` replicas that go, and what follows when they are gone
 * ``figures`` what each event cost
 * ``state_writes`` the only place that writes ZooKeeper
 * ``broker_requests``, ``channels`` the only ones that tell brokers

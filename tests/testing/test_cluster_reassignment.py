@@ -201,7 +201,7 @@ def storm(seed: int) -> None:
 
 
 def test_a_partition_is_removed_and_its_number_used_again() -> None:
-    """Producers are told to try again, consumers read on; then it is gone with its files, and a new one begins empty."""
+    """Producers try again, consumers read on; then it is gone with its files, and a new one begins empty."""
     with replicated(1, four_brokers) as run:
         cluster, key = run.cluster, TopicPartition("shrinking", 2)
         admin = cluster.client()
