@@ -139,6 +139,13 @@ class Partitions:
     async def lead_and_follow(self, wanted: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, ErrorCode]:
         """Take the roles that LeaderAndIsr gives; one partition's failure leaves the others alone."""
         errors = {}
+        new = [
+            (key, leadership.topic_id)
+            for key, leadership in wanted.items()
+            if key not in self._partitions and self._broker_id in leadership.replicas
+        ]
+        if new:
+            await self.directories.make(new)
         turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
         for key, leadership in wanted.items():
             self._without_room.pop(key, None)

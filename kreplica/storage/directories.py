@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
@@ -48,6 +49,8 @@ class LogDirectories:
             for path in paths
         ]
         self._logs: dict[TopicPartition, Log] = {}
+        self._made_in: dict[TopicPartition, LogDirectory] = {}
+        """Where directories were made for logs that are about to be created."""
         self._loops: list[tuple[LoopingCall, Deferred[LoopingCall]]] = []
         self._high_watermarks: Callable[[], Mapping[TopicPartition, int]] = dict
         self._cleaner = Cleaner(runtime, self.config)
@@ -111,12 +114,27 @@ class LogDirectories:
             if key in directory.logs:
                 state = "is there already" if directory.offline is None else "is offline with its directory"
                 raise StorageError(f"{key} in {directory.path} {state}")
-        online = [directory for directory in self.directories if directory.offline is None]
-        if not online:
+        chosen = self._made_in.pop(key, None) or self._emptiest()
+        if chosen is None:
             raise StorageError("all log directories are offline")
-        directory = min(online, key=lambda directory: len(directory.logs))
-        log = self._logs[key] = directory.create(key, topic_id, config)
+        log = self._logs[key] = chosen.create(key, topic_id, config)
         return log
+
+    async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
+        """Have the directories of many logs made, off the reactor's thread; ``create`` follows, and tells errors."""
+        chosen: dict[LogDirectory, list[tuple[TopicPartition, UUID]]] = {}
+        for key, topic_id in wanted:
+            directory = self._emptiest(chosen)
+            if directory is not None and key not in self._logs and self.failure(key) is None:
+                chosen.setdefault(directory, []).append((key, topic_id))
+                self._made_in[key] = directory
+        for directory, some in chosen.items():
+            await directory.make(some)
+
+    def _emptiest(self, chosen: Mapping[LogDirectory, Sequence[object]] = MappingProxyType({})) -> LogDirectory | None:
+        """The directory with the fewest logs, those counted that are about to be made."""
+        online = [directory for directory in self.directories if directory.offline is None]
+        return min(online, key=lambda each: len(each.logs) + len(chosen.get(each, ())), default=None)
 
     async def delete(self, key: TopicPartition) -> None:
         """Take a log away; a partition that has none is fine.

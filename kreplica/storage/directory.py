@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
+from twisted.internet.defer import gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.errors import StorageError
-from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, is_full, make_directories_durably
 from kreplica.storage.checkpoints import (
@@ -20,7 +21,6 @@ from kreplica.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
     MetaProperties,
     read_clean_shutdown,
@@ -29,7 +29,6 @@ from kreplica.storage.checkpoints import (
     write_clean_shutdown,
     write_meta_properties,
     write_offsets,
-    write_topic_id,
 )
 from kreplica.storage.coalescing import Coalescing
 from kreplica.storage.config import LogConfig, StorageConfig
@@ -37,7 +36,7 @@ from kreplica.storage.flushing import Flusher
 from kreplica.storage.log import Log
 from kreplica.storage.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.open_segments import OpenSegments
-from kreplica.storage.opening import LogToOpen, open_all
+from kreplica.storage.opening import LogToOpen, Made, make_directories, make_directory, open_all
 from kreplica.storage.removals import Removals
 from kreplica.storage.segments import remove_files
 
@@ -83,6 +82,8 @@ class LogDirectory:
         """As they were checkpointed before this start."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where logs have been compacted."""
+        self._made: dict[TopicPartition, Made | OSError] = {}
+        """Directories that wait for their log."""
         self._runtime = runtime
         self._disk = runtime.disk
         self._config = config
@@ -215,15 +216,25 @@ class LogDirectory:
             raise StorageError(f"{self.path} is offline: {self.offline}")
         if key in self.failed_logs:
             raise self.failed_logs[key]
-        path = self._at(directory_name(key))
-        left_over = self._disk.exists(path)
-        self._disk.make_directories(path)
-        if topic_id != ZERO_UUID:
-            write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic_id, sync=False)
         to_open = self._to_open(key, config)
-        log = to_open.open()[0] if left_over else to_open.create()
+        made = self._made.pop(key, None) or make_directory(self._disk, to_open.path, topic_id)
+        if isinstance(made, OSError):
+            raise made
+        log = to_open.create() if made is Made.EMPTY else to_open.open()[0]
         self._adopt(key, (log, topic_id))
         return log
+
+    async def make(self, wanted: Sequence[tuple[TopicPartition, UUID]]) -> None:
+        """Make the directories of many logs that are about to be created, on other threads; ``create`` tells errors.
+
+        A busy disk takes milliseconds for each, in which the reactor has better things to do.
+        """
+        calls = []
+        for first in range(0, len(wanted), _AT_ONCE_MAX):
+            work = [(self._at(directory_name(key)), topic_id) for key, topic_id in wanted[first : first + _AT_ONCE_MAX]]
+            calls.append(self._runtime.offload.run(make_directories, self._disk, work))
+        made = [each for some in await gatherResults(calls) for each in some]
+        self._made.update(zip((key for key, _ in wanted), made, strict=True))
 
     def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
         return LogToOpen(
