@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kreplica.errors import ErrorCode, KafkaError
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions
 from kreplica.replication.replica_selection import RackOf, Replica, ReplicaSelector
@@ -13,6 +15,8 @@ from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.server.answers import NO_LEADER_HINT, LeaderHints
 from kreplica.server.fetch_sessions import NO_DIVERGENCE, Wanted
 from kreplica.server.metadata import MetadataCache
+
+log = Logger()
 
 Row = dict[str, Any]
 
@@ -100,10 +104,15 @@ class PartitionReads:
             partition = self._find(reader, wanted, key)
             return self._read(reader, wanted, partition, space, at_least_one=at_least_one)
         except KafkaError as error:
-            row = _row(wanted.partition, error_code=int(error.code))
-            if key is not None:
-                row["current_leader"] = hints.leader_of(key, error.code)
-            return Read(row, urgent=True)
+            code = error.code
+        except (OSError, StorageError) as error:
+            # One partition's trouble: whoever else waits for what happened in this turn is answered all the same.
+            log.error("{partition} cannot be read: {error}", partition=str(key), error=str(error))
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        row = _row(wanted.partition, error_code=int(code))
+        if key is not None:
+            row["current_leader"] = hints.leader_of(key, code)
+        return Read(row, urgent=True)
 
     def _key(self, reader: Reader, wanted: Wanted) -> TopicPartition:
         topic = wanted.topic
@@ -128,7 +137,6 @@ class PartitionReads:
     def _read(
         self, reader: Reader, wanted: Wanted, partition: Partition, space: int, *, at_least_one: bool
     ) -> Read:
-        log = partition.log
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = _diverging(partition, wanted)
             if diverging is not None:
@@ -143,11 +151,13 @@ class PartitionReads:
             if preferred is not None:
                 row["preferred_read_replica"] = preferred
                 return Read(row, 0, partition, urgent=True)
-        end_offset = partition.visible_end(reader.isolation) if reader.replica_id == CONSUMER else log.log_end_offset
+        end_offset = partition.log.log_end_offset
+        if reader.replica_id == CONSUMER:
+            end_offset = partition.visible_end(reader.isolation)
         throttle = self._throttle_of(reader, partition)
         if throttle is not None and throttle.leader.used_up:
             return Read(row, 0, partition)
-        slice_ = log.read(
+        slice_ = partition.log.read(
             wanted.fetch_offset,
             size_max=max(min(wanted.bytes_max, space), 0),
             offset_max=end_offset,

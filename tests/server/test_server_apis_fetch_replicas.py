@@ -1,0 +1,160 @@
+"""Fetch as brokers use it: what a leader answers to followers, and to those who only say that they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kreplica.client.connection import Connection
+from kreplica.server.partition_reads import PartitionReads
+from kreplica.testing.broker_scene import Row, Scene, batch, fetch_body, on_broker
+from kreplica.wire.messages import FETCH
+
+PARTITIONS = 40
+
+
+def rows_of(answer: Row) -> dict[int, Row]:
+    return {row["partition_index"]: row for topic in answer["responses"] for row in topic["partitions"]}
+
+
+def many(offsets: dict[int, int], topic_id: Any, **changes: Any) -> Row:
+    """A fetch of several partitions of one topic."""
+    body = fetch_body("t", 0, topic_id=topic_id, **changes)
+    body["topics"][0]["partitions"] = [
+        {"partition": number, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        for number, offset in offsets.items()
+    ]
+    if not offsets:
+        body["topics"] = []
+    return body
+
+
+async def session(scene: Scene, connection: Connection | None = None, **changes: Any) -> int:
+    """One over all partitions, of which there is nothing to read."""
+    body = many(dict.fromkeys(range(PARTITIONS), 0), scene.broker.metadata.topic_id("t"), session_epoch=0, **changes)
+    answer = await scene.ask(FETCH, body, 17, connection)
+    assert len(rows_of(answer)) == PARTITIONS
+    return int(answer["session_id"])
+
+
+def test_who_is_no_replica_is_refused(tmp_path: Path) -> None:
+    """It is told so, gets nothing, and moves nothing (error 75: the leader may hear of it later)."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        await scene.produce("t", batch(b"x"))
+        for version, follower in (
+            (12, {"replica_id": 7}),
+            (17, {"replica_state": {"replica_id": 7, "replica_epoch": 1}}),
+        ):
+            body = fetch_body("t", 0, topic_id=scene.broker.metadata.topic_id("t"), **follower)
+            row = rows_of(await scene.ask(FETCH, body, version))[0]
+            assert (row["error_code"], len(row["records"])) == (75, 0)
+
+    on_broker(tmp_path, story)
+
+
+def test_a_session_reads_what_changed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many partitions it has: an idle one is not touched, one that is written to is answered."""
+    reads: list[int] = []
+    original = PartitionReads.read
+
+    def counted(self: PartitionReads, reader: Any, wanted: Any, *arguments: Any, **options: Any) -> Any:
+        reads.append(wanted.partition)
+        return original(self, reader, wanted, *arguments, **options)
+
+    monkeypatch.setattr(PartitionReads, "read", counted)
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", PARTITIONS)
+        topic_id = scene.broker.metadata.topic_id("t")
+        number = await session(scene)
+        assert sorted(reads) == list(range(PARTITIONS))
+        reads.clear()
+        other = await scene.connect()
+        waiting = scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=1, wait_ms=60_000), 17, other)
+        await scene.produce("t", batch(b"x"), partition=7)
+        answer = await waiting
+        assert {partition: len(row["records"]) > 0 for partition, row in rows_of(answer).items()} == {7: True}
+        assert set(reads) == {7}
+        reads.clear()
+        again = rows_of(await scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=2), 17))
+        assert set(again) == {7}, "its client has not moved on: it gets the same again"
+        moved = many({7: 1}, topic_id, session_id=number, session_epoch=3)
+        assert rows_of(await scene.ask(FETCH, moved, 17)) == {}
+        assert set(reads) == {7}
+
+    on_broker(tmp_path, story)
+
+
+def test_the_next_fetch_of_a_session_ends_the_one_that_waits(tmp_path: Path) -> None:
+    """A client with news is heard while its last fetch is held; answers keep their order."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", PARTITIONS)
+        topic_id = scene.broker.metadata.topic_id("t")
+        await scene.produce("t", batch(b"x"), partition=3)
+        body = many({0: 0}, topic_id, session_epoch=0)
+        number = (await scene.ask(FETCH, body, 17))["session_id"]
+        first = scene.connection.request(
+            FETCH, 17, many({}, topic_id, session_id=number, session_epoch=1, wait_ms=60_000)
+        )
+        second = scene.connection.request(
+            FETCH, 17, many({3: 0}, topic_id, session_id=number, session_epoch=2, wait_ms=60_000)
+        )
+        began = scene.reactor.seconds()
+        assert rows_of(await first) == {}
+        assert set(rows_of(await second)) == {3}
+        assert scene.reactor.seconds() - began < 5
+
+    on_broker(tmp_path, story)
+
+
+def test_a_limit_on_bytes_starves_no_partition(tmp_path: Path) -> None:
+    """What one answer has no room for comes with the next ones, each partition in its turn."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", PARTITIONS)
+        topic_id = scene.broker.metadata.topic_id("t")
+        for number in range(PARTITIONS):
+            await scene.produce("t", batch(b"x" * 1000), partition=number)
+        body = many(dict.fromkeys(range(PARTITIONS), 0), topic_id, session_epoch=0, max_bytes=5000)
+        answer = await scene.ask(FETCH, body, 17)
+        number, epoch = answer["session_id"], 1
+        seen: dict[int, int] = {}
+        while len(seen) < PARTITIONS:
+            got = {p: len(row["records"]) for p, row in rows_of(answer).items() if row["records"]}
+            whole = [p for p, size in got.items() if size > 1000]
+            assert whole, "each answer brings some further"
+            for partition in whole:
+                seen[partition] = seen.get(partition, 0) + 1
+            moved = many(dict.fromkeys(whole, 1), topic_id, session_id=number, session_epoch=epoch, max_bytes=5000)
+            answer = await scene.ask(FETCH, moved, 17)
+            epoch += 1
+        assert set(seen.values()) == {1}
+        assert epoch <= PARTITIONS // 4 + 2
+
+    on_broker(tmp_path, story)
+
+
+def test_a_client_that_goes_away_while_it_waits_leaves_nothing(tmp_path: Path) -> None:
+    """Its session stays for it to come back to, and does not answer into the void."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", PARTITIONS)
+        topic_id = scene.broker.metadata.topic_id("t")
+        other = await scene.connect()
+        number = await session(scene, other)
+        lost = other.request(FETCH, 17, many({}, topic_id, session_id=number, session_epoch=1, wait_ms=60_000))
+        lost.addErrback(lambda _: None)
+        partitions = list(scene.broker.partitions)
+        await scene.until(lambda: all(p.waiting for p in partitions), "the fetch waits")
+        await other.close()
+        await scene.sleep(0.02)
+        await scene.produce("t", batch(b"x"), partition=7)
+        answer = await scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=2), 17)
+        assert set(rows_of(answer)) == {7}
+
+    on_broker(tmp_path, story)
