@@ -1,0 +1,99 @@
+"""Replicas moved over the wire, as Kafka's administration clients do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from kreplica.cluster import znodes
+from kreplica.model import TopicAssignment
+from kreplica.testing.broker_scene import Scene, create_body, on_broker
+from kreplica.wire.messages import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    CREATE_TOPICS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
+
+Row = dict[str, Any]
+
+
+def targets(*rows: tuple[str, int, list[int] | None]) -> Row:
+    topics = [{"name": t, "partitions": [{"partition_index": p, "replicas": replicas}]} for t, p, replicas in rows]
+    return {"timeout_ms": 10_000, "topics": topics}
+
+
+def codes(answer: Row) -> dict[tuple[str, int], int]:
+    rows = [(topic["name"], row) for topic in answer["responses"] for row in topic["partitions"]]
+    return {(name, row["partition_index"]): row["error_code"] for name, row in rows}
+
+
+async def moves(scene: Scene, topics: list[Row] | None = None) -> dict[tuple[str, int], Row]:
+    answer = await scene.ask(LIST_PARTITION_REASSIGNMENTS, {"timeout_ms": 10_000, "topics": topics})
+    assert answer["error_code"] == 0
+    return {(t["name"], row["partition_index"]): row for t in answer["topics"] for row in t["partitions"]}
+
+
+async def make(scene: Scene, name: str, replicas: list[int]) -> None:
+    body = create_body(name, -1, factor=-1)
+    body["topics"][0]["assignments"] = [{"partition_index": 0, "broker_ids": replicas}]
+    assert (await scene.ask(CREATE_TOPICS, body))["topics"][0]["error_code"] == 0
+
+
+def test_a_replica_moves_to_another_broker(tmp_path: Path) -> None:
+    """Each partition is answered for itself; in the end clients find it elsewhere."""
+
+    async def story(scene: Scene) -> None:
+        await make(scene, "t", [1])
+        await make(scene, "u", [1])
+        asked = targets(("t", 0, [2]), ("u", 0, []), ("u", 7, [1]), ("nobody", 0, [1]), ("u", 0, None))
+        answer = await scene.ask(ALTER_PARTITION_REASSIGNMENTS, asked)
+        assert answer["error_code"] == 0
+        assert codes(answer) == {("t", 0): 0, ("u", 0): 85, ("u", 7): 3, ("nobody", 0): 3}
+
+        def has_moved() -> bool:
+            return scene.broker.metadata.topics["t"].partitions[0].replicas == [2]
+
+        await scene.until(has_moved, "it is on broker 2")
+        assert scene.broker.metadata.topics["t"].partitions[0].leader == 2
+        assert await moves(scene) == {}
+        refused = codes(await scene.ask(ALTER_PARTITION_REASSIGNMENTS, targets(("t", 0, [2, 2]))))
+        assert refused == {("t", 0): 39}
+
+    on_broker(tmp_path, story, brokers=2)
+
+
+def test_a_move_that_goes_on_is_listed_and_cancelled(tmp_path: Path) -> None:
+    """While it goes on the topic gets no partitions; cancelled, it is as if nothing had been."""
+
+    async def story(scene: Scene) -> None:
+        # Broker 3 does not live, so what was to go there waits for it.
+        moving = TopicAssignment("t", UUID(int=7), {0: (3, 1)}, adding={0: (3,)}, removing={0: (1,)})
+        await scene.zookeeper.create(znodes.topic_path("t"), znodes.encode_topic(moving))
+        await make(scene, "u", [1])
+        listed = {"partition_index": 0, "replicas": [3, 1], "adding_replicas": [3], "removing_replicas": [1]}
+        assert await moves(scene) == {("t", 0): listed}
+        assert await moves(scene, [{"name": "t", "partition_indexes": [0, 9]}]) == {("t", 0): listed}
+        assert await moves(scene, [{"name": "u", "partition_indexes": [0]}]) == {}
+        more = {"topics": [{"name": "t", "count": 2, "assignments": None}], "timeout_ms": 5000, "validate_only": False}
+        assert (await scene.ask(CREATE_PARTITIONS, more))["results"][0]["error_code"] == 60
+        assert codes(await scene.ask(ALTER_PARTITION_REASSIGNMENTS, targets(("t", 0, None)))) == {("t", 0): 0}
+        assert await moves(scene) == {}
+        await scene.until(lambda: scene.broker.metadata.topics["t"].partitions[0].replicas == [1], "as it was")
+        assert (await scene.ask(CREATE_PARTITIONS, more))["results"][0]["error_code"] == 0
+
+    on_broker(tmp_path, story)
+
+
+def test_only_the_controller_moves_replicas(tmp_path: Path) -> None:
+    """Another broker says so, and clients ask the right one."""
+
+    async def story(scene: Scene) -> None:
+        await make(scene, "t", [1])
+        other = await scene.connect(scene.standalone.brokers[1])
+        answer = await scene.ask(ALTER_PARTITION_REASSIGNMENTS, targets(("t", 0, [2])), connection=other)
+        assert (answer["error_code"], answer["responses"]) == (41, [])
+        answer = await scene.ask(LIST_PARTITION_REASSIGNMENTS, {"timeout_ms": 1, "topics": None}, connection=other)
+        assert (answer["error_code"], answer["topics"]) == (41, [])
+
+    on_broker(tmp_path, story, brokers=2)
