@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from kreplica.wire.batches import iter_headers
+from kreplica.testing.process_cluster import ProcessCluster, wait_until
+from kreplica.testing.server_process import ServerFailed
+from kreplica.wire.batches import parse_header
 
-if TYPE_CHECKING:
-    from kreplica.testing.process_cluster import ProcessCluster
+CATCH_UP_S_MAX = 20.0
+"""A follower that comes back intact is in sync before it has fetched: so long it may take."""
 
 
 def check_replicas_equal(cluster: ProcessCluster, topic: str, ends: list[int]) -> None:
-    """Compare the logs of every partition below an offset; the brokers may run meanwhile.
+    """Wait until the logs of all replicas of every partition are the same, and nobody writes any more.
 
-    :param ends: for each partition the end of what is committed.
-    :raise AssertionError: two differ, or one is shorter.
+    :param ends: for each partition the offset at which its log must end.
+    :raise ServerFailed: two stay different, or one ends elsewhere.
     """
+    wait_until(
+        lambda: not any(_differences(cluster, topic, ends)),
+        f"the replicas of {topic} to be the same",
+        CATCH_UP_S_MAX,
+        lambda: list(_differences(cluster, topic, ends)),
+    )
+
+
+def _differences(cluster: ProcessCluster, topic: str, ends: list[int]) -> Iterator[str]:
     for partition, view in cluster.partitions(topic).items():
-        end = ends[partition]
-        logs = {replica: read_log(cluster, replica, topic, partition, end) for replica in view.replicas}
-        first, *others = logs
-        for other in others:
-            assert logs[first] == logs[other], (
-                f"{topic}-{partition} below {end} differs between the brokers {first} and {other}: "
-                f"{_difference(logs[first], logs[other])}"
-            )
+        logs = {replica: read_log(cluster, replica, topic, partition) for replica in view.replicas}
+        first = next(iter(logs))
+        for replica, log in logs.items():
+            end = parse_header(log[-1]).next_offset if log else 0
+            if end != ends[partition]:
+                yield f"{topic}-{partition} ends at {end} on broker {replica}, sent were {ends[partition]}"
+            elif log != logs[first]:
+                yield f"{topic}-{partition} differs between the brokers {first} and {replica}: {_first(logs[first], log)}"
 
 
-def read_log(cluster: ProcessCluster, broker_id: int, topic: str, partition: int, end: int) -> list[tuple[int, bytes]]:
-    """The batches of one replica that begin below an offset: (base offset, content).
+def read_log(cluster: ProcessCluster, broker_id: int, topic: str, partition: int) -> list[bytes]:
+    """The batches of one replica, in the order of its files.
 
-    :raise AssertionError: the broker has no such log.
+    :raise ServerFailed: the broker has no such log.
     """
     broker = cluster.brokers[broker_id]
     directories = [path for root in broker.log_directories if (path := root / f"{topic}-{partition}").is_dir()]
-    assert directories, f"broker {broker_id} has no {topic}-{partition}"
+    if not directories:
+        raise ServerFailed(f"broker {broker_id} has no {topic}-{partition}")
     segments = [path for directory in directories for path in sorted(directory.glob("*.log"))]
-    return [batch for path in segments for batch in _batches(path) if batch[0] < end]
+    return [batch for path in segments for batch in _batches(path.read_bytes())]
 
 
-def _batches(path: Path) -> list[tuple[int, bytes]]:
-    data = path.read_bytes()
-    headers = iter_headers(data, incomplete_last=True)
-    return [(header.base_offset, data[position : position + header.size]) for position, header in headers]
+def _batches(data: bytes) -> Iterator[bytes]:
+    position = 0
+    while position < len(data):
+        size = parse_header(data, position).size
+        yield data[position : position + size]
+        position += size
 
 
-def _difference(some: list[tuple[int, bytes]], others: list[tuple[int, bytes]]) -> str:
+def _first(some: list[bytes], others: list[bytes]) -> str:
     for one, other in zip(some, others, strict=False):
         if one != other:
-            return f"at {one[0]} and {other[0]}: {one[1][:61].hex()} and {other[1][:61].hex()}"
+            return f"{parse_header(one)} and {parse_header(other)}"
     return f"{len(some)} batches and {len(others)}"

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from kreplica.testing.outside_clients import SteadyProducer, TailingReader, check_exactly_once, ends_of
+from kreplica.testing.outside_clients import SteadyProducer, TailingReader, check_exactly_once
 from kreplica.testing.replica_files import check_replicas_equal
 
 PARTITIONS = 3
@@ -25,8 +25,8 @@ def load(cluster, topic, *, records_per_second=500):
         yield producer
         producer.wait_for_more(SOME)
         producer.finish()
-        reader.finish(ends_of(producer))
+        reader.finish(producer.sent)
     check_exactly_once(producer, reader)
     cluster.start()
     cluster.wait_until_in_sync(topic)
-    check_replicas_equal(cluster, topic, ends_of(producer))
+    check_replicas_equal(cluster, topic, producer.sent)
