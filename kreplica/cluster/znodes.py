@@ -42,6 +42,7 @@ ISR_CHANGE_PREFIX = "isr_change_"
 LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+BROKER_EPOCHS = "/kreplica/broker_epochs"
 TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
@@ -63,6 +64,7 @@ PERSISTENT_PATHS = (
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     LATEST_PRODUCER_ID_BLOCK,
+    BROKER_EPOCHS,
 )
 """Made by every broker at its start where they are absent (their parents too)."""
 
@@ -362,6 +364,20 @@ def encode_controller_epoch(epoch: int) -> bytes:
 def decode_controller_epoch(data: bytes) -> int:
     with _Reader(CONTROLLER_EPOCH):
         return int(data)
+
+
+def encode_broker_epochs(epochs: Mapping[int, int]) -> bytes:
+    """By broker, the epoch of its last process that a controller has dealt with."""
+    return _dump({"version": 1, "epochs": {str(broker): epoch for broker, epoch in sorted(epochs.items())}})
+
+
+def decode_broker_epochs(data: bytes) -> dict[int, int]:
+    """The reverse of :func:`encode_broker_epochs`; an empty znode, as it is made, knows nobody."""
+    if not data:
+        return {}
+    document = _load(BROKER_EPOCHS, data)
+    with _Reader(BROKER_EPOCHS):
+        return {int(broker): int(epoch) for broker, epoch in document["epochs"].items()}
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

@@ -21,7 +21,7 @@ from kreplica.controller.events import BrokersChanged
 from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topics import elect_new_partitions
-from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, TopicPartition
+from kreplica.model import BrokerRegistration, TopicPartition
 from kreplica.runtime.together import together
 from kreplica.zookeeper import EventType, NoNode
 
@@ -75,7 +75,7 @@ async def brokers_changed(office: Office) -> None:
         changed=list(news.changed),
         untold=untold,
     )
-    unclean = {b for b in news.joined if not decisions.has_lost_nothing(live[b], known_epoch(office, b))}
+    unclean = {b for b in news.joined if not decisions.has_lost_nothing(live[b], context.known_epoch(b))}
     _reconnect(office, news, live, untold)
     _enter_states(office, news)
     requests = office.requests()
@@ -84,6 +84,7 @@ async def brokers_changed(office: Office) -> None:
     _tell_replicas(office, [*news.joined, *untold], requests)
     requests.publish(())
     requests.send()
+    await office.note_epochs()
     if news.joined:
         new = context.staying(context.partitions_in(PartitionState.NEW))
         if new:
@@ -116,11 +117,6 @@ async def _read_broker(office: Office, broker_id: int) -> BrokerRegistration | N
     except znodes.ZnodeError as error:
         log.error("controller: a broker whose registration cannot be read is left out: {error}", error=str(error))
     return None
-
-
-def known_epoch(office: Office, broker_id: int) -> int:
-    """The broker epoch in which that broker last had its place in in-sync sets; -1 where it never had one."""
-    return office.context.known_epochs.get(broker_id, NO_BROKER_EPOCH)
 
 
 def _reconnect(office: Office, news: News, live: Mapping[int, BrokerRegistration], untold: Sequence[int]) -> None:

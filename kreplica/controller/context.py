@@ -12,7 +12,7 @@ from kreplica.controller.states import (
     ReplicaState,
     check_transition,
 )
-from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
+from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 
 Replica = tuple[TopicPartition, int]
 
@@ -46,7 +46,8 @@ class ControllerContext:
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.deleting: set[str] = set()
         self.known_epochs: dict[int, int] = {}
-        """By broker that lives or did: the broker epoch that its places in in-sync sets go back to at least."""
+        """By broker that lives or did: the last epoch that was dealt with, so that its places in in-sync and eligible
+        sets are those of that process, or of one before it that lost nothing since."""
         self.shutting_down: set[int] = set()
         """Live brokers that asked to stop: they are not elected, and not told to follow (KIP-841)."""
         self.failed: dict[int, set[TopicPartition]] = {}
@@ -140,6 +141,10 @@ class ControllerContext:
         self.brokers.pop(broker_id, None)
         self.shutting_down.discard(broker_id)
         self.failed.pop(broker_id, None)
+
+    def known_epoch(self, broker_id: int) -> int:
+        """The last epoch of that broker that a controller has dealt with; -1 where there is none."""
+        return self.known_epochs.get(broker_id, NO_BROKER_EPOCH)
 
     def is_online(self, partition: TopicPartition, broker_id: int) -> bool:
         """Whether that broker lives and its replica has not failed."""

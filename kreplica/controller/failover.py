@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
 from kreplica.controller import decisions, isr_changes, log_dir_events, partition_counts, reassignment
-from kreplica.controller.brokers import known_epoch, read_brokers
+from kreplica.controller.brokers import read_brokers
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import StateChange, initial_elections
 from kreplica.controller.departures import cross_out
@@ -20,7 +20,8 @@ from kreplica.controller.replica_deletion import begin_deletion
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topic_deletion import deletions_changed
 from kreplica.controller.topics import elect_new_partitions, read_assignments
-from kreplica.model import TopicPartition
+from kreplica.model import NO_BROKER_EPOCH, TopicPartition
+from kreplica.zookeeper import NoNode
 
 log = Logger()
 
@@ -46,13 +47,18 @@ async def take_office(office: Office) -> None:
     written = await office.read_states(context.all_partitions())
     deleting = await office.client.get_children(znodes.DELETE_TOPICS)
     context.deleting.update(topic for topic in deleting if topic in context.topics)
-    _enter_states(context, written)
-    await _elect(office, written)
+    known = await _known_epochs(office, written)
+    bounced = {b for b, registration in context.brokers.items() if registration.epoch > known.get(b, NO_BROKER_EPOCH)}
+    unclean = {b for b in bounced if not decisions.has_lost_nothing(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
+    context.known_epochs = known | context.known_epochs
+    _enter_states(context, bounced)
+    await _elect(office, bounced, unclean)
     requests = office.requests()
     for partition in context.staying(context.leadership):
         requests.lead_or_follow(partition, context.listeners(partition))
     requests.publish([*context.leadership, *context.removed_partitions()])
     requests.send()
+    await office.note_epochs()
     if told:
         await office.writes.remove(told)
 
@@ -85,13 +91,13 @@ async def _carry_on(office: Office) -> None:
     await partition_counts.carry_on(office)
 
 
-def _enter_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> None:
-    """:param written: the zxid at which each state was written."""
+def _enter_states(context: ControllerContext, bounced: Collection[int]) -> None:
+    """:param bounced: brokers of which no controller has dealt with the process that lives now."""
     for partition in context.all_partitions():
         context.move_partition(partition, PartitionState.NEW)
         state = context.leadership.get(partition)
         if state is not None:
-            led = state.leader in context.brokers and not _bounced(context, partition, written)
+            led = state.leader in context.brokers and state.leader not in bounced
             context.move_partition(partition, PartitionState.ONLINE if led else PartitionState.OFFLINE)
         for replica in context.replicas(partition):
             context.move_replica(partition, replica, ReplicaState.NEW)
@@ -99,53 +105,41 @@ def _enter_states(context: ControllerContext, written: Mapping[TopicPartition, i
             context.move_replica(partition, replica, ReplicaState.ONLINE if alive else ReplicaState.OFFLINE)
 
 
-def _bounced(context: ControllerContext, partition: TopicPartition, written: Mapping[TopicPartition, int]) -> bool:
-    """Whether the leader registered after it was chosen, so that it has to be chosen again, in a new epoch.
+async def _known_epochs(office: Office, written: Mapping[TopicPartition, int]) -> dict[int, int]:
+    """By broker, the last epoch that a controller has dealt with.
 
-    As KIP-380 does within one controller's term; what a leader's process knew of its followers is lost with it.
+    Controllers note it.  Where it is not noted (a controller of another make was in office), the states that name a
+    broker tell: it had registered before the oldest of them was written.
     """
-    leader = context.brokers.get(context.leadership[partition].leader)
-    return leader is not None and leader.epoch > written[partition]
+    try:
+        data, _ = await office.client.get_data(znodes.BROKER_EPOCHS)
+        office.noted_epochs = znodes.decode_broker_epochs(data)
+    except NoNode:
+        pass
+    except znodes.ZnodeError as error:
+        log.error("controller: broker epochs that cannot be read are done without: {error}", error=str(error))
+    return epochs_by_states(office.context, written) | office.noted_epochs
 
 
-def places_known_since(context: ControllerContext, written: Mapping[TopicPartition, int]) -> dict[int, int]:
-    """By broker, the last zxid at which it may have registered without that anybody took notice of it.
-
-    Whoever had a place in an in-sync or eligible set when that was written had registered before; and each loss since
-    would have been followed by another write of each of its states.  So the oldest of them says how far back a broker
-    must have lost nothing to keep its places.
-    """
-    since: dict[int, int] = {}
+def epochs_by_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> dict[int, int]:
+    """By broker that has a place in an in-sync or eligible set: the zxid before the oldest of those states."""
+    epochs: dict[int, int] = {}
     for partition, zxid in written.items():
         state = context.leadership[partition]
         for broker in (*state.isr, *state.eligible_leader_replicas):
-            since[broker] = min(since.get(broker, zxid - 1), zxid - 1)
-    return since
+            epochs[broker] = min(epochs.get(broker, zxid - 1), zxid - 1)
+    return epochs
 
 
-async def _elect(office: Office, written: Mapping[TopicPartition, int]) -> None:
+async def _elect(office: Office, bounced: Collection[int], unclean: Collection[int]) -> None:
     """Leaders for all that lack one, and no dead or unclean replica in any in-sync set, in one sequence of writes."""
     context, rules = office.context, office.rules()
-    context.known_epochs = places_known_since(context, written)
-    unclean = {
-        broker
-        for broker, registration in context.brokers.items()
-        if not decisions.has_lost_nothing(registration, known_epoch(office, broker))
-    }
-    led_anew = {p for p in written if _bounced(context, p, written)}
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
-        changes = []
-        for partition in partitions:
-            state = context.leadership.get(partition)
-            bounced = (state.leader,) if state is not None and partition in led_anew else ()
-            changes += decisions.repairs(context, [partition], rules, bounced=bounced, unclean=unclean)
-        return changes
+        return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
     # The requests that these form are left out: the whole state is sent right after.
     await office.decide(context.staying(context.leadership), decide, office.requests())
-    for broker, registration in context.brokers.items():
-        context.known_epochs[broker] = registration.epoch
     new = context.staying(context.partitions_in(PartitionState.NEW))
     if initial_elections(context, new):
         await elect_new_partitions(office, new)

@@ -99,6 +99,8 @@ class Office:
         self.writes = StateWrites(self.client, context.epoch_znode_version, self.breathe)
         self.untold: set[int] = set()
         """Live brokers that missed commands, and have to be told everything."""
+        self.noted_epochs: dict[int, int] = {}
+        """What ``/kreplica/broker_epochs`` says."""
         self._channels: dict[int, BrokerChannel] = {}
         self._closing: list[Deferred[None]] = []
         self._closed = False
@@ -223,6 +225,13 @@ class Office:
     def unwatched(self, path: str) -> None:
         """The read that was to leave a listener failed."""
         self._watched.discard(path)
+
+    async def note_epochs(self) -> None:
+        """Every broker's process that lives has been dealt with: the next controller is told so."""
+        known = self.context.known_epochs
+        if known != self.noted_epochs:
+            await self.writes.write_broker_epochs(known)
+            self.noted_epochs = dict(known)
 
     # --- states ------------------------------------------------------------------------------------------------------
 

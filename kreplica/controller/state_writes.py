@@ -5,11 +5,12 @@ A write that fails stays out of the context: the caller gets it back with the re
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.cluster import znodes
@@ -38,6 +39,8 @@ PART = 1000
 """States that are formed in one turn of the reactor, and go into one multi where they fit."""
 
 PARTS_IN_FLIGHT_MAX = 16
+
+log = Logger()
 
 CONFLICTS = (BadVersion, NoNode, NodeExists, NotEmpty)
 """Errors that say that somebody else wrote; whatever else goes wrong leaves the outcome unknown."""
@@ -166,6 +169,12 @@ class StateWrites:
         if failed is not None:
             raise failed
         await self.remove([znodes.delete_topic_path(topic)])
+
+    async def write_broker_epochs(self, epochs: Mapping[int, int]) -> None:
+        """Note which processes of brokers were dealt with, for the next controller."""
+        (error,) = await self._write([[SetData(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs), -1)]])
+        if error is not None:
+            log.error("controller: {path} is not there; start any broker anew", path=znodes.BROKER_EPOCHS)
 
     async def remove(self, paths: Sequence[str]) -> None:
         """Remove znodes that have done their work (requests, notifications), children before parents.

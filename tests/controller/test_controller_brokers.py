@@ -218,23 +218,61 @@ def test_the_next_controller_repairs_what_happened_without_one() -> None:
     scene.await_expiry()
     scene.until(lambda: scene.controllers[102].in_office)
     scene.settle(3)
-    assert states(scene) == [(2, (2, 3), ()), (3, (2, 3), ()), (3, (3, 2), ())]
+    assert states(scene) == [(3, (2, 3), ()), (3, (2, 3), ()), (3, (3, 2), ())]
     assert scene.context.controller_epoch == 2
     names = [command.name for command in scene.brokers[3].told if command.body["controller_epoch"] == 2]
     assert names == ["UpdateMetadata", "LeaderAndIsr", "UpdateMetadata"]
 
 
-def test_the_next_controller_finds_out_who_came_back_unclean() -> None:
-    """By the time of the states that name it: it registered after they were written, and does not say it is whole."""
+@pytest.mark.parametrize("noted", [None, b"", b"nonsense"])
+def test_the_next_controller_finds_out_who_came_back_unclean(noted: bytes | None) -> None:
+    """From the epochs that the last one noted; without them, from the time of the states that name a broker."""
     scene = ControllerScene(brokers=3, controllers=2)
     scene.start()
     scene.make_topic("t", ROUND)
     scene.controllers[101].kill()
+    if noted is not None:
+        scene.run(scene.zookeeper.set_data(znodes.BROKER_EPOCHS, noted))
     scene.brokers[2].kill()
     scene.run(scene.brokers[2].start())
     scene.until(lambda: scene.controllers[102].in_office)
     scene.settle(3)
     assert states(scene) == [(1, (1, 3), ()), (3, (3, 1), ()), (3, (3, 1), ())]
+    data, _ = scene.run(scene.zookeeper.get_data(znodes.BROKER_EPOCHS))
+    assert znodes.decode_broker_epochs(data) == {number: broker.epoch for number, broker in scene.brokers.items()}
+
+
+def test_a_loss_that_no_controller_saw_is_not_forgotten_by_the_next_but_one() -> None:
+    """A broker lost the end of its log and died again between two controllers; it is judged when it is back for good.
+
+    The states were written since, with it in them, so their time says nothing.
+    """
+    scene = ControllerScene(brokers=2, controllers=3)
+    scene.start()
+    scene.make_topic("t", {0: (1, 2)})
+    first = scene.brokers[1].epoch
+    scene.brokers[1].kill()
+    scene.await_expiry()
+    assert scene.state("t", 0).eligible_leader_replicas == (1,)
+    scene.controllers[101].kill()
+    scene.brokers[2].kill()
+    scene.run(scene.brokers[2].start())
+    lossy = scene.brokers[2].epoch
+    scene.brokers[2].kill()
+    scene.run(scene.brokers[2].end_session())
+    for number in (102, 103):
+        scene.await_expiry()
+        scene.until(lambda: any(controller.in_office for controller in scene.controllers.values()))
+        scene.settle(3)
+        assert scene.state("t", 0).isr == (2,)
+        if number == 102:
+            next(c for c in scene.controllers.values() if c.in_office).kill()
+    scene.run(scene.brokers[2].start(intact_since=lossy))
+    scene.settle(3)
+    assert (scene.state("t", 0).leader, scene.state("t", 0).isr) == (NO_LEADER, (1,))
+    scene.run(scene.brokers[1].start(intact_since=first))
+    scene.settle(3)
+    assert scene.state("t", 0).leader == 1
 
 
 def test_a_broker_that_was_down_all_the_time_is_judged_by_the_states_that_name_it() -> None:

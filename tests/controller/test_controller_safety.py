@@ -13,7 +13,6 @@ from kreplica.cluster.eligible_leaders import eligible_after, required
 from kreplica.controller import decisions
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import StateChange, TopicRules
-from kreplica.controller.failover import places_known_since
 from kreplica.model import NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 
 P = TopicPartition("t", 0)
@@ -46,7 +45,6 @@ class Cluster(RuleBasedStateMachine):
             self.whole_since[broker] = self.next_zxid()
             self.context.add_broker(BrokerRegistration(broker, (), epoch=self.zxid))
         self.context.leadership[P] = LeaderAndIsr(1, 0, REPLICAS, 1)
-        self.written = self.next_zxid()
         self.epochs = [0]
 
     def next_zxid(self) -> int:
@@ -61,7 +59,6 @@ class Cluster(RuleBasedStateMachine):
         for change in changes:
             led_by, leads = self.state.leader, change.state.leader
             self.context.leadership[P] = replace(change.state, partition_epoch=change.state.partition_epoch + 1)
-            self.written = self.next_zxid()
             self.epochs.append(self.state.leader_epoch)
             if leads not in (NO_LEADER, led_by):
                 self.follow(leads)
@@ -112,7 +109,6 @@ class Cluster(RuleBasedStateMachine):
         self.context.leadership[P] = replace(
             old, isr=isr, eligible_leader_replicas=eligible, partition_epoch=old.partition_epoch + 1
         )
-        self.written = self.next_zxid()
         self.commit()
 
     # --- what happens to brokers -------------------------------------------------------------------------------------
@@ -190,12 +186,12 @@ class Cluster(RuleBasedStateMachine):
             self.dead.add(dies)
         for _, registration in sorted(live.items()):
             self.context.add_broker(registration)
-        known = self.context.known_epochs = places_known_since(self.context, {P: self.written})
+        known = old.known_epochs
         unclean = [b for b, r in live.items() if not decisions.has_lost_nothing(r, known.get(b, -1))]
-        bounced = [b for b in (self.state.leader,) if b in live and live[b].epoch > self.written]
+        bounced = [b for b, r in live.items() if r.epoch > known.get(b, -1)]
         self.note_total_loss(unclean)
         self.write(decisions.repairs(self.context, [P], rules, bounced=bounced, unclean=unclean))
-        known.update({b: r.epoch for b, r in live.items()})
+        self.context.known_epochs = known | self.context.known_epochs
         self.catch_up()
 
     # --- what must never be otherwise --------------------------------------------------------------------------------
