@@ -11,6 +11,7 @@ from kreplica.model import TopicAssignment
 from kreplica.testing.broker_scene import Scene, create_body, on_broker
 from kreplica.wire.messages import (
     ALTER_PARTITION_REASSIGNMENTS,
+    CREATE_PARTITIONS,
     CREATE_TOPICS,
     LIST_PARTITION_REASSIGNMENTS,
 )
