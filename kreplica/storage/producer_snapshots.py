@@ -1,9 +1,14 @@
-"""Kafka's ``.snapshot`` file: the producers of a log as they were before the offset in its name (version 1)."""
+"""Kafka's ``.snapshot`` file: the producers of a log as they were before the offset in its name (version 1).
+
+Kafka keeps the last batch of each producer: after a restart a retry of the batches before it is taken for a gap, which
+is the end of most idempotent producers.  Here a producer has a row for each batch that is remembered, the newest last:
+Kafka, which takes the rows one after the other, ends with the one that it would have written.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import crc32c
 
@@ -20,23 +25,29 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The file's bytes; of a producer's batches only the last is kept, as in Kafka."""
-    rows = [_pack(entry) for entry in sorted(entries, key=lambda entry: entry.producer_id)]
+    """The file's bytes."""
+    rows = [row for entry in sorted(entries, key=lambda entry: entry.producer_id) for row in _pack(entry)]
     body = _COUNT.pack(len(rows)) + b"".join(rows)
     return _HEAD.pack(_VERSION, crc32c.crc32c(body)) + body
 
 
-def _pack(entry: ProducerEntry) -> bytes:
-    last = entry.batches[-1] if entry.batches else RecentBatch(-1, NO_OFFSET, 0, entry.timestamp_ms)
+def _pack(entry: ProducerEntry) -> Iterator[bytes]:
+    *earlier, last = entry.batches or [RecentBatch(-1, NO_OFFSET, 0, entry.timestamp_ms)]
+    for batch in earlier:
+        yield _pack_row(entry, batch, batch.timestamp_ms, NO_OFFSET)
+    yield _pack_row(entry, last, entry.timestamp_ms, entry.transaction_first_offset)
+
+
+def _pack_row(entry: ProducerEntry, batch: RecentBatch, timestamp_ms: int, transaction_first_offset: int) -> bytes:
     return _ENTRY.pack(
         entry.producer_id,
         entry.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.offset_delta,
-        entry.timestamp_ms,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.offset_delta,
+        timestamp_ms,
         entry.coordinator_epoch,
-        entry.transaction_first_offset,
+        transaction_first_offset,
     )
 
 
@@ -50,7 +61,14 @@ def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
         raise StorageError(f"{path}: not a version 1 snapshot of producers, or its checksum is wrong")
     if len(body) != _COUNT.size + _COUNT.unpack_from(body)[0] * _ENTRY.size:
         raise StorageError(f"{path}: the number of producers is not that of the entries")
-    return [_unpack(row) for row in _ENTRY.iter_unpack(body[_COUNT.size :])]
+    entries: dict[int, ProducerEntry] = {}
+    for row in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        entry = _unpack(row)
+        before = entries.get(entry.producer_id)
+        if before is not None and before.epoch == entry.epoch:
+            entry.batches[:0] = before.batches
+        entries[entry.producer_id] = entry
+    return list(entries.values())
 
 
 def _unpack(row: tuple[int, ...]) -> ProducerEntry:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from storage_world import batch, idempotent, marker, open_log, values_of
 
@@ -122,6 +124,28 @@ class TestSnapshots:
         """The last batch, epochs and the open transaction of each producer survive."""
         assert decode_snapshot("s", encode_snapshot(self.ENTRIES)) == list(self.ENTRIES)
         assert decode_snapshot("s", encode_snapshot([])) == []
+
+    def test_every_batch_that_is_remembered_comes_back(self):
+        """Kafka takes rows of one producer one after the other, so the last one has to be the newest."""
+        batches = [RecentBatch(sequence, sequence, 0, 10 + sequence) for sequence in range(5)]
+        entries = [ProducerEntry(3, 1, 2, 4, 14, batches), ProducerEntry(4, 0, -1, -1, 6, batches[3:4])]
+        rows = list(struct.iter_unpack(">qhiqiqiq", encode_snapshot(entries)[10:]))
+        assert [row[2] for row in rows if row[0] == 3] == [0, 1, 2, 3, 4]
+        assert rows[4] == (3, 1, 4, 4, 0, 14, 2, 4)
+        entries[1].timestamp_ms = 13
+        assert decode_snapshot("s", encode_snapshot(entries)) == entries
+
+    def test_retries_of_the_last_five_are_known_after_a_restart(self, tmp_path):
+        """A producer with five batches in flight sends all of them again to a broker that came back."""
+        log = open_log(tmp_path / "r-0")
+        for sequence in range(6):
+            append(log, sequence)
+        log.close()
+        log = open_log(tmp_path / "r-0", clean_shutdown=True, recovery_point=6)
+        assert [append(log, sequence).duplicate for sequence in range(1, 6)] == [True] * 5
+        with pytest.raises(KafkaError):
+            append(log, 0)
+        assert append(log, 6).base_offset == 6
 
     def test_damage_is_told(self):
         """No cut and no flipped bit goes unnoticed."""
