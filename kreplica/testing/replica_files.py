@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kreplica.testing.process_cluster import ProcessCluster, wait_until
 from kreplica.testing.server_process import ServerFailed
-from kreplica.wire.batches import parse_header
+from kreplica.wire.batches import iter_headers, parse_header
 
 CATCH_UP_S_MAX = 20.0
 """A follower that comes back intact is in sync before it has fetched: so long it may take."""
@@ -35,7 +35,8 @@ def _differences(cluster: ProcessCluster, topic: str, ends: list[int]) -> Iterat
             if end != ends[partition]:
                 yield f"{topic}-{partition} ends at {end} on broker {replica}, sent were {ends[partition]}"
             elif log != logs[first]:
-                yield f"{topic}-{partition} differs between the brokers {first} and {replica}: {_first(logs[first], log)}"
+                difference = _first_difference(logs[first], log)
+                yield f"{topic}-{partition} differs between the brokers {first} and {replica}: {difference}"
 
 
 def read_log(cluster: ProcessCluster, broker_id: int, topic: str, partition: int) -> list[bytes]:
@@ -52,14 +53,11 @@ def read_log(cluster: ProcessCluster, broker_id: int, topic: str, partition: int
 
 
 def _batches(data: bytes) -> Iterator[bytes]:
-    position = 0
-    while position < len(data):
-        size = parse_header(data, position).size
-        yield data[position : position + size]
-        position += size
+    for position, header in iter_headers(data, incomplete_last=True):
+        yield data[position : position + header.size]
 
 
-def _first(some: list[bytes], others: list[bytes]) -> str:
+def _first_difference(some: list[bytes], others: list[bytes]) -> str:
     for one, other in zip(some, others, strict=False):
         if one != other:
             return f"{parse_header(one)} and {parse_header(other)}"
