@@ -7,7 +7,7 @@ that takes office has only to ``proceed``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from twisted.logger import Logger
@@ -81,21 +81,21 @@ async def proceed(office: Office, partitions: Iterable[TopicPartition] | None = 
 
 def moving(context: ControllerContext, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
     """Those of these partitions (None: of all) that are being reassigned."""
-    return [partition for partition in _candidates(context, partitions) if placement(context, partition).is_moving]
-
-
-def _candidates(
-    context: ControllerContext, partitions: Iterable[TopicPartition] | None
-) -> Iterator[TopicPartition]:
     if partitions is None:
         partitions = (
             TopicPartition(topic, number)
             for topic, assignment in sorted(context.topics.items())
             for number in sorted(assignment.adding.keys() | assignment.removing.keys())
         )
-    for partition in partitions:
-        if partition.topic not in context.deleting and context.replicas(partition):
-            yield partition
+    return [partition for partition in partitions if _is_moving(context, partition)]
+
+
+def _is_moving(context: ControllerContext, partition: TopicPartition) -> bool:
+    assignment, number = context.topics.get(partition.topic), partition.partition
+    if assignment is None or partition.topic in context.deleting or number not in assignment.partitions:
+        return False
+    changes = number in assignment.adding or number in assignment.removing
+    return changes and plan.placement_of(assignment, number).is_moving
 
 
 def placement(context: ControllerContext, partition: TopicPartition) -> Placement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kreplica.controller.broker_requests import BrokerRequests
+from kreplica.controller.events import PartitionRequestsChanged
 from kreplica.controller.office import CONFLICTS_MAX, Office, StatesContested
 from kreplica.controller.replica_deletion import begin_deletion
 from kreplica.controller.state_writes import TopicChange
@@ -21,25 +22,31 @@ Decide = Callable[[str], TopicChange | None]
 async def change_topics(office: Office, topics: Iterable[str], decide: Decide, requests: BrokerRequests) -> None:
     """Decide and write, topic by topic, until there is nothing left to decide; anew where somebody else wrote first.
 
+    A change that answers requests in ZooKeeper is decided anew by a later event, which reads them too.
+
     :param decide: from the context to the next change of a topic, None where it needs none (any more).
     :param requests: where the commands go that follow from what was written.
     :raise StatesContested: others wrote the same znodes ``CONFLICTS_MAX`` times.
     """
     waiting = list(topics)
-    conflicts = 0
-    while waiting:
-        changes = [change for topic in waiting if (change := _decided(office, topic, decide)) is not None]
-        written = await office.writes.write_topics(changes)
-        for change in written:
-            _adopt(office, change, requests)
-            await office.breathe()
-        refused = {change.assignment.topic for change in changes} - {change.assignment.topic for change in written}
-        if refused:
-            conflicts += 1
-            if conflicts >= CONFLICTS_MAX:
-                raise StatesContested(f"topics {sorted(refused)[:5]} were written by others {conflicts} times")
-            await _read_again(office, [change for change in changes if change.assignment.topic in refused])
-        waiting = [change.assignment.topic for change in changes]
+    for _ in range(CONFLICTS_MAX):
+        refused: list[TopicChange] = []
+        while waiting:
+            changes = [change for topic in waiting if (change := _decided(office, topic, decide)) is not None]
+            written = await office.writes.write_topics(changes)
+            for change in written:
+                _adopt(office, change, requests)
+                await office.breathe()
+            waiting = [change.assignment.topic for change in written]
+            done = set(waiting)
+            refused += [change for change in changes if change.assignment.topic not in done]
+        await _read_again(office, refused)
+        waiting = [change.assignment.topic for change in refused if not change.requests]
+        if len(waiting) < len(refused):
+            office.put(PartitionRequestsChanged())
+        if not waiting:
+            return
+    raise StatesContested(f"topics were written by others {CONFLICTS_MAX} times, as {waiting[0]}")
 
 
 def _decided(office: Office, topic: str, decide: Decide) -> TopicChange | None:
@@ -48,6 +55,8 @@ def _decided(office: Office, topic: str, decide: Decide) -> TopicChange | None:
 
 
 async def _read_again(office: Office, refused: list[TopicChange]) -> None:
+    if not refused:
+        return
     partitions = [state.partition for change in refused for state in change.states]
     partitions += [partition for change in refused for partition, _ in change.ends]
     await read_assignments(office, sorted(change.assignment.topic for change in refused))

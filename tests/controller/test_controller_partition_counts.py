@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
@@ -12,7 +15,7 @@ from kreplica.controller.events import ReassignmentAsked
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, RemovedPartition, TopicPartition
 from kreplica.testing.controller_scene import ControllerScene
-from kreplica.zookeeper import Create, NodeExists, NoNode
+from kreplica.zookeeper import Create, Delete, NodeExists, NoNode, Operation
 
 
 def scene_with(partitions: int, *, brokers: int = 3, wait_s: float = 10.0) -> ControllerScene:
@@ -167,6 +170,29 @@ def test_a_request_that_is_taken_back_in_time_leaves_everything_as_it_was():
     assert len(znode(scene).partitions) == 2
     assert not told(scene, 1, "LeaderAndIsr", 1)[-1]["read_only"]
     assert scene.state("t", 1).leader_epoch == 2
+
+
+def test_a_request_that_is_taken_back_at_the_last_moment():
+    """When the controller is about to write: the partition stays, and takes records again."""
+    scene = scene_with(2)
+    client = scene.controller._client
+    multi = client.multi
+    taken_back: list[str] = []
+
+    def slow_multi(operations: Sequence[Operation]) -> Deferred[Any]:
+        asked = [op.path for op in operations if isinstance(op, Delete) and op.path.startswith("/admin")]
+        if not asked or taken_back:
+            return multi(operations)
+        taken_back.extend(asked)
+        return scene.zookeeper.delete(asked[0]).addCallback(lambda _: multi(operations))
+
+    client.multi = slow_multi
+    ask_to_remove(scene, 1, wait_ms=0)
+    scene.settle(5)
+    assert taken_back == [znodes.partitions_remove_path("t", 1)]
+    assert list(znode(scene).partitions) == [0, 1]
+    assert znode(scene).read_only == frozenset()
+    assert scene.controller.context.controller_epoch == 1, "nobody had to take office anew"
 
 
 @pytest.mark.parametrize("number", [0, 1, 7])
