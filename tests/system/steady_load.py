@@ -10,16 +10,16 @@ SOME = 300
 
 
 @contextmanager
-def load(cluster, topic, *, records_per_second=500):
+def load(cluster, topic, *, partitions=PARTITIONS, min_in_sync=2, records_per_second=500):
     """Write and read while the block runs; every acknowledged record is then read once, in order, and on all replicas.
 
     :return: the producer, by which the block waits until more is acknowledged.
     """
-    cluster.create_topic(topic, PARTITIONS, 3, {"min.insync.replicas": 2})
+    cluster.create_topic(topic, partitions, 3, {"min.insync.replicas": min_in_sync})
     servers = cluster.bootstrap_servers
     with (
-        SteadyProducer(servers, topic, PARTITIONS, records_per_second=records_per_second) as producer,
-        TailingReader(servers, topic, PARTITIONS) as reader,
+        SteadyProducer(servers, topic, partitions, records_per_second=records_per_second) as producer,
+        TailingReader(servers, topic, partitions) as reader,
     ):
         producer.wait_for_more(SOME)
         yield producer

@@ -1,0 +1,104 @@
+"""Replicas that move while brokers bounce and clients write: 20 partitions over 4 brokers, in sync at least 3."""
+
+import pytest
+from steady_load import SOME, load
+
+from kreplica.errors import ErrorCode
+from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from kreplica.wire import messages
+
+BROKERS = 4
+PARTITIONS = 20
+REASSIGNMENT_S_MAX = 90
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(zookeeper, tmp_path_factory):
+    """Four brokers."""
+    places = direct_places(f"{zookeeper.connect_string}/four", BROKERS)
+    with ProcessCluster(tmp_path_factory.mktemp("four"), places) as cluster:
+        yield cluster
+
+
+def moved(replicas):
+    """Replicas on other brokers than before, but for two: broker n -> n + 1, and another order."""
+    return [replica % BROKERS + 1 for replica in reversed(replicas)]
+
+
+def reassign(cluster, topic, targets):
+    """Ask for new replicas; None as a target cancels.
+
+    :return: the error of each partition.
+    """
+    rows = [{"partition_index": partition, "replicas": replicas} for partition, replicas in targets.items()]
+    body = {"timeout_ms": 20_000, "topics": [{"name": topic, "partitions": rows}]}
+    answer = cluster.request(messages.ALTER_PARTITION_REASSIGNMENTS, body, of=cluster.controller())
+    assert answer["error_code"] == 0, answer
+    return {row["partition_index"]: ErrorCode.of(row["error_code"]) for row in answer["responses"][0]["partitions"]}
+
+
+def under_way(cluster):
+    """The reassignments that are not finished: partition -> row of the answer."""
+    body = {"timeout_ms": 20_000, "topics": None}
+    answer = cluster.request(messages.LIST_PARTITION_REASSIGNMENTS, body, of=cluster.controller())
+    assert answer["error_code"] == 0, answer
+    return {row["partition_index"]: row for topic in answer["topics"] for row in topic["partitions"]}
+
+
+def is_moved(cluster, topic, targets):
+    """Whether every broker says that the replicas are the wanted ones, and no others."""
+    return not under_way(cluster) and all(
+        {p: list(view.replicas) for p, view in cluster.partitions(topic, broker.broker_id).items()} == targets
+        for broker in cluster.running
+    )
+
+
+def holders(cluster, topic, partition):
+    """The brokers that have files of a partition."""
+    return {
+        broker.broker_id
+        for broker in cluster.brokers.values()
+        if any((root / f"{topic}-{partition}").is_dir() for root in broker.log_directories)
+    }
+
+
+def bounce(cluster, broker, clean):
+    if clean:
+        broker.stop()
+    else:
+        broker.kill()
+    broker.start()
+
+
+@pytest.mark.parametrize("bounces", [2, pytest.param(10, marks=pytest.mark.soak)])
+def test_reassignment_while_brokers_bounce(cluster, topic, bounces):
+    """Every partition gets the replicas that were asked for, the old files go, and nothing is lost."""
+    with load(cluster, topic, partitions=PARTITIONS, min_in_sync=3) as producer:
+        targets = {p: moved(view.replicas) for p, view in cluster.partitions(topic).items()}
+        assert set(reassign(cluster, topic, targets).values()) == {ErrorCode.NONE}
+        for count in range(bounces):
+            bounce(cluster, cluster.brokers[count % BROKERS + 1], clean=count % 2 == 0)
+        wait_until(lambda: is_moved(cluster, topic, targets), "the replicas to be moved", REASSIGNMENT_S_MAX)
+        cluster.wait_until_in_sync(topic)
+        producer.wait_for_more(SOME)
+    for partition, replicas in targets.items():
+        wait_until(
+            lambda partition=partition, replicas=replicas: holders(cluster, topic, partition) == set(replicas),
+            f"only {replicas} to have {topic}-{partition}",
+        )
+
+
+def test_a_reassignment_that_cannot_finish_is_cancelled(cluster, topic):
+    """A target that is down keeps the reassignment going; cancelled, nothing is left of it."""
+    with load(cluster, topic, min_in_sync=2) as producer:
+        before = {p: list(view.replicas) for p, view in cluster.partitions(topic).items()}
+        absent = next(broker_id for broker_id in cluster.brokers if broker_id not in before[0])
+        cluster.brokers[absent].stop()
+        assert reassign(cluster, topic, {0: [absent, *before[0][1:]]}) == {0: ErrorCode.NONE}
+        producer.wait_for_more(SOME)
+        assert under_way(cluster)[0]["adding_replicas"] == [absent]
+        assert reassign(cluster, topic, {0: None}) == {0: ErrorCode.NONE}
+        assert reassign(cluster, topic, {0: None}) == {0: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+        cluster.brokers[absent].start()
+        wait_until(lambda: is_moved(cluster, topic, before), "the replicas to be as before")
+        wait_until(lambda: holders(cluster, topic, 0) == set(before[0]), "no file to be left")
