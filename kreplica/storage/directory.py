@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from twisted.internet.defer import gatherResults
+from twisted.internet.defer import DeferredList, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -381,8 +381,12 @@ class LogDirectory:
 
     async def _close_logs(self, broker_epoch: int) -> None:
         logs = list(self.logs.values())
-        for first in range(0, len(logs), _AT_ONCE_MAX):
-            await self._runtime.offload.run(_close_all, logs[first : first + _AT_ONCE_MAX])
+        batches = [logs[first : first + _AT_ONCE_MAX] for first in range(0, len(logs), _AT_ONCE_MAX)]
+        # On as many threads as there are: the device gathers what several of them sync at a time.
+        closings = [self._runtime.offload.run(_close_all, batch) for batch in batches]
+        for closed, failure in await DeferredList(closings, consumeErrors=True):
+            if not closed:
+                failure.raiseException()
         await self._write_checkpoints()
         await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
         await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))

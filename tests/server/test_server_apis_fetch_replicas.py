@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from kreplica.client.connection import Connection
 from kreplica.server.partition_reads import PartitionReads
@@ -156,5 +157,25 @@ def test_a_client_that_goes_away_while_it_waits_leaves_nothing(tmp_path: Path) -
         await scene.produce("t", batch(b"x"), partition=7)
         answer = await scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=2), 17)
         assert set(rows_of(answer)) == {7}
+
+    on_broker(tmp_path, story)
+
+
+def test_the_next_fetch_of_a_session_overtakes_one_that_is_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ends at once with all that it was to read, and is answered once; then the next is."""
+    monkeypatch.setattr("kreplica.server.handlers.fetch.TURN_SECONDS_MAX", -1.0)
+    monkeypatch.setattr("kreplica.server.handlers.fetch.READS_PER_LOOK", 1)
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", PARTITIONS)
+        topic_id = scene.broker.metadata.topic_id("t")
+        number = await session(scene)
+        everything = many(dict.fromkeys(range(PARTITIONS), 0), topic_id, session_id=number, session_epoch=1)
+        first = Deferred.fromCoroutine(scene.ask(FETCH, everything, 17))
+        second = scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=2), 17)
+        assert (await second)["error_code"] == 0
+        assert (await first)["error_code"] == 0
 
     on_broker(tmp_path, story)

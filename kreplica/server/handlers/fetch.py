@@ -12,10 +12,11 @@ from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import Partitions
 from kreplica.runtime import Reactor
 from kreplica.server.answers import LeaderHints
-from kreplica.server.fetch_sessions import NO_SESSION, FetchContext, FetchSessions, Wanted, Watch
+from kreplica.server.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader
 from kreplica.server.request import Request
+from kreplica.server.wanted import Wanted, Watch
 
 TOPIC_IDS_FROM = 13
 """From this version on topics are named by id."""
@@ -199,6 +200,8 @@ class _FetchUnderWay:
         """Its client has sent the next fetch of the session: this one ends with what is there."""
         self._hurried = True
         if self._watch is None:
+            if self._call is not None:
+                self._call.cancel()
             self.go_on()
         else:
             self._answer()
