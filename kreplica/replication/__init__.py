@@ -16,7 +16,8 @@ Following:
 
 * ``fetchers`` whom this broker follows; ``fetcher`` one leader; ``fetcher_config`` the settings of both
 * ``followed`` one partition that is followed; ``truncation`` pure: where its log is cut
-* ``fetch_session`` pure: what requests name (KIP-227)
+* ``fetch_session`` pure: what requests name (KIP-227); ``leader_range`` what a leader has
+* ``retries`` what is to be done again later
 * ``throttle`` how fast replicas that move are copied
 
 Serving:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -24,11 +23,13 @@ from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, Endpoint, TopicPartition
 from kreplica.replication.fetch_session import FetchSession
 from kreplica.replication.fetcher_config import FetcherConfig
 from kreplica.replication.followed import Followed, Next
+from kreplica.replication.leader_range import Ranges, find_ranges
 from kreplica.replication.partition import Partition
+from kreplica.replication.retries import Retries
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
-from kreplica.wire.messages import FETCH, LIST_OFFSETS
+from kreplica.wire.messages import FETCH
 
 log = Logger()
 
@@ -37,9 +38,6 @@ TURN_SECONDS_MAX = 0.01
 
 DIVERGENCE_FROM = 12
 """The first version of Fetch in which a leader says where a follower's history leaves its own (KIP-595)."""
-
-LIST_BY_EPOCH_FROM = 4
-EARLIEST, LATEST = -2, -1
 
 UNDER_WAY_MAX = 2
 """One fetch, and one more where there is news for a leader that holds the first until it has data."""
@@ -94,10 +92,7 @@ class Fetcher:
         self._session = FetchSession()
         self._followed: dict[TopicPartition, Followed] = {}
         self._by_id: dict[tuple[UUID, int], Followed] = {}
-        self._later: list[tuple[float, int, Followed]] = []
-        """A heap by time of what is to be asked for again then."""
-        self._later_count = 0
-        self._later_call: IDelayedCall | None = None
+        self._later = Retries(self._reactor, self._ask_those_due)
         self._news_call: IDelayedCall | None = None
         self._connection: Connection | None = None
         self._sent: deque[_Sent] = deque()
@@ -147,10 +142,10 @@ class Fetcher:
         self._closed = True
         for key in list(self._followed):
             self.remove(key)
-        for call in (self._later_call, self._news_call):
-            if call is not None and call.active():
-                call.cancel()
         self._later.clear()
+        if self._news_call is not None:
+            self._news_call.cancel()
+            self._news_call = None
         if self._awaited is not None:
             self._awaited.cancel()
         connection, self._connection = self._connection, None
@@ -181,25 +176,12 @@ class Fetcher:
 
     def _ask_later(self, followed: Followed, delay_s: float) -> None:
         self._session.leave_out(followed.key)
-        self._later_count += 1
-        due_s = self._reactor.seconds() + delay_s
-        heappush(self._later, (due_s, self._later_count, followed))
-        if self._later_call is None:
-            self._later_call = self._reactor.callLater(delay_s, self._ask_those_due)
-        elif due_s < self._later_call.getTime():
-            self._later_call.reset(delay_s)
+        self._later.add(followed, delay_s)
 
-    def _ask_those_due(self) -> None:
-        self._later_call = None
-        now_s = self._reactor.seconds()
-        due = []
-        while self._later and self._later[0][0] <= now_s:
-            due.append(heappop(self._later)[2])
+    def _ask_those_due(self, due: list[Followed]) -> None:
         for followed in due:
             if self._followed.get(followed.key) is followed:
                 self._go_on(followed, Next.ASK)
-        if self._later and self._later_call is None:
-            self._later_call = self._reactor.callLater(self._later[0][0] - now_s, self._ask_those_due)
 
     def _tell_news(self) -> None:
         """Something is to be asked for that the leader does not know of: it must not wait for the fetch under way.
@@ -394,40 +376,11 @@ class Fetcher:
         self._session.reset()
 
     async def _find_ranges(self, connection: Connection, followed: list[Followed]) -> None:
-        """Ask the leader where its logs begin and end, for those partitions whose offset it does not have."""
-        ends = self._list_offsets(connection, followed, LATEST)
-        starts = self._list_offsets(connection, followed, EARLIEST)
-        starts.addErrback(lambda _: {})  # the same connection: the first says what happened to it
-        found_ends = _offsets(await self._wait(ends))
-        found_starts = _offsets(await self._wait(starts))
+        """Those whose position the leader does not have go on where it has something."""
+        asking = find_ranges(
+            connection, followed, broker_id=self._follower.broker_id, timeout_s=self._config.timeout_s
+        )
+        ranges: Ranges = await self._wait(Deferred.fromCoroutine(asking))
         for one in followed:
             if self._followed.get(one.key) is one:
-                end, start = found_ends.get(one.key), found_starts.get(one.key)
-                self._go_on(one, one.restart(start, end))
-
-    def _list_offsets(self, connection: Connection, followed: list[Followed], place: int) -> Deferred[Row]:
-        topics: dict[str, list[Row]] = {}
-        for one in followed:
-            row = {
-                "partition_index": one.key.partition,
-                "current_leader_epoch": one.leader_epoch,
-                "timestamp": place,
-            }
-            topics.setdefault(one.key.topic, []).append(row)
-        body = {
-            "replica_id": self._follower.broker_id,
-            "isolation_level": 0,
-            "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()],
-        }
-        version = connection.version(LIST_OFFSETS)
-        return connection.request(LIST_OFFSETS, version, body, timeout_s=self._config.timeout_s)
-
-
-def _offsets(answer: Row) -> dict[TopicPartition, int]:
-    """The offsets that ListOffsets found; those that it refused are left out."""
-    return {
-        TopicPartition(topic["name"], row["partition_index"]): row["offset"]
-        for topic in answer.get("topics", ())
-        for row in topic["partitions"]
-        if not row["error_code"]
-    }
+                self._go_on(one, one.restart(*ranges.get(one.key, (None, None))))

@@ -18,7 +18,7 @@ From the outside in:
 * ``handlers``: one file per API
 * ``metadata``: what this broker knows of the cluster; ``topic_admin``: changes to topics, written to ZooKeeper
 * ``fetch_sessions``: what clients fetch without naming it again (KIP-227)
-* ``partition_reads``: what one fetch gets of one partition
+* ``wanted``: one partition of a fetch; ``partition_reads``: what the fetch gets of it
 
 A frame is handled where it lies: nothing is copied, queued or deferred between the socket and a handler.
 """

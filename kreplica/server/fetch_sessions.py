@@ -13,13 +13,11 @@ from typing import Any
 from uuid import UUID
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.model import NO_EPOCH, ZERO_UUID
+from kreplica.model import ZERO_UUID
 from kreplica.replication import Partition
+from kreplica.server.wanted import Key, Wanted, Watch
 
 NO_SESSION = 0
-NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
-"""What an answer says of a partition whose history agrees with the client's (KIP-595)."""
-
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
@@ -28,111 +26,7 @@ PARTITIONS_MAX = 100_000
 EVICTION_SECONDS = 120.0
 """A session that was not used for so long may give its place to a new one."""
 
-Key = tuple[str | None, UUID, int]
 Row = dict[str, Any]
-
-
-class Wanted:
-    """One partition that a client fetches, and what it was last told of it (inside a session).
-
-    :ivar named: whether the request that is being answered names it: a follower acknowledges by that.
-    :ivar watched: where a change of it is waited for.
-    """
-
-    __slots__ = (
-        "bytes_max",
-        "current_leader_epoch",
-        "fetch_offset",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "named",
-        "partition",
-        "told",
-        "topic",
-        "topic_id",
-        "watched",
-    )
-
-    def __init__(self, topic: str | None, topic_id: UUID, row: Row) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition: int = row["partition"]
-        self.told: tuple[int, int] | None = None
-        self.watched: Partition | None = None
-        self.ask(row)
-
-    def ask(self, row: Row) -> None:
-        """Take over what the client asks now."""
-        self.named = True
-        self.fetch_offset: int = row["fetch_offset"]
-        self.bytes_max: int = row["partition_max_bytes"]
-        self.current_leader_epoch: int = row.get("current_leader_epoch", NO_EPOCH)
-        self.last_fetched_epoch: int = row.get("last_fetched_epoch", NO_EPOCH)
-        self.log_start_offset: int = row.get("log_start_offset", -1)
-
-    @property
-    def key(self) -> Key:
-        return (self.topic, self.topic_id, self.partition)
-
-    def is_news(self, row: Row) -> bool:
-        """Whether an answer inside a session has to name this partition."""
-        told = (row["high_watermark"], row["log_start_offset"])
-        diverges = row["diverging_epoch"] is not NO_DIVERGENCE
-        news = bool(row["error_code"] or row["records"] or told != self.told or diverges)
-        # An error is told again and again, until it is gone and the figures are told too.
-        self.told = None if row["error_code"] else told
-        return news or row["preferred_read_replica"] >= 0
-
-
-class Watch:
-    """Tells which of some wanted partitions changed since they were read.
-
-    :param changed: called with them; each is told once, and watched no more until it is added again.
-    """
-
-    __slots__ = ("_changed", "_wanted")
-
-    def __init__(self, changed: Callable[[list[Wanted]], object]) -> None:
-        self._changed = changed
-        self._wanted: dict[Partition, list[Wanted]] = {}
-
-    def add(self, wanted: Wanted, partition: Partition) -> None:
-        """Tell when this one changes."""
-        if wanted.watched is partition:
-            return
-        self.remove(wanted)
-        wanted.watched = partition
-        self._wanted.setdefault(partition, []).append(wanted)
-        partition.waiting[self] = None
-
-    def remove(self, wanted: Wanted) -> None:
-        """Tell of this one no more."""
-        partition, wanted.watched = wanted.watched, None
-        if partition is not None:
-            others = self._wanted[partition]
-            others.remove(wanted)
-            if not others:
-                del self._wanted[partition]
-                partition.waiting.pop(self, None)
-
-    def clear(self) -> None:
-        """Tell of none any more."""
-        for partition, wanted in self._wanted.items():
-            partition.waiting.pop(self, None)
-            for one in wanted:
-                one.watched = None
-        self._wanted.clear()
-
-    def changed(self, partitions: set[Partition]) -> None:
-        """Called by ``Wakeups``."""
-        told: list[Wanted] = []
-        for partition in sorted(partitions & self._wanted.keys(), key=lambda p: p.topic_partition):
-            partition.waiting.pop(self, None)
-            told += self._wanted.pop(partition)
-        for wanted in told:
-            wanted.watched = None
-        if told:
-            self._changed(told)
 
 
 class FetchContext:

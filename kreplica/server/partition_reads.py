@@ -13,8 +13,8 @@ from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Pa
 from kreplica.replication.replica_selection import RackOf, Replica, ReplicaSelector
 from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.server.answers import NO_LEADER_HINT, LeaderHints
-from kreplica.server.fetch_sessions import NO_DIVERGENCE, Wanted
 from kreplica.server.metadata import MetadataCache
+from kreplica.server.wanted import NO_DIVERGENCE, Wanted
 
 log = Logger()
 

@@ -21,7 +21,7 @@ from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.replication.waiting import Wakeups
 from kreplica.runtime import Runtime
 from kreplica.runtime.offload import Offload
-from kreplica.server.fetch_sessions import NO_DIVERGENCE
+from kreplica.server.wanted import NO_DIVERGENCE
 from kreplica.storage.config import LogConfig
 from kreplica.storage.log import Log
 from kreplica.testing.disk import MemoryDisk

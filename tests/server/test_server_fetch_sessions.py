@@ -9,14 +9,8 @@ import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.server.fetch_sessions import (
-    EVICTION_SECONDS,
-    NO_DIVERGENCE,
-    FetchContext,
-    FetchSession,
-    FetchSessions,
-    Wanted,
-)
+from kreplica.server.fetch_sessions import EVICTION_SECONDS, FetchContext, FetchSession, FetchSessions
+from kreplica.server.wanted import NO_DIVERGENCE, Wanted
 
 Row = dict[str, Any]
 
