@@ -45,6 +45,8 @@ class ControllerContext:
         """The versions of the topics' znodes, for the next write."""
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.deleting: set[str] = set()
+        self.topic_births: dict[str, int] = {}
+        """The transactions (zxid) in which the topics' znodes were made."""
         self.known_epochs: dict[int, int] = {}
         """By broker that lives or did: the last epoch that was dealt with, so that its places in in-sync and eligible
         sets are those of that process, or of one before it that lost nothing since."""
@@ -230,5 +232,6 @@ class ControllerContext:
             self.forget_replica(*replica)
         self.topics.pop(topic, None)
         self.topic_versions.pop(topic, None)
+        self.topic_births.pop(topic, None)
         self.deleting.discard(topic)
         self.unreadable.discard(topic)

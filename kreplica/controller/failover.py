@@ -12,14 +12,13 @@ from kreplica.controller.brokers import read_brokers
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import StateChange, initial_elections
 from kreplica.controller.departures import cross_out
-from kreplica.controller.events import TopicsChanged
 from kreplica.controller.leader_balance import preferred_election_asked, start_balancing
 from kreplica.controller.office import Office
 from kreplica.controller.reassignment_requests import reassignments_requested
 from kreplica.controller.replica_deletion import begin_deletion
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topic_deletion import deletions_changed
-from kreplica.controller.topics import elect_new_partitions, read_assignments
+from kreplica.controller.topics import elect_new_partitions, list_topics, read_assignments
 from kreplica.model import NO_BROKER_EPOCH, TopicPartition
 from kreplica.zookeeper import NoNode
 
@@ -42,8 +41,7 @@ async def take_office(office: Office) -> None:
 
     # What these tell is in all that is read from here on.
     told = [*await isr_changes.notifications(office), *await log_dir_events.notifications(office)]
-    topics = await office.client.get_children(znodes.TOPICS, lambda _: office.put(TopicsChanged()))
-    await read_assignments(office, sorted(topics))
+    await read_assignments(office, await list_topics(office))
     written = await office.read_states(context.all_partitions())
     deleting = await office.client.get_children(znodes.DELETE_TOPICS)
     context.deleting.update(topic for topic in deleting if topic in context.topics)

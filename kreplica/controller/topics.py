@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -16,18 +16,40 @@ from kreplica.controller.state_writes import TopicChange
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.runtime.together import together
-from kreplica.zookeeper import NoNode, WatchEvent
+from kreplica.zookeeper import NoNode
 
 log = Logger()
 
+
 async def topics_changed(office: Office) -> None:
     """Topics were made (or their znodes removed): choose leaders for the new ones."""
-    names = await office.client.get_children(znodes.TOPICS, lambda _: office.put(TopicsChanged()))
+    names = await list_topics(office)
     known = office.context.topics.keys() | office.context.unreadable
-    for gone in known - set(names):
-        office.context.forget_topic(gone)
+    abandon(office, sorted(known - set(names)))
     new = await read_assignments(office, sorted(set(names) - known))
     await start_new_partitions(office, new)
+
+
+async def list_topics(office: Office) -> list[str]:
+    """The names of all topics, with a watch for more and fewer."""
+    return sorted(await office.client.get_children(znodes.TOPICS, office.watch(znodes.TOPICS, TopicsChanged())))
+
+
+def abandon(office: Office, topics: Sequence[str]) -> None:
+    """Somebody removed these topics' znodes by hand: brokers delete what they have of them, or they would serve it on.
+
+    Unlike a deletion that was asked for it is told once: there is nothing left that could say that it is not done.
+    """
+    context, requests = office.context, office.requests()
+    for topic in topics:
+        log.warn("controller: the znode of topic {topic} was removed: its replicas are deleted", topic=topic)
+        context.deleting.add(topic)  # so that brokers are told
+        requests.publish(context.partitions_of(topic))
+        for partition, broker in context.replicas_of_topic(topic):
+            requests.stop(partition, broker, delete=True)
+    requests.send()
+    for topic in topics:
+        context.forget_topic(topic)
 
 
 async def assignment_changed(office: Office, topic: str) -> None:
@@ -53,36 +75,42 @@ async def read_assignments(office: Office, topics: Iterable[str]) -> list[str]:
 
 
 async def _read_topic(office: Office, topic: str) -> bool:
-    def changed(_: WatchEvent) -> None:
-        office.put(AssignmentChanged(topic))
-
-    context = office.context
+    context, path = office.context, znodes.topic_path(topic)
+    watch = office.watch(path, AssignmentChanged(topic))
     try:
-        data, stat = await office.client.get_data(znodes.topic_path(topic), changed)
+        data, stat = await office.client.get_data(path, watch)
         assignment = znodes.decode_topic(topic, data)
         version = stat.version
     except NoNode:
+        if watch is not None:
+            office.unwatched(path)
         return False
     except znodes.ZnodeError as error:
         log.error("controller: a topic that cannot be read is left alone: {error}", error=str(error))
         if topic not in context.topics:
             context.unreadable.add(topic)
         return False
-    if assignment.topic_id == ZERO_UUID:
-        assignment = replace(assignment, topic_id=_known_or_new_id(office, topic))
+    if topic in context.topics and context.topic_births.get(topic) != stat.czxid:
+        abandon(office, [topic])  # it was removed and made anew: another topic of that name
+    topic_id = _id_of(office, assignment)
+    if assignment.topic_id != topic_id:
+        assignment = replace(assignment, topic_id=topic_id)
         if not await office.writes.write_topics([TopicChange(assignment, version)]):
             return await _read_topic(office, topic)  # somebody else wrote meanwhile
         version += 1
     context.unreadable.discard(topic)
     context.topics[topic] = assignment
     context.topic_versions[topic] = version
+    context.topic_births[topic] = stat.czxid
     return True
 
 
-def _known_or_new_id(office: Office, topic: str) -> UUID:
-    """A tool that rewrites a znode may have dropped the id that the topic has."""
-    known: TopicAssignment | None = office.context.topics.get(topic)
-    return known.topic_id if known is not None else znodes.random_uuid(office.runtime.random)
+def _id_of(office: Office, assignment: TopicAssignment) -> UUID:
+    """The id that a topic has for good: a tool that rewrites its znode may drop it, or give it another."""
+    known = office.context.topics.get(assignment.topic)
+    if known is not None:
+        return known.topic_id
+    return assignment.topic_id if assignment.topic_id != ZERO_UUID else znodes.random_uuid(office.runtime.random)
 
 
 async def start_new_partitions(office: Office, topics: Iterable[str]) -> None:

@@ -1,0 +1,74 @@
+"""Topics whose znodes somebody removes, replaces or rewrites with a tool, past every API."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from kreplica.cluster import znodes
+from kreplica.model import LEADER_DURING_DELETE, TopicPartition
+from kreplica.testing.controller_scene import ControllerScene
+from kreplica.zookeeper import Create, Delete
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OTHER_ID = UUID("12345678-1234-4234-8234-123456789abc")
+
+REMOVAL = [
+    *(Delete(znodes.partition_state_path("t", number)) for number in (0, 1)),
+    *(Delete(znodes.partition_path("t", number)) for number in (0, 1)),
+    Delete(znodes.partitions_path("t")),
+    Delete(znodes.topic_path("t")),
+]
+
+
+@pytest.fixture
+def scene() -> ControllerScene:
+    made = ControllerScene(brokers=2)
+    made.start()
+    return made
+
+
+def test_a_removed_topic_is_served_no_more(scene: ControllerScene) -> None:
+    """Its replicas are deleted and it leaves the metadata, since no controller would ever speak of it again."""
+    scene.make_topic("t", {0: (1, 2), 1: (2,)})
+    scene.forget_told()
+    scene.run(scene.zookeeper.multi(REMOVAL))
+    scene.settle()
+    for number, partitions in ((1, {P0}), (2, {P0, P1})):
+        metadata, stop = scene.brokers[number].told
+        assert {row["leader"] for row in metadata.partitions.values()} == {LEADER_DURING_DELETE}
+        assert set(stop.partitions) == partitions
+        assert all(row["delete_partition"] and row["leader_epoch"] == -2 for row in stop.partitions.values())
+    assert "t" not in scene.context.topics
+    scene.forget_told()
+    scene.make_topic("t", {0: (1, 2)})
+    assert set(scene.brokers[1].told_of("LeaderAndIsr")[0].partitions) == {P0}
+
+
+def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
+    """Removed and made anew in one go: first the old replicas go, then the new ones begin."""
+    old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
+    scene.forget_told()
+    new = replace(old, topic_id=OTHER_ID, partitions={0: (2, 1)})
+    scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), znodes.encode_topic(new))]))
+    scene.settle()
+    names = [told.name for told in scene.brokers[2].told]
+    assert names == ["UpdateMetadata", "StopReplica", "LeaderAndIsr", "UpdateMetadata"]
+    roles = scene.brokers[2].told[2]
+    assert roles.body["topic_states"][0]["topic_id"] == OTHER_ID
+    assert roles.partitions[P0]["is_new"]
+    assert (scene.state("t", 0).leader, scene.state("t", 0).leader_epoch) == (2, 0)
+    assert scene.context.topics["t"].topic_id == OTHER_ID
+
+
+def test_a_rewritten_topic_keeps_its_id(scene: ControllerScene) -> None:
+    """Whatever id a tool writes into it: the replicas' files are of the old one."""
+    old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
+    scene.forget_told()
+    scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), znodes.encode_topic(replace(old, topic_id=OTHER_ID))))
+    scene.settle()
+    data, _ = scene.run(scene.zookeeper.get_data(znodes.topic_path("t")))
+    assert znodes.decode_topic("t", data) == old
+    assert not scene.brokers[1].told_of("StopReplica")
