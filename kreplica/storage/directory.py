@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 from uuid import UUID
 
-from twisted.internet.defer import DeferredList, gatherResults
+from twisted.internet.defer import Deferred, DeferredList, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -383,7 +384,7 @@ class LogDirectory:
         logs = list(self.logs.values())
         batches = [logs[first : first + _AT_ONCE_MAX] for first in range(0, len(logs), _AT_ONCE_MAX)]
         # On as many threads as there are: the device gathers what several of them sync at a time.
-        closings = [self._runtime.offload.run(_close_all, batch) for batch in batches]
+        closings: list[Deferred[Any]] = [self._runtime.offload.run(_close_all, batch) for batch in batches]
         for closed, failure in await DeferredList(closings, consumeErrors=True):
             if not closed:
                 failure.raiseException()
