@@ -66,7 +66,7 @@ class FetchSession:
     @property
     def established(self) -> bool:
         """Whether the leader keeps a session, so that a request costs no more than what changed."""
-        return self._session_id != NO_SESSION
+        return self._epoch != INITIAL_EPOCH
 
     def ask(self, asked: Asked) -> None:
         """Ask for this partition from its present position; again where it moved."""
@@ -130,11 +130,15 @@ class FetchSession:
         if session_id != NO_SESSION:
             self._epoch = 1
 
-    def reset(self) -> None:
-        """The leader's session is gone, or cannot be trusted: the next request names everything."""
+    def reset(self, *, gone: bool = False) -> None:
+        """The next request names everything, and ends the session that the leader may still keep.
+
+        :param gone: the leader does not know the session.
+        """
         self.generation += 1
-        self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
+        if gone:
+            self._session_id = NO_SESSION
 
     def _take(self, named: Iterable[TopicPartition], forgotten: list[tuple[TopicPartition, UUID]]) -> list[Asked]:
         taken = []

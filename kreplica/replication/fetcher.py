@@ -373,7 +373,7 @@ class Fetcher:
             self._refused_sessions = 0
             raise KafkaError(code, "the leader refuses the fetch")
         self._refused_sessions += 1
-        self._session.reset()
+        self._session.reset(gone=code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     async def _find_ranges(self, connection: Connection, followed: list[Followed]) -> None:
         """Those whose position the leader does not have go on where it has something."""

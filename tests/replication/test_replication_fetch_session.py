@@ -92,7 +92,7 @@ def test_one_topic_without_an_id_makes_all_named_by_name() -> None:
     session.ask(old)
     assert session.version(17) == 12
     body = session.next_request(12)
-    assert (body["session_id"], body["session_epoch"]) == (0, 0)
+    assert (body["session_id"], body["session_epoch"]) == (99, 0), "which ends session 99"
     assert {topic["topic"] for topic in body["topics"]} == {"t", "old"}
     session.leave_out(old.key)
     assert session.version(17) == 17
@@ -140,6 +140,7 @@ def test_both_sides_always_agree_on_what_is_wanted() -> None:
             )
             session = context.session
             assert session is not None
+            assert len(server) == 1, "the session before is ended"
             client.answered(session.session_id)
             held = {(one.topic_id, one.partition, one.fetch_offset) for one in session.partitions.values()}
             assert held == {(one.topic_id, one.key.partition, one.offset) for one in wanted.values()}

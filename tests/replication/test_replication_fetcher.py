@@ -298,7 +298,7 @@ def test_a_leader_that_cannot_be_reached_is_tried_again_where_it_listens_now() -
 
 
 def test_a_connection_that_is_lost_is_made_again_with_a_new_session() -> None:
-    """Everything is named again."""
+    """Everything is named again, and the leader is told which session it may forget."""
     world = World()
     partition = world.partition(records=3)
     link = world.accept()
@@ -308,7 +308,7 @@ def test_a_connection_that_is_lost_is_made_again_with_a_new_session() -> None:
     link.lose()
     world.advance(BACKOFF_S)
     fetch = world.accept().fetch()
-    assert (fetch["session_id"], fetch["session_epoch"], named(fetch)) == (0, 0, [(0, 3)])
+    assert (fetch["session_id"], fetch["session_epoch"], named(fetch)) == (77, 0, [(0, 3)])
 
 
 def test_a_leader_that_does_not_answer_is_given_up() -> None:
@@ -336,7 +336,8 @@ def test_a_session_that_the_leader_refuses_begins_anew(code: int) -> None:
         link.answer(error_code=code, session_id=0)
         assert world.connecting == 0
     fetch = link.fetch()
-    assert (fetch["session_id"], fetch["session_epoch"], named(fetch)) == (0, 0, [(0, 1)])
+    ended = 0 if code == 70 else 77
+    assert (fetch["session_id"], fetch["session_epoch"], named(fetch)) == (ended, 0, [(0, 1)])
     link.answer(error_code=code, session_id=0)
     assert link.closed
     world.advance(BACKOFF_S)
@@ -366,7 +367,7 @@ def test_a_broker_that_registered_anew_names_everything_again() -> None:
     link.answer()
     fetch = link.fetch()
     assert fetch["replica_state"] == {"replica_id": 1, "replica_epoch": 6}
-    assert (fetch["session_id"], named(fetch)) == (0, [(0, 0)])
+    assert (fetch["session_epoch"], named(fetch)) == (0, [(0, 0)])
 
 
 def test_what_is_not_synced_is_not_acknowledged() -> None:
