@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, DeferredLock
+
 from kreplica.errors import ErrorCode
+
+T = TypeVar("T")
 
 UNKNOWN_BROKER_EPOCH = -1
 
@@ -17,6 +24,7 @@ class ControlFence:
         self.broker_epoch = broker_epoch
         self.controller_epoch = 0
         self.controller_id: int | None = None
+        self._order = DeferredLock()
 
     def check(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Whether a command may be obeyed; if so its controller is the one known from now on.
@@ -30,6 +38,17 @@ class ControlFence:
         self.controller_epoch = controller_epoch
         self.controller_id = controller_id
         return ErrorCode.NONE
+
+    async def in_order(self, command: Callable[[], Coroutine[Deferred[Any], Any, T]]) -> T:
+        """Carry a command out after those that came before it.
+
+        Some take several turns of the reactor: else a deletion could come before what makes the partition.
+        """
+        await self._order.acquire()
+        try:
+            return await command()
+        finally:
+            self._order.release()
 
 
 def is_stale_broker_epoch(asked: int, own: int) -> bool:

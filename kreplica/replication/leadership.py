@@ -26,7 +26,6 @@ class Leadership(NamedTuple):
     partition_epoch: int
     controller_epoch: int
     topic_id: UUID = ZERO_UUID
-    is_new: bool = False
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()

@@ -33,6 +33,7 @@ class Partition:
 
     :param min_insync_replicas: of the topic; set again when its settings change.
     :ivar led: what belongs to leading it; None where this broker does not.
+    :ivar tenures_over: how often it ceased to lead; while that stays, nothing that it appended was taken back.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Partition:
         "log",
         "min_insync_replicas",
         "role",
+        "tenures_over",
         "topic_id",
         "topic_partition",
         "waiting",
@@ -67,6 +69,7 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.min_insync_replicas = min_insync_replicas
         self.led: Led | None = None
+        self.tenures_over = 0
         self._surroundings = surroundings
 
     def __repr__(self) -> str:
@@ -101,7 +104,9 @@ class Partition:
 
     def _lead_no_more(self, role: Role) -> None:
         self.role = role
-        self.led = None
+        if self.led is not None:
+            self.led = None
+            self.tenures_over += 1
         self._surroundings.wakeups.mark(self)
 
     def step_down(self, state: LeaderAndIsr) -> None:

@@ -44,7 +44,7 @@ class Waiting:
         self._partitions = tuple(partitions)
         self._look = look
         self._expire = expire
-        self._timer: IDelayedCall | None = reactor.callLater(timeout_s, self._expired)
+        self._timer: IDelayedCall | None = reactor.callLater(max(timeout_s, 0), self._expired)
         for partition in self._partitions:
             partition.waiting[self] = None
 

@@ -114,7 +114,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
             messages.DELETE_TOPICS,
             DeleteTopics(topics, metadata, is_controller, enabled=settings["delete.topic.enable"]),
         ),
-        (messages.DELETE_RECORDS, DeleteRecords(partitions)),
+        (messages.DELETE_RECORDS, DeleteRecords(reactor, partitions)),
         (messages.INIT_PRODUCER_ID, InitProducerId(broker.producer_ids)),
         (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
         (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),

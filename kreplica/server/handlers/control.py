@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
-from uuid import UUID
 
 from kreplica.errors import ErrorCode
 from kreplica.membership import DynamicSettings
@@ -33,48 +33,59 @@ class LeaderAndIsr:
     def __call__(self, request: Request) -> None:
         refused = _refused(self._fence, request)
         if refused is not ErrorCode.NONE:
-            request.answer({"error_code": int(refused), "topics": [], "partition_errors": []})
+            request.answer(_leader_and_isr_answer(refused))
             return
-        answer_from(request, self._obey(request.body))
+        body = request.body
+        answer_from(request, self._fence.in_order(lambda: self._obey(body)))
 
     async def _obey(self, body: Row) -> Row:
-        wanted = {
-            TopicPartition(topic["topic_name"], row["partition_index"]): _leadership(topic, row)
-            for topic in body["topic_states"]
-            for row in topic["partition_states"]
-        }
+        if body["controller_epoch"] < self._fence.controller_epoch:
+            return _leader_and_isr_answer(ErrorCode.STALE_CONTROLLER_EPOCH)  # replaced while this one waited
         # A new topic's settings are written with it: they have to be known before its logs are made.
         await self._settings.learn([topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)])
-        errors = await self._partitions.lead_and_follow(wanted)
-        by_id: dict[UUID, list[Row]] = {}
-        flat = []
-        for key, error in errors.items():
-            row = {"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)}
-            flat.append(row)
-            by_id.setdefault(wanted[key].topic_id, []).append(row)
-        topics = [{"topic_id": topic_id, "partition_errors": rows} for topic_id, rows in by_id.items()]
-        return {"error_code": 0, "topics": topics, "partition_errors": flat}
-
+        errors = await self._partitions.lead_and_follow(dict(_leaderships(body)))
+        flat: list[Row] = []
+        topics = []
+        for topic in body["topic_states"]:
+            name = topic["topic_name"]
+            rows = []
+            for state in topic["partition_states"]:
+                index = state["partition_index"]
+                error = errors[TopicPartition(name, index)]
+                rows.append({"topic_name": name, "partition_index": index, "error_code": int(error)})
+            flat += rows
+            topics.append({"topic_id": topic.get("topic_id", ZERO_UUID), "partition_errors": rows})
+        return _leader_and_isr_answer(ErrorCode.NONE, topics, flat)
 
     def _is_new(self, topic: Row) -> bool:
         return not self._settings.knows(topic["topic_name"]) or any(row["is_new"] for row in topic["partition_states"])
 
 
-def _leadership(topic: Row, row: Row) -> Leadership:
-    return Leadership(
-        leader=row["leader"],
-        leader_epoch=row["leader_epoch"],
-        isr=tuple(row["isr"]),
-        replicas=tuple(row["replicas"]),
-        partition_epoch=row["partition_epoch"],
-        controller_epoch=row["controller_epoch"],
-        topic_id=topic.get("topic_id", ZERO_UUID),
-        is_new=row["is_new"],
-        adding=tuple(row.get("adding_replicas", ())),
-        removing=tuple(row.get("removing_replicas", ())),
-        eligible=tuple(row.get("eligible_leader_replicas", ())),
-        read_only=row.get("read_only", False),
-    )
+def _leader_and_isr_answer(error: ErrorCode, topics: Sequence[Row] = (), flat: Sequence[Row] = ()) -> Row:
+    """
+    :param flat: what versions before topic ids answer.
+    """
+    return {"error_code": int(error), "topics": topics, "partition_errors": flat}
+
+
+def _leaderships(body: Row) -> Iterator[tuple[TopicPartition, Leadership]]:
+    for topic in body["topic_states"]:
+        name = topic["topic_name"]
+        topic_id = topic.get("topic_id", ZERO_UUID)
+        for row in topic["partition_states"]:
+            yield TopicPartition(name, row["partition_index"]), Leadership(
+                row["leader"],
+                row["leader_epoch"],
+                tuple(row["isr"]),
+                tuple(row["replicas"]),
+                row["partition_epoch"],
+                row["controller_epoch"],
+                topic_id,
+                tuple(row.get("adding_replicas", ())),
+                tuple(row.get("removing_replicas", ())),
+                tuple(row.get("eligible_leader_replicas", ())),
+                row.get("read_only", False),
+            )
 
 
 class StopReplica:
@@ -90,9 +101,12 @@ class StopReplica:
         if refused is not ErrorCode.NONE:
             request.answer({"error_code": int(refused), "partition_errors": []})
             return
-        answer_from(request, self._obey(request.body))
+        body = request.body
+        answer_from(request, self._fence.in_order(lambda: self._obey(body)))
 
     async def _obey(self, body: Row) -> Row:
+        if body["controller_epoch"] < self._fence.controller_epoch:
+            return {"error_code": int(ErrorCode.STALE_CONTROLLER_EPOCH), "partition_errors": []}
         rows = []
         for topic in body["topic_states"]:
             for row in topic["partition_states"]:

@@ -114,13 +114,17 @@ def _is_reached(partition: Partition, offset: int, acks: int) -> bool:
 
 
 class _Pending:
-    """One partition's batch that may not be acknowledged yet."""
+    """One partition's batch that may not be acknowledged yet.
 
-    __slots__ = ("acks", "epoch", "offset", "partition", "row")
+    A new leader epoch is no reason to give up: as long as this broker leads without a break the batch stays where it
+    is, and a producer that is not idempotent would write it again.
+    """
+
+    __slots__ = ("_tenures_over", "acks", "offset", "partition", "row")
 
     def __init__(self, partition: Partition, offset: int, acks: int, row: Row) -> None:
         self.partition = partition
-        self.epoch = partition.leadership.leader_epoch
+        self._tenures_over = partition.tenures_over
         self.offset = offset
         self.acks = acks
         self.row = row
@@ -128,15 +132,26 @@ class _Pending:
     def is_over(self) -> bool:
         """Whether it may be, or never will be by this leader (the row says so then)."""
         partition = self.partition
-        if not partition.is_leader or partition.leadership.leader_epoch != self.epoch:
+        if partition.tenures_over != self._tenures_over:
             offline = partition.role is Role.OFFLINE
             _fail(self.row, ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         if not _is_reached(partition, self.offset, self.acks):
             return False
-        if self.acks == ALL_IN_SYNC and len(partition.leadership.isr) < partition.min_insync_replicas:
+        if self._lacks_replicas:
             _fail(self.row, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         return True
+
+    def expire(self) -> None:
+        """The time is up: it may be acknowledged later, but by then nobody asks."""
+        if not self.is_over():
+            lacks = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            _fail(self.row, lacks if self._lacks_replicas else ErrorCode.REQUEST_TIMED_OUT)
+
+    @property
+    def _lacks_replicas(self) -> bool:
+        partition = self.partition
+        return self.acks == ALL_IN_SYNC and len(partition.leadership.isr) < partition.min_insync_replicas
 
 
 class _WaitingProduce:
@@ -160,8 +175,7 @@ class _WaitingProduce:
 
     def _expire(self) -> None:
         for pending in self._pending:
-            if not pending.is_over():
-                _fail(pending.row, ErrorCode.REQUEST_TIMED_OUT)
+            pending.expire()
         self._request.answer(_answer(self._responses))
 
 
