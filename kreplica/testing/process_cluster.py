@@ -34,6 +34,7 @@ QUICK = {
 
 POLL_S = 0.05
 OUTPUT_LINES_TOLD = 150
+TRACEBACK_SIZE_MAX = 5000
 
 
 class PartitionView(NamedTuple):
@@ -108,9 +109,9 @@ class ProcessCluster:
         self.kill()
 
     @property
-    def running(self) -> list[BrokerProcess]:
-        """The brokers whose process exists."""
-        return [broker for broker in self.brokers.values() if broker.running]
+    def answering(self) -> list[BrokerProcess]:
+        """The brokers whose process exists and is not paused."""
+        return [broker for broker in self.brokers.values() if broker.answering]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -125,6 +126,14 @@ class ProcessCluster:
             parts.append("\n".join([f"--- broker {broker.broker_id}", *lines]))
         return "\n".join(parts)
 
+    def tracebacks(self) -> list[str]:
+        """What any broker wrote of errors that nobody foresaw."""
+        return [
+            f"broker {broker.broker_id}: {part[:TRACEBACK_SIZE_MAX]}"
+            for broker in self.brokers.values()
+            for part in broker.all_output.split("Traceback (most recent call last)")[1:]
+        ]
+
     # --- what they say ---
 
     def request(
@@ -134,7 +143,7 @@ class ProcessCluster:
 
         :raise OSError: nobody answers.
         """
-        asked = [self.brokers[of]] if of is not None else self.running
+        asked = [self.brokers[of]] if of is not None else self.answering
         last: Exception = ConnectionError("no broker runs")
         for broker in asked:
             try:
@@ -164,11 +173,11 @@ class ProcessCluster:
         return view.leader
 
     def controller(self) -> int:
-        """Who is the controller; waits until one is known and runs."""
+        """Who is the controller; waits until one is known and answers."""
 
         def found() -> int | None:
             broker_id: int = self.metadata()["controller_id"]
-            return broker_id if broker_id in self.brokers and self.brokers[broker_id].running else None
+            return broker_id if broker_id in self.brokers and self.brokers[broker_id].answering else None
 
         return wait_until(found, "a controller")
 
@@ -195,15 +204,15 @@ class ProcessCluster:
         self.wait_until_in_sync(name)
 
     def wait_until_in_sync(self, topic: str, timeout_s: float = 60.0) -> None:
-        """Wait until every running broker says that each partition is led and that all its replicas are in sync.
+        """Wait until every broker that answers says that each partition is led and that all its replicas are in sync.
 
         :raise ServerFailed: with what is said instead.
         """
         wait_until(
-            lambda: all(self._is_in_sync(topic, broker.broker_id) for broker in self.running),
+            lambda: all(self._is_in_sync(topic, broker.broker_id) for broker in self.answering),
             f"all replicas of {topic} to be in sync",
             timeout_s,
-            lambda: [self.partitions(topic, broker.broker_id) for broker in self.running],
+            lambda: [self.partitions(topic, broker.broker_id) for broker in self.answering],
         )
 
     def _is_in_sync(self, topic: str, of: int) -> bool:
@@ -215,7 +224,7 @@ class ProcessCluster:
         return view if view is not None and view.leader in self.brokers else None
 
     def _all_know_all(self) -> bool:
-        ids = {broker.broker_id for broker in self.running}
+        ids = {broker.broker_id for broker in self.answering}
         return all({row["node_id"] for row in self.metadata(of)["brokers"]} >= ids for of in ids)
 
 

@@ -31,11 +31,13 @@ class ServerProcess:
     :param directory: where it runs; made where it is absent.
     :param ready: what it writes once it serves.
     :ivar pid: of the process that was started last, also after its end; 0 before.
+    :ivar paused: whether ``pause`` came last.
     """
 
     def __init__(self, directory: Path, ready: bytes) -> None:
         self.directory = directory
         self.pid = 0
+        self.paused = False
         self.ready_seconds = 0.0
         self._ready = ready
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,6 +57,11 @@ class ServerProcess:
     def running(self) -> bool:
         """Whether the process exists (it may be paused)."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def answering(self) -> bool:
+        """Whether the process exists and is not paused."""
+        return self.running and not self.paused
 
     @property
     def output(self) -> str:
@@ -94,6 +101,7 @@ class ServerProcess:
         assert not self.running, "it runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         self._output_begin = len(self._output)
+        self.paused = False
         self._said = threading.Event()
         self._launched_s = time.monotonic()
         self._process = subprocess.Popen(
@@ -123,10 +131,12 @@ class ServerProcess:
     def pause(self) -> None:
         """Stop the process without ending it, as a host that swaps would: its connections stay, nothing is answered."""
         os.kill(self.pid, signal.SIGSTOP)
+        self.paused = True
 
     def resume(self) -> None:
         """Undo ``pause``."""
         os.kill(self.pid, signal.SIGCONT)
+        self.paused = False
 
     def kill(self) -> None:
         """``kill -9``: no chance to flush or to say goodbye.  Again does nothing."""

@@ -30,3 +30,4 @@ def load(cluster, topic, *, partitions=PARTITIONS, min_in_sync=2, records_per_se
     cluster.start()
     cluster.wait_until_in_sync(topic)
     check_replicas_equal(cluster, topic, producer.sent)
+    assert cluster.tracebacks() == []

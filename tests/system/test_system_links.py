@@ -27,8 +27,9 @@ def cluster(shared_cluster, links):
     """The same, with all ways whole again whatever the last test did to them."""
     yield shared_cluster
     links.heal()
-    for broker in shared_cluster.running:
-        broker.resume()
+    for broker in shared_cluster.brokers.values():
+        if broker.paused:
+            broker.resume()
 
 
 def others_than(cluster, broker_id):
