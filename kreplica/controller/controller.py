@@ -75,6 +75,7 @@ from kreplica.zookeeper import (
     SessionState,
     SetData,
     ZooKeeperClient,
+    ZooKeeperError,
 )
 
 log = Logger()
@@ -102,6 +103,7 @@ class Controller:
         self._retry: IDelayedCall | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
         self._closing: list[Deferred[None]] = []
+        self._watches = False
         self._stopped = False
         self.timeline = Timeline(runtime.reactor.seconds)
         self.counters = Counters(self.timeline)
@@ -246,6 +248,7 @@ class Controller:
         elif state is SessionState.CONNECTED:
             self.queue.resume()
         elif state is SessionState.EXPIRED:
+            self._watches = False
             self.queue.discard()
             self.queue.resume()
             self._resign()
@@ -256,9 +259,16 @@ class Controller:
         """Who is the controller?  Nobody: stand for election.  We: take office.  Another: resign."""
 
         def changed(_: object) -> None:
+            self._watches = False
             self.queue.put(ControllerChanged())
 
-        stat = await self._client.exists(znodes.CONTROLLER, changed)
+        watch = None if self._watches else changed
+        self._watches = True
+        try:
+            stat = await self._client.exists(znodes.CONTROLLER, watch)
+        except ZooKeeperError:
+            self._watches = False  # whether one was left is unknown; two of them do no harm, none would
+            raise
         if stat is None:
             await self._elect()
             return
