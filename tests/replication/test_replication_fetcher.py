@@ -172,6 +172,35 @@ def test_an_answer_for_an_earlier_epoch_is_thrown_away() -> None:
     assert partition.log.log_end_offset == 3
 
 
+def test_an_answer_to_an_earlier_question_is_thrown_away() -> None:
+    """The new epoch is asked about at the same offset already when the old epoch's answer comes."""
+    world = World()
+    partition = world.partition(records=1)
+    link = world.accept()
+    link.fetch()
+    link.answer(row(partition))
+    link.fetch()
+    world.follow(partition, leader_epoch=9)
+    world.advance()
+    assert link.waiting == 1
+    link.answer(row(partition, records=batches(1, 2, epoch=2), high_watermark=3))
+    assert partition.log.log_end_offset == 1
+    assert named(link.fetch()) == [(0, 1)]
+    link.answer(row(partition, records=batches(1, 1, epoch=9)))
+    assert epochs_of(partition.log) == [(0, 1), (1, 9)]
+
+
+def test_an_answer_after_the_partition_has_changed_its_epoch_is_thrown_away() -> None:
+    """Even before its fetcher is told of the change."""
+    world = World()
+    partition = world.partition(records=1)
+    link = world.accept()
+    link.fetch()
+    partition.follow(partition.leadership._replace(leader_epoch=9))
+    link.answer(row(partition, records=batches(1, 2, epoch=2), high_watermark=3))
+    assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
+
+
 def test_what_a_later_epoch_wrote_is_not_taken_from_an_earlier_one() -> None:
     """The leader's file was cut and written anew while its answer was on the way: it may lack what is between."""
     world = World()
