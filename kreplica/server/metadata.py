@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
@@ -22,9 +22,8 @@ class LiveBroker:
     rack: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
-    """A partition as the controller last published it."""
+class PartitionMetadata(NamedTuple):
+    """A partition as the controller last published it (a tuple: an update may bring 10,000 of them)."""
 
     partition: int
     leader: int
@@ -34,7 +33,7 @@ class PartitionMetadata:
     offline_replicas: list[int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TopicMetadata:
     name: str
     topic_id: UUID
@@ -44,7 +43,8 @@ class TopicMetadata:
 class MetadataCache:
     """Owned by the broker's server.  Replaced piece by piece: a reader sees one whole topic or none.
 
-    ``generation`` grows with every change, so that answers made from it can be kept until it does.
+    A topic that changes, and the live brokers when they change, are other objects than before: what was made from them
+    can be kept for as long as they are the same objects.
 
     :ivar cluster_id: set when the broker has learned it, before it listens (clients crash on a null one).
     """
@@ -55,7 +55,6 @@ class MetadataCache:
         self.controller_id = -1
         self.brokers: dict[int, LiveBroker] = {}
         self.topics: dict[str, TopicMetadata] = {}
-        self.generation = 0
         self._names: dict[UUID, str] = {}
         self._waiting: dict[Deferred[bool], Callable[[], bool]] = {}
 
@@ -80,9 +79,10 @@ class MetadataCache:
 
     def update(self, body: dict[str, Any]) -> None:
         """Take in an UpdateMetadata request: the brokers are replaced, the partitions added to those known."""
-        self.generation += 1
         self.controller_id = body["controller_id"]
-        self.brokers = {row["id"]: _live_broker(row) for row in body["live_brokers"]}
+        brokers = {row["id"]: _live_broker(row) for row in body["live_brokers"]}
+        if brokers != self.brokers:
+            self.brokers = brokers
         for row in body["topic_states"]:
             self._update_topic(row["topic_name"], row.get("topic_id", ZERO_UUID), row["partition_states"])
         self.look_again()
@@ -152,10 +152,10 @@ def _live_broker(row: dict[str, Any]) -> LiveBroker:
 
 def _partition(row: dict[str, Any]) -> PartitionMetadata:
     return PartitionMetadata(
-        partition=row["partition_index"],
-        leader=row["leader"],
-        leader_epoch=row["leader_epoch"],
-        replicas=row["replicas"],
-        isr=row["isr"],
-        offline_replicas=row.get("offline_replicas", []),
+        row["partition_index"],
+        row["leader"],
+        row["leader_epoch"],
+        row["replicas"],
+        row["isr"],
+        row.get("offline_replicas", []),
     )

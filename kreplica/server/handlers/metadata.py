@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
@@ -10,9 +10,12 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, ZERO_UUID
 from kreplica.runtime.together import together
 from kreplica.server.answers import answer_from
-from kreplica.server.metadata import MetadataCache, PartitionMetadata, TopicMetadata
+from kreplica.server.metadata import LiveBroker, MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.server.request import Request
 from kreplica.server.topic_admin import NewTopic, TopicAdmin
+from kreplica.wire.messages import METADATA
+from kreplica.wire.primitives import Built
+from kreplica.wire.schema import MessageBuilder
 
 Row = dict[str, Any]
 
@@ -24,6 +27,18 @@ NOT_ASKED = -(2**31)
 """What stands for operations that the client did not ask for, or that nobody can tell."""
 
 
+BUILT_TOPICS_MAX = 20_000
+"""Topics' rows that are kept; beyond that all are made anew."""
+
+
+class _BuiltTopic(NamedTuple):
+    """A topic's row as bytes, and what it was made from."""
+
+    topic: TopicMetadata
+    brokers: dict[int, LiveBroker]
+    data: bytes
+
+
 class Metadata:
     """:param auto_create: ``auto.create.topics.enable``."""
 
@@ -31,9 +46,8 @@ class Metadata:
         self._metadata = metadata
         self._topics = topics
         self._auto_create = auto_create
-        self._rows: dict[tuple[str, str], Row] = {}
-        """By listener and topic, for as long as nothing changes: many clients ask for all topics."""
-        self._generation = -1
+        self._built: dict[tuple[int, str, str], _BuiltTopic] = {}
+        """By version, listener and topic, for as long as nothing changes: many clients ask for all topics."""
 
     def __call__(self, request: Request) -> None:
         names, rows = self._asked(request)
@@ -44,8 +58,7 @@ class Metadata:
         if missing:
             answer_from(request, self._answer_creating(request, names, rows, missing))
         else:
-            rows += [self._topic_row(request, name) for name in names]
-            request.answer(self._answer(request, rows))
+            request.answer(self._answer(request, [*rows, *names]))
 
     def _asked(self, request: Request) -> tuple[list[str], list[Row]]:
         """The names that are asked for, and the answers for ids that nobody knows."""
@@ -74,9 +87,8 @@ class Metadata:
         for name in names:
             if name in created and name not in self._metadata.topics:
                 rows.append(_error_row(name, ZERO_UUID, created[name]))
-            else:
-                rows.append(self._topic_row(request, name))
-        return self._answer(request, rows)
+        failed = created.keys() - self._metadata.topics.keys()
+        return self._answer(request, [*rows, *(name for name in names if name not in failed)])
 
     async def _create(self, name: str) -> ErrorCode:
         """Make a topic with the broker's defaults; its leaders are not known yet, so the client asks again."""
@@ -87,7 +99,12 @@ class Metadata:
                 return error.code
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def _answer(self, request: Request, rows: list[Row]) -> Row:
+    def _answer(self, request: Request, topics: list[Row | str]) -> Row:
+        """:param topics: rows, or the names of topics.  They are built here, those of names once for many answers."""
+        build = METADATA.response.element(request.version, "topics")
+        built = [
+            self._built_topic(request, topic, build) if isinstance(topic, str) else build(topic) for topic in topics
+        ]
         live = self._metadata.live_on(request.connection.listener)
         return {
             "brokers": [
@@ -96,36 +113,36 @@ class Metadata:
             ],
             "cluster_id": self._metadata.cluster_id,
             "controller_id": self._metadata.controller_id,
-            "topics": rows,
+            "topics": Built(len(built), b"".join(built)),
             "throttle_time_ms": 0,
             "cluster_authorized_operations": NOT_ASKED,
         }
 
-    def _topic_row(self, request: Request, name: str) -> Row:
-        topic = self._metadata.topic(name)
+    def _built_topic(self, request: Request, name: str, build: MessageBuilder) -> bytes:
+        metadata, listener = self._metadata, request.connection.listener
+        topic, brokers = metadata.topic(name), metadata.brokers
+        key = (request.version, listener, name)
+        known = self._built.get(key)
+        if known is not None and known.topic is topic and known.brokers is brokers:
+            return known.data
         if topic is None:
-            try:
-                check_topic_name(name)
-            except KafkaError as error:
-                return _error_row(name, ZERO_UUID, error.code)
-            return _error_row(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return self._known_topic_row(topic, request.connection.listener)
+            self._built.pop(key, None)
+            return build(_unknown_topic_row(name))
+        data = build(self._topic_row(topic, listener))
+        if len(self._built) >= BUILT_TOPICS_MAX:
+            self._built.clear()
+        self._built[key] = _BuiltTopic(topic, brokers, data)
+        return data
 
-    def _known_topic_row(self, topic: TopicMetadata, listener: str) -> Row:
-        if self._generation != self._metadata.generation:
-            self._generation = self._metadata.generation
-            self._rows.clear()
-        row = self._rows.get((listener, topic.name))
-        if row is None:
-            row = self._rows[listener, topic.name] = {
-                "error_code": 0,
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "is_internal": topic.name in INTERNAL_TOPICS,
-                "partitions": self._partition_rows(topic, listener),
-                "topic_authorized_operations": NOT_ASKED,
-            }
-        return row
+    def _topic_row(self, topic: TopicMetadata, listener: str) -> Row:
+        return {
+            "error_code": 0,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL_TOPICS,
+            "partitions": self._partition_rows(topic, listener),
+            "topic_authorized_operations": NOT_ASKED,
+        }
 
     def _partition_rows(self, topic: TopicMetadata, listener: str) -> list[Row]:
         return [self._partition_row(partition, listener) for _, partition in sorted(topic.partitions.items())]
@@ -147,6 +164,14 @@ class Metadata:
             "isr_nodes": partition.isr,
             "offline_replicas": partition.offline_replicas,
         }
+
+
+def _unknown_topic_row(name: str) -> Row:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return _error_row(name, ZERO_UUID, error.code)
+    return _error_row(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _error_row(name: str | None, topic_id: UUID, error: ErrorCode) -> Row:
