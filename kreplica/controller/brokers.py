@@ -16,10 +16,10 @@ from kreplica.cluster import znodes
 from kreplica.controller import decisions, reassignment, replica_deletion
 from kreplica.controller.broker_requests import BrokerRequests
 from kreplica.controller.decisions import StateChange
-from kreplica.controller.departures import cross_out
 from kreplica.controller.events import BrokersChanged
 from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
+from kreplica.controller.topic_deletion import finish_deletions
 from kreplica.controller.topics import elect_new_partitions
 from kreplica.model import BrokerRegistration, TopicPartition
 from kreplica.runtime.together import together
@@ -77,11 +77,11 @@ async def brokers_changed(office: Office) -> None:
     )
     unclean = {b for b in news.joined if not decisions.has_lost_nothing(live[b], context.known_epoch(b))}
     _reconnect(office, news, live, untold)
-    _enter_states(office, news)
+    await _enter_states(office, news)
     requests = office.requests()
     requests.introduce([*news.joined, *untold], [*context.leadership, *context.removed_partitions()])
     await _repair(office, news, unclean, requests)
-    _tell_replicas(office, [*news.joined, *untold], requests)
+    await _tell_replicas(office, [*news.joined, *untold], requests)
     requests.publish(())
     requests.send()
     await office.note_epochs()
@@ -92,7 +92,7 @@ async def brokers_changed(office: Office) -> None:
         replica_deletion.resume_deletions(office, news.joined)
     await reassignment.proceed(office)
     if news.gone:
-        await cross_out(office)
+        await finish_deletions(office, sorted(context.deleting))
 
 
 async def read_brokers(office: Office) -> dict[int, BrokerRegistration]:
@@ -134,16 +134,16 @@ def _reconnect(office: Office, news: News, live: Mapping[int, BrokerRegistration
         office.open_channel(live[broker])
 
 
-def _enter_states(office: Office, news: News) -> None:
+async def _enter_states(office: Office, news: News) -> None:
     """Replicas and leaders of processes that ended are offline."""
     context = office.context
     gone = set(news.gone)
-    for partition, replica in context.replicas_on(gone):
+    async for partition, replica in office.in_turns(context.replicas_on(gone)):
         state = context.replica_state(partition, replica)
         if state in (ReplicaState.NEW, ReplicaState.ONLINE):
             context.move_replica(partition, replica, ReplicaState.OFFLINE)
     replica_deletion.brokers_gone(office, gone)
-    for partition, leadership in context.leadership.items():
+    async for partition, leadership in office.in_turns(context.leadership.items()):
         if leadership.leader in gone and partition.topic not in context.deleting:
             context.move_partition(partition, PartitionState.OFFLINE)
 
@@ -158,10 +158,10 @@ async def _repair(office: Office, news: News, unclean: Collection[int], requests
     await office.decide(context.staying(touched), decide, requests)
 
 
-def _tell_replicas(office: Office, brokers: Sequence[int], requests: BrokerRequests) -> None:
+async def _tell_replicas(office: Office, brokers: Sequence[int], requests: BrokerRequests) -> None:
     """All that these brokers lead and follow."""
     context = office.context
-    for partition, replica in context.replicas_on(brokers):
+    async for partition, replica in office.in_turns(context.replicas_on(brokers)):
         told = partition.topic not in context.deleting and partition in context.leadership
         if told and context.is_online(partition, replica):
             context.move_replica(partition, replica, ReplicaState.ONLINE)

@@ -49,10 +49,10 @@ async def take_office(office: Office) -> None:
     bounced = {b for b, registration in context.brokers.items() if registration.epoch > known.get(b, NO_BROKER_EPOCH)}
     unclean = {b for b in bounced if not decisions.has_lost_nothing(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
     context.known_epochs = known | context.known_epochs
-    _enter_states(context, bounced)
+    await _enter_states(office, bounced)
     await _elect(office, bounced, unclean)
     requests = office.requests()
-    for partition in context.staying(context.leadership):
+    async for partition in office.in_turns(context.staying(context.leadership)):
         requests.lead_or_follow(partition, context.listeners(partition))
     requests.publish([*context.leadership, *context.removed_partitions()])
     requests.send()
@@ -89,9 +89,10 @@ async def _carry_on(office: Office) -> None:
     await partition_counts.carry_on(office)
 
 
-def _enter_states(context: ControllerContext, bounced: Collection[int]) -> None:
+async def _enter_states(office: Office, bounced: Collection[int]) -> None:
     """:param bounced: brokers of which no controller has dealt with the process that lives now."""
-    for partition in context.all_partitions():
+    context = office.context
+    async for partition in office.in_turns(context.all_partitions()):
         context.move_partition(partition, PartitionState.NEW)
         state = context.leadership.get(partition)
         if state is not None:

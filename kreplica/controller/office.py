@@ -5,10 +5,10 @@ Made by winning the election, thrown away by resigning, so that nothing of an ol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
@@ -30,6 +30,8 @@ from kreplica.runtime.pause import pause
 from kreplica.zookeeper import EventType, WatchEvent, ZooKeeperClient, read_all
 
 log = Logger()
+
+T = TypeVar("T")
 
 CONFLICTS_MAX = 10
 """How often an event's decisions are made anew because leaders wrote states meanwhile."""
@@ -249,6 +251,13 @@ class Office:
         if reactor.seconds() - self._turn_began > TURN_SECONDS_MAX:
             await pause(reactor, 0)
             self._turn_began = reactor.seconds()
+
+    async def in_turns(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """The same items, with turns for others in between."""
+        for number, item in enumerate(items):
+            if number % SLICE == 0:
+                await self.breathe()
+            yield item
 
     async def decide(
         self,

@@ -38,7 +38,7 @@ async def shutdown_asked(office: Office, question: ShutdownAsked) -> list[TopicP
         return decisions.shutdowns(context, some, rules)
 
     await office.decide(partitions, decide, requests)
-    for partition in partitions:
+    async for partition in office.in_turns(partitions):
         state = context.leadership.get(partition)
         is_told = context.replica_state(partition, broker) is ReplicaState.ONLINE
         if state is not None and state.leader != broker and is_told:
