@@ -1,0 +1,102 @@
+"""A broker that leads, with followers that a test plays: logs on a disk in memory, a clock, a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.task import Clock
+
+from kreplica.model import TopicPartition
+from kreplica.replication.leadership import Leadership
+from kreplica.replication.lease import Lease
+from kreplica.replication.led import Led, Surroundings
+from kreplica.replication.partition import Partition
+from kreplica.replication.waiting import Wakeups
+from kreplica.storage.config import LogConfig
+from kreplica.storage.log import Log
+from kreplica.testing.disk import MemoryDisk
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.records import Record
+
+LEADER, SECOND, THIRD = 1, 2, 3
+EVERYBODY = (LEADER, SECOND, THIRD)
+LAG_S = 10.0
+EPOCHS = {SECOND: 20, THIRD: 30}
+"""The broker epochs of the followers."""
+
+
+def batch(records: int = 1) -> bytearray:
+    return bytearray(build_batch([Record(NEXT_OFFSET, 1000, None, b"value")] * records))
+
+
+def leadership(
+    leader_epoch: int = 5, isr: tuple[int, ...] = EVERYBODY, partition_epoch: int = 0, **more: Any
+) -> Leadership:
+    """What a LeaderAndIsr says, with broker 1 as the leader of three replicas."""
+    more.setdefault("leader", LEADER)
+    more.setdefault("replicas", EVERYBODY)
+    return Leadership(
+        leader_epoch=leader_epoch, isr=isr, partition_epoch=partition_epoch, controller_epoch=1, **more
+    )
+
+
+class Leading:
+    """Broker 1.
+
+    :ivar proposed: what asked for its in-sync set to be written, in order.
+    """
+
+    def __init__(self, propose: Callable[[Led], None] | None = None) -> None:
+        self.clock = Clock()
+        self.has_lease = True
+        self.proposed: list[Led] = []
+        self.disk = MemoryDisk(lambda: 0, directories=["/data"])
+        self._turns: list[Callable[[], object]] = []
+        clock: Any = self.clock
+        self.surroundings = Surroundings(
+            LEADER,
+            Wakeups(self._turns.append),
+            Lease(clock, lambda: self.has_lease),
+            self.clock.seconds,
+            propose or self.proposed.append,
+            LAG_S,
+        )
+
+    def partition(
+        self, first: Leadership | None = None, *, min_insync_replicas: int = 1, records: int = 0, **config: Any
+    ) -> Partition:
+        """One that is led from now on, with so many records of epoch 0 that nobody knows to be committed."""
+        key = TopicPartition("t", 0)
+        log = Log.open(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000)
+        for _ in range(records):
+            log.append_as_leader(batch(), 0, now_ms=0)
+        first = first or leadership()
+        partition = Partition(
+            key,
+            first.topic_id,
+            log,
+            self.surroundings,
+            high_watermark=0,
+            min_insync_replicas=min_insync_replicas,
+        )
+        partition.lead(first)
+        return partition
+
+    def end_turn(self) -> None:
+        """Whoever waits for a partition that changed is told."""
+        turns, self._turns[:] = list(self._turns), []
+        for turn in turns:
+            turn()
+
+
+def append(partition: Partition, records: int = 1, *, acks_all: bool = True) -> int:
+    """So many batches of one record; the offset after the last."""
+    for _ in range(records):
+        partition.append(batch(), 1000, all_in_sync=acks_all)
+    return partition.log.log_end_offset
+
+
+def fetch(partition: Partition, replica: int, offset: int, now_s: float = 0.0, **more: int) -> None:
+    """A follower's fetch, in its right epoch."""
+    partition.record_fetch(replica, more.pop("broker_epoch", EPOCHS.get(replica, replica * 10)), offset, now_s, **more)

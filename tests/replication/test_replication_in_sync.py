@@ -1,0 +1,101 @@
+"""Who is in sync, rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leading_scene import leadership
+
+from kreplica.model import NO_BROKER_EPOCH
+from kreplica.replication import in_sync
+from kreplica.replication.followers import UNKNOWN_OFFSET, Progress, in_epoch
+
+offsets = st.integers(0, 20)
+replicas = st.lists(st.integers(1, 6), unique=True)
+
+
+def progress(log_end_offset: int = UNKNOWN_OFFSET, broker_epoch: int = 7) -> Progress:
+    known = Progress(leader_epoch=1, caught_up_s=0.0)
+    if log_end_offset != UNKNOWN_OFFSET:
+        known.fetched(broker_epoch, log_end_offset, leader_end_offset=100, now_s=0.0)
+    return known
+
+
+@given(offsets, offsets, offsets)
+def test_who_joins_lacks_nothing(end: int, high_watermark: int, epoch_start: int) -> None:
+    """A follower joins exactly when it has what is committed, and what earlier leaders may have committed."""
+    joins = in_sync.may_join(progress(end), high_watermark=high_watermark, epoch_start_offset=epoch_start)
+    assert joins is (end >= high_watermark and end >= epoch_start)
+
+
+def test_who_has_not_fetched_in_this_epoch_does_not_join() -> None:
+    """Even where the leader has nothing: its log may still hold what this leader never had."""
+    assert not in_sync.may_join(progress(), high_watermark=0, epoch_start_offset=0)
+
+
+def test_who_does_not_say_which_incarnation_it_is_does_not_join() -> None:
+    """It may be one that its restart has cost the end of its log."""
+    nameless = progress(9, broker_epoch=NO_BROKER_EPOCH)
+    assert not in_sync.may_join(nameless, high_watermark=0, epoch_start_offset=0)
+
+
+@pytest.mark.parametrize(("registered", "current"), [(7, True), (8, False), (6, False), (None, False)])
+def test_only_the_registered_incarnation_joins(registered: int | None, current: bool) -> None:
+    """Not one that was replaced, nor one whose session has ended."""
+    assert in_sync.is_current_incarnation(7, registered) is current
+
+
+@given(replicas, replicas)
+def test_the_union_has_everybody_once(isr: list[int], proposed: list[int]) -> None:
+    """Whoever may be in sync counts, in a fixed order."""
+    union = in_sync.union(isr, proposed)
+    assert sorted(union) == sorted({*isr, *proposed})
+    assert union[: len(isr)] == tuple(isr)
+
+
+def test_a_follower_that_keeps_pace_never_lags() -> None:
+    """Under load it never asks for the leader's very end, but each time for what was the end at its last fetch."""
+    known = Progress(leader_epoch=1, caught_up_s=0.0)
+    leader_end = 0
+    for now_s in range(1, 100):
+        known.fetched(7, leader_end, leader_end_offset=leader_end + 10, now_s=now_s)
+        leader_end += 10
+        assert not in_sync.is_lagging(known, now_s, lag_s_max=1.5)
+
+
+def test_a_follower_that_is_too_slow_lags_though_it_fetches() -> None:
+    """It fetches all the time, and falls behind all the same."""
+    known = Progress(leader_epoch=1, caught_up_s=0.0)
+    for now_s in range(1, 40):
+        known.fetched(7, 10 * now_s, leader_end_offset=20 * now_s, now_s=now_s)
+    assert in_sync.is_lagging(known, 40, lag_s_max=30)
+    assert not in_sync.is_lagging(known, 29, lag_s_max=30)
+
+
+def test_only_members_that_are_followers_lag() -> None:
+    """The leader does not, nor does anybody outside the set; and who has everything does not, however long ago."""
+    late, whole = progress(5), progress(100)
+    found = in_sync.lagging(
+        [1, 2, 3], {2: late, 3: whole, 4: late}, leader_end_offset=100, now_s=1000.0, lag_s_max=30.0
+    )
+    assert found == (2,)
+
+
+def test_time_runs_from_when_the_leader_went_on() -> None:
+    """A follower of a quiet partition says nothing for hours, and is not late when there is a record again."""
+    known = progress(100)
+    assert in_sync.lagging([2], {2: known}, leader_end_offset=100, now_s=5000.0, lag_s_max=30.0) == ()
+    assert in_sync.lagging([2], {2: known}, leader_end_offset=101, now_s=5015.0, lag_s_max=30.0) == ()
+    assert in_sync.lagging([2], {2: known}, leader_end_offset=101, now_s=5030.5, lag_s_max=30.0) == (2,)
+
+
+def test_nothing_is_known_in_a_new_epoch() -> None:
+    """What a follower had in an earlier one says nothing about its log now; within an epoch it stays known."""
+    first = in_epoch({}, leadership(5), 1, 0.0)
+    first[2].fetched(7, 50, leader_end_offset=50, now_s=0.0)
+    same = in_epoch(first, leadership(5, replicas=(1, 2, 4)), 1, 9.0)
+    assert same[2] is first[2]
+    assert list(same) == [2, 4]
+    later = in_epoch(first, leadership(6), 1, 9.0)
+    assert [known.log_end_offset for known in later.values()] == [UNKNOWN_OFFSET, UNKNOWN_OFFSET]
