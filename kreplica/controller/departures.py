@@ -42,8 +42,9 @@ async def cross_out(office: Office, topics: Iterable[str] | None = None) -> None
 def without_the_gone(context: ControllerContext, topic: str) -> TopicChange | None:
     """The change that crosses out what is gone of a topic; None where nothing is.
 
-    A replica that moved away and whose broker is down needs no waiting for: a broker deletes at its start what is not
-    assigned to it.  A partition that was removed waits for all of its replicas, since its number may be used again.
+    A replica whose broker is down stays noted until that is back and has deleted it: it may be starting just now, and
+    have looked at the assignments while it had a place in them.  A partition that was removed waits for all of its
+    replicas, since its number may be used again.
     """
     assignment = context.topics[topic]
     placements = _arrived(context, topic)
@@ -63,7 +64,7 @@ def _arrived(context: ControllerContext, topic: str) -> dict[int, Placement]:
     placements = {}
     for number in sorted(assignment.removing.keys() & assignment.partitions.keys()):
         partition, now = TopicPartition(topic, number), placement_of(assignment, number)
-        gone = [b for b in now.dropped if b not in context.brokers or is_gone(context, partition, b)]
+        gone = [broker for broker in now.dropped if is_gone(context, partition, broker)]
         if gone:
             placements[number] = without_files(now, gone)
     return placements

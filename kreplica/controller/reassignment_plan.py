@@ -128,6 +128,6 @@ def contracted(now: Placement) -> Placement:
 
 
 def without_files(now: Placement, brokers: Collection[int]) -> Placement:
-    """These brokers have no files of it any more (or do not live, and delete them when they start)."""
+    """These brokers have no files of it any more."""
     gone = [replica for replica in now.dropped if replica in brokers]
     return replace(now, removing=tuple(replica for replica in now.removing if replica not in gone))

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
+from kreplica.controller.context import ControllerContext
 from kreplica.controller.events import DeletionsChanged
 from kreplica.controller.office import Office
 from kreplica.controller.replica_deletion import begin_deletion, is_gone
 from kreplica.controller.states import PartitionState
 from kreplica.controller.topics import topics_changed
+from kreplica.model import TopicPartition
 
 log = Logger()
 
@@ -52,8 +54,17 @@ async def finish_deletions(office: Office, topics: Iterable[str]) -> None:
     """Remove the znodes of those of these topics whose replicas are all gone."""
     context = office.context
     for topic in topics:
-        replicas = context.replicas_of_topic(topic)
-        if topic in context.deleting and all(is_gone(context, *replica) for replica in replicas):
+        if topic in context.deleting and all(is_done(context, *r) for r in context.replicas_of_topic(topic)):
             await office.writes.delete_topic(topic)
             context.forget_topic(topic)
             log.info("controller: topic {topic} is deleted", topic=topic)
+
+
+def is_done(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:
+    """Whether the deletion need not wait for that replica.
+
+    One that was moved away from a broker which died holds up nobody: a broker deletes at its start the logs of topics
+    that do not exist.
+    """
+    moved_away = broker not in context.replicas(partition)
+    return is_gone(context, partition, broker) or (moved_away and broker not in context.brokers)

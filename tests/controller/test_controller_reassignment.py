@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kreplica.cluster import znodes
-from kreplica.controller.events import ReassignmentAsked
+from kreplica.controller.events import MovesAsked, ReassignmentAsked
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.testing.controller_scene import ControllerScene
@@ -220,14 +220,33 @@ def test_a_broker_that_comes_back_is_waited_for():
 
 
 def test_a_replica_that_is_down_when_it_was_to_go():
-    """The move ends without it: its broker deletes at its start what is not assigned to it."""
+    """The move ends without it; it is noted until its broker is back and has deleted it."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (4, 5)})
     scene.brokers[3].kill()
     scene.await_expiry()
     in_sync(scene, P0, 1, 2, 4, 5)
     assert znode(scene).partitions == {0: (4, 5)}
+    assert znode(scene).removing == {0: (3,)}
+    assert scene.ask(MovesAsked(None)) == {}, "it has arrived"
+    scene.run(scene.brokers[3].start())
+    scene.settle()
+    assert deleted(scene, 3) == [P0]
+    assert not scene.brokers[3].told_of("LeaderAndIsr")
     assert znode(scene).removing == {}
+
+
+def test_a_broker_that_never_comes_back_does_not_hold_up_a_deletion():
+    """What was moved away from it because it died need not be deleted there first."""
+    scene = scene_with({0: (1, 2, 3)})
+    scene.brokers[3].kill()
+    scene.await_expiry()
+    move(scene, {P0: (1, 2)})
+    scene.settle()
+    assert znode(scene).removing == {0: (3,)}
+    scene.run(scene.zookeeper.create(znodes.delete_topic_path("t")))
+    scene.settle()
+    assert scene.run(scene.zookeeper.exists(znodes.topic_path("t"))) is None
 
 
 def test_a_replica_that_could_not_be_deleted_is_asked_again():
