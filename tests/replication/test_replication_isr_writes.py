@@ -1,0 +1,370 @@
+"""A leader's writes of in-sync sets, to a coordinator on virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from leading_scene import EVERYBODY, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster import znodes
+from kreplica.membership.registration import create_persistent_paths
+from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicPartition
+from kreplica.replication import Partition, in_sync
+from kreplica.replication.isr_notifications import INTERVAL_SECONDS, IsrNotifications
+from kreplica.replication.isr_writes import RETRY_SECONDS, IsrWrites
+from kreplica.replication.leadership import Leadership
+from kreplica.testing.simulation import Simulation
+from kreplica.zookeeper import ConnectionLoss, Operation, OperationResult, ZooKeeperClient
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+SESSION_S = 6.0
+
+
+class Client(ZooKeeperClient):
+    """A client that counts its multis, and may lose the answer to one, written or not.
+
+    :ivar lose_answers: so many multis from now on are done, and their answers are lost.
+    :ivar lose_requests: so many multis from now on are lost themselves.
+    """
+
+    lose_answers = 0
+    lose_requests = 0
+    multis = 0
+
+    def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
+        self.multis += 1
+        if self.lose_requests:
+            self.lose_requests -= 1
+            lost: Deferred[list[OperationResult]] = Deferred()
+            lost.errback(ConnectionLoss())
+            return lost
+        done = super().multi(operations)
+        if self.lose_answers:
+            self.lose_answers -= 1
+            done.addCallback(lambda _: _lost())
+        return done
+
+
+def _lost() -> list[OperationResult]:
+    raise ConnectionLoss
+
+
+class World:
+    """A coordinator, broker 1 which leads, and an onlooker who plays everybody else."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        coordinator = self.simulation.host("coordinator")
+        self.run(EmbeddedCoordinator(coordinator.runtime, port=2181, interface="").start())
+        self.onlooker = self.client("onlooker", ZooKeeperClient)
+        self.run(create_persistent_paths(self.onlooker))
+        self.broker = self.client("broker", Client)
+        reactor = self.simulation.host("broker").runtime.reactor
+        self.notifications = IsrNotifications(reactor, self.broker)
+        self.writes = IsrWrites(reactor, self.broker, self.notifications)
+        self.leading = Leading(self.writes.propose)
+        self.epochs = {broker: self.register(broker) for broker in (SECOND, THIRD)}
+
+    def run(self, goal: Any) -> Any:
+        return self.simulation.run_until(goal)
+
+    def client(self, name: str, kind: type[Any]) -> Any:
+        runtime = self.simulation.host(name).runtime
+        client = kind(
+            runtime.reactor, "coordinator:2181", random=runtime.random, session_timeout_ms=int(SESSION_S * 1000)
+        )
+        self.run(client.start())
+        return client
+
+    def register(self, broker: int) -> int:
+        """The new broker epoch of a follower that has started again."""
+        path = znodes.broker_path(broker)
+        if self.run(self.onlooker.exists(path)) is not None:
+            self.run(self.onlooker.delete(path))
+        registration = znodes.encode_broker(BrokerRegistration(broker, ()))
+        return int(self.run(self.onlooker.create(path, registration)).stat.czxid)
+
+    def lead(self, number: int = 0, isr: tuple[int, ...] = (LEADER,), **more: Any) -> Partition:
+        """A partition of topic t with its state in ZooKeeper."""
+        first = leadership(isr=isr)
+        partition = self.leading.partition(first, **more)
+        partition.topic_partition = TopicPartition("t", number)
+        path = ""
+        for part in znodes.partition_state_path("t", number)[1:].split("/"):
+            path += f"/{part}"
+            if self.run(self.onlooker.exists(path)) is None:
+                self.run(self.onlooker.create(path))
+        state = LeaderAndIsr(LEADER, 5, isr, 1)
+        stat = self.run(self.onlooker.set_data(path, znodes.encode_partition_state(state)))
+        partition.told_again(first._replace(partition_epoch=stat.version))
+        return partition
+
+    def fetch(self, partition: Partition, replica: int, offset: int, **more: int) -> None:
+        more.setdefault("broker_epoch", self.epochs[replica])
+        fetch(partition, replica, offset, self.leading.clock.seconds(), **more)
+
+    def state(self, number: int = 0) -> LeaderAndIsr:
+        """What ZooKeeper holds."""
+        path = znodes.partition_state_path("t", number)
+        data, stat = self.run(self.onlooker.get_data(path))
+        return znodes.decode_partition_state(path, data, stat.version)
+
+    def overwrite(self, number: int = 0, **changes: Any) -> LeaderAndIsr:
+        """What a controller does."""
+        known = self.state(number)
+        fields = {name: getattr(known, name) for name in LeaderAndIsr.__dataclass_fields__}
+        data = znodes.encode_partition_state(LeaderAndIsr(**fields | changes))
+        self.run(self.onlooker.set_data(znodes.partition_state_path("t", number), data))
+        return self.state(number)
+
+    def told(self) -> list[set[int]]:
+        """The partitions of each notification."""
+        found = []
+        for name in sorted(self.run(self.onlooker.get_children(znodes.ISR_CHANGE_NOTIFICATION))):
+            path = f"{znodes.ISR_CHANGE_NOTIFICATION}/{name}"
+            data, _ = self.run(self.onlooker.get_data(path))
+            found.append({key.partition for key in znodes.decode_partitions(path, data)})
+        return found
+
+    def agree(self, partition: Partition) -> bool:
+        """Whether the leader knows what ZooKeeper holds, and waits for nothing."""
+        state, known = self.state(partition.topic_partition.partition), partition.leadership
+        assert partition.led is not None
+        return (state.isr, state.partition_epoch, state.eligible_leader_replicas, partition.led.proposed) == (
+            known.isr,
+            known.partition_epoch,
+            known.eligible,
+            None,
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_who_has_caught_up_joins(world: World) -> None:
+    """It is written with everything else as it was, and the controller is told."""
+    partition = world.lead()
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(1)
+    assert world.state() == LeaderAndIsr(LEADER, 5, (LEADER, SECOND), 1, partition_epoch=2)
+    assert world.agree(partition)
+    assert world.told() == [{0}]
+    assert (world.writes.expands, world.writes.shrinks) == (1, 0)
+
+
+def test_many_at_a_time(world: World) -> None:
+    """What happens in one turn to many partitions is one write and one notification."""
+    partitions = [world.lead(number) for number in range(50)]
+    before = world.broker.multis
+    for partition in partitions:
+        for replica in (SECOND, THIRD):
+            world.fetch(partition, replica, 0)
+    world.simulation.run(1)
+    assert all(world.agree(partition) and partition.leadership.isr == EVERYBODY for partition in partitions)
+    assert world.broker.multis == before + 1
+    assert world.told() == [set(range(50))]
+
+
+def test_who_lags_leaves(world: World) -> None:
+    """And comes back when it has caught up."""
+    partition = world.lead(isr=EVERYBODY)
+    append(partition)
+    world.leading.clock.advance(LAG_S + 1)
+    world.fetch(partition, SECOND, 1)
+    assert partition.led is not None
+    partition.led.look_for_lag()
+    world.simulation.run(1)
+    assert world.state().isr == (LEADER, SECOND)
+    assert partition.high_watermark == 1
+    world.fetch(partition, THIRD, 1)
+    world.simulation.run(1)
+    assert world.state().isr == EVERYBODY
+    assert (world.writes.expands, world.writes.shrinks) == (1, 1)
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["started again", "down"])
+def test_who_is_not_the_one_that_fetched_does_not_join(world: World, *, again: bool) -> None:
+    """Its log may have lost its end since; whoever else has caught up joins all the same (KIP-903)."""
+    partition = world.lead()
+    if again:
+        world.register(SECOND)
+    else:
+        world.run(world.onlooker.delete(znodes.broker_path(SECOND)))
+    world.fetch(partition, SECOND, 0)
+    world.fetch(partition, THIRD, 0)
+    world.simulation.run(1)
+    assert world.state().isr == (LEADER, THIRD)
+    assert world.agree(partition)
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(1)
+    assert (world.state().isr, world.writes.refused_joins) == ((LEADER, THIRD), 1), "it is not even asked for again"
+
+
+def test_a_guard_that_is_taken_away_lets_it_join(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one above tests what it says: without the look at the registration the dead broker is let in."""
+    monkeypatch.setattr(in_sync, "is_current_incarnation", lambda *_: True)
+    partition = world.lead()
+    world.run(world.onlooker.delete(znodes.broker_path(SECOND)))
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(1)
+    assert world.state().isr == (LEADER, SECOND)
+
+
+def test_another_has_written_in_between(world: World) -> None:
+    """The leader takes over what it finds, once, and goes on from there (KAFKA-2729)."""
+    partition = world.lead(isr=(LEADER, THIRD))
+    world.overwrite(isr=(LEADER,), controller_epoch=2)
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(1)
+    assert world.state() == LeaderAndIsr(LEADER, 5, (LEADER, SECOND), 2, partition_epoch=3)
+    assert world.agree(partition)
+    assert world.writes.conflicts == 1
+
+
+def test_another_leads_already(world: World) -> None:
+    """The leader hears it from ZooKeeper first, and is none any more; nothing is written over."""
+    partition = world.lead(isr=(LEADER, THIRD))
+    state = world.overwrite(leader=THIRD, leader_epoch=6)
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(1)
+    assert world.state() == state
+    assert not partition.is_leader
+    assert partition.leadership.leader_epoch == 6
+
+
+def test_without_the_condition_the_new_leader_would_be_overwritten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one above tests what it says."""
+    monkeypatch.setattr(in_sync, "expected_version", lambda _: -1)
+    partition = world.lead(isr=(LEADER, THIRD))
+    world.overwrite(leader=THIRD, leader_epoch=6)
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(1)
+    assert world.state().leader == LEADER
+
+
+def test_one_conflict_is_that_partitions_alone(world: World) -> None:
+    """The others of the batch are written."""
+    partitions = [world.lead(number) for number in range(5)]
+    world.overwrite(3, controller_epoch=2)
+    for partition in partitions:
+        world.fetch(partition, SECOND, 0)
+    world.simulation.run(1)
+    assert all(world.agree(partition) and partition.leadership.isr == (LEADER, SECOND) for partition in partitions)
+    assert world.writes.conflicts == 1
+
+
+@pytest.mark.parametrize("lost", ["answer", "request"])
+def test_nobody_knows_whether_it_was_written(world: World, lost: str) -> None:
+    """Both sets count until the znode was read again; then the leader goes on from what it holds."""
+    partition = world.lead()
+    if lost == "answer":
+        world.broker.lose_answers = 1
+    else:
+        world.broker.lose_requests = 1
+    world.fetch(partition, SECOND, 0)
+    world.run(lambda: bool(world.writes.unknown_outcomes))
+    append(partition)
+    assert partition.high_watermark == 0, "the second may be in sync by now"
+    world.simulation.run(1)
+    assert world.agree(partition)
+    assert world.state().isr == ((LEADER, SECOND) if lost == "answer" else (LEADER,))
+    world.fetch(partition, SECOND, 1)
+    world.simulation.run(1)
+    assert world.state().isr == (LEADER, SECOND)
+    assert partition.high_watermark == 1
+    assert world.told() == [{0}]
+
+
+def test_zookeeper_out_of_reach(world: World) -> None:
+    """The proposal waits, with both sets counting or neither, and is written when ZooKeeper is back."""
+    partition = world.lead()
+    world.simulation.network.cut("broker", "coordinator")
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(SESSION_S / 2)
+    assert world.state().isr == (LEADER,)
+    world.simulation.network.heal("broker", "coordinator")
+    world.simulation.run(SESSION_S)
+    assert world.agree(partition)
+    assert world.state().isr == (LEADER, SECOND)
+
+
+def test_a_session_that_ends(world: World) -> None:
+    """Nothing is forgotten: what waited is written in the next session."""
+    partition = world.lead()
+    world.simulation.network.cut("broker", "coordinator")
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(4 * SESSION_S)
+    world.simulation.network.heal("broker", "coordinator")
+    world.run(lambda: world.broker.state.ended)
+    world.run(world.broker.renew())
+    world.simulation.run(2 * RETRY_SECONDS + 1)
+    assert world.agree(partition)
+    assert world.state().isr == (LEADER, SECOND)
+
+
+def test_a_topic_that_was_deleted(world: World) -> None:
+    """There is nothing to write any more, and nothing is tried again."""
+    partition = world.lead()
+    world.run(world.onlooker.delete(znodes.partition_state_path("t", 0)))
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(1)
+    before = world.broker.multis
+    world.simulation.run(5)
+    assert world.broker.multis == before
+    assert partition.leadership.isr == (LEADER,)
+
+
+def test_leadership_lost_while_it_is_written(world: World) -> None:
+    """The answer changes nothing for whoever is something else by then."""
+    partition = world.lead()
+    world.fetch(partition, SECOND, 0)
+    world.run(lambda: partition.led is None or partition.led.proposed is not None)
+    following = Leadership(SECOND, 6, (SECOND,), EVERYBODY, 9, 2)
+    partition.follow(following)
+    world.simulation.run(2)
+    assert partition.leadership == following
+
+
+def test_notifications_are_not_too_many(world: World) -> None:
+    """The first goes at once; then one stands for everything that is written within a while."""
+    partitions = [world.lead(number) for number in range(4)]
+    for partition in partitions:
+        world.fetch(partition, SECOND, 0)
+        world.simulation.run(INTERVAL_SECONDS / 5)
+    world.simulation.run(2 * INTERVAL_SECONDS)
+    first, *others = world.told()
+    assert first == {0}
+    assert others == [{1, 2, 3}]
+
+
+def test_a_broker_that_stops(world: World) -> None:
+    """No timer is left, whatever was under way, and nothing is begun any more."""
+
+    def timers() -> list[str]:
+        calls = map(repr, world.simulation.scheduler.pending())
+        return [call for call in calls if "broker#" in call and "Connection._check" not in call]
+
+    first, second = world.lead(0), world.lead(1)
+    world.fetch(first, SECOND, 0)
+    world.simulation.run(INTERVAL_SECONDS / 5)
+    assert timers(), "the next notification has to wait"
+    world.simulation.network.cut("broker", "coordinator")
+    world.fetch(second, SECOND, 0)
+    world.simulation.run(INTERVAL_SECONDS / 5)
+    world.writes.stop()
+    world.notifications.stop()
+    world.notifications.add(second.topic_partition)
+    assert second.led is not None
+    world.writes.propose(second.led)
+    assert not timers()
+    world.simulation.network.heal("broker", "coordinator")
+    world.simulation.run(10)
+    assert world.state(1).isr == (LEADER,)
+    assert world.told() == [{0}]
