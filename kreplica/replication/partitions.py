@@ -258,6 +258,15 @@ class Partitions:
         """What the checkpoint of high watermarks has to hold."""
         return {key: partition.high_watermark for key, partition in self._partitions.items()}
 
+    def session_lost(self) -> None:
+        """The session with ZooKeeper has ended: another may lead what this broker led, whatever the next session says.
+
+        Until the controller has spoken again only partitions without other replicas are led on.
+        """
+        for partition in self._partitions.values():
+            if partition.is_leader and len(partition.leadership.replicas) > 1:
+                partition.stop()
+
     def stop(self) -> None:
         """Serve nothing any more; whoever waits is told."""
         self._lease.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kreplica.model import TopicPartition
@@ -11,6 +12,7 @@ from kreplica.replication.isr_notifications import IsrNotifications
 from kreplica.replication.isr_writes import IsrWrites
 from kreplica.replication.lag_watch import LagWatch
 from kreplica.service.settings_maps import fetcher_config, replication_throttle
+from kreplica.zookeeper import SessionState
 
 if TYPE_CHECKING:
     from kreplica.service.broker import Broker
@@ -53,14 +55,22 @@ class Replication:
             may_acknowledge=lambda: not client.session_may_have_expired,
             lag_s_max=lag_s_max,
         )
+        self._client = client
+        self._forget_session: Callable[[], None] = lambda: None
         self.lag_watch = LagWatch(reactor, self.partitions, lag_s_max / 2)
 
     def start(self) -> None:
-        """Begin to look after followers."""
+        """Begin to look after followers, and after the session by which this broker leads."""
         self.lag_watch.start()
+        self._forget_session = self._client.on_session_event(self._session_changed)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self.partitions.session_lost()
 
     async def stop(self) -> None:
         """Lead and follow no more; whoever waits is told."""
+        self._forget_session()
         self.lag_watch.stop()
         self.partitions.stop()
         await self.fetchers.close()

@@ -1,0 +1,340 @@
+"""Three replicas under load, one fault each: what was acknowledged stays, and the cluster comes back by itself."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from cluster_runs import SAFE, ReplicatedRun, replicated, seeds
+
+from kreplica.testing.cluster_state import state_of
+from kreplica.testing.disk import CAPACITY_BYTES
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+SYNCED = {**SAFE, "flush.messages": "1"}
+SESSION_S = 6.0
+"""The session timeout of the simulated brokers; the coordinator looks once a second."""
+
+LAG_S = 3.0
+
+
+def synced(seed: int) -> ReplicatedRun:
+    return ReplicatedRun(seed, configs=SYNCED)
+
+
+class TestKilled:
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_leader(self, seed: int) -> None:
+        """Another replica leads within a few seconds of the session's end, three times over."""
+        with replicated(seed) as run:
+            for _ in range(3):
+                run.acknowledge(30)
+                leader = run.leader()
+                run.kill(leader)
+                run.cluster.run_until(lambda old=leader: run.leader() not in (old, -1), timeout_s=SESSION_S + 3)
+                run.acknowledge(10, timeout_s=15)
+                run.start(leader)
+                run.settle()
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_follower(self, seed: int) -> None:
+        """The other two go on, and it comes back in sync."""
+        with replicated(seed) as run:
+            run.acknowledge(20)
+            follower = run.followers()[0]
+            run.kill(follower)
+            run.acknowledge(100, timeout_s=30)
+            assert follower not in run.followers()
+            run.start(follower)
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_controller(self, seed: int) -> None:
+        """Another broker takes the office, and moves what the dead one led."""
+        with replicated(seed) as run:
+            for _ in range(2):
+                run.acknowledge(20)
+                controller = run.cluster.controller()
+                assert controller is not None
+                run.kill(controller)
+                run.cluster.run_until(lambda old=controller: run.cluster.controller() not in (old, None), timeout_s=20)
+                run.cluster.run(3)
+                assert all(run.leader(key.partition) not in (controller, -1) for key in run.keys)
+                run.start(controller)
+                run.settle()
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
+    def test_controller_between_its_steps(self, seed: int) -> None:
+        """The leader dies, then the controller in the midst of moving its partitions: the next one ends the work."""
+        with replicated(seed) as run:
+            for _ in range(3):
+                run.acknowledge(20)
+                controller = run.cluster.controller()
+                others = [broker for broker in run.cluster.brokers if broker != controller]
+                assert controller is not None
+                leader = run.random.choice([other for other in others if other == run.leader()] or others)
+                run.stop(leader) if run.random.random() < 0.3 else run.kill(leader)
+                run.cluster.run(run.random.choice([0.0, SESSION_S - 0.5]))
+                run.steps(run.random.randrange(800))
+                run.kill(controller)
+                run.start(leader, controller)
+                run.settle()
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
+    def test_and_back_before_anybody_noticed(self, seed: int) -> None:
+        """Each broker bounces within its session; commands and fetches of its earlier life are refused."""
+        with replicated(seed) as run:
+            for broker in (1, 2, 3, run.leader()):
+                run.acknowledge(20)
+                run.kill(broker)
+                run.start(broker)
+                run.steps(run.random.randrange(200))
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_all_at_once(self, seed: int) -> None:
+        """The whole cluster comes back by itself, in whichever order its brokers start."""
+        with replicated(seed) as run:
+            for _ in range(2):
+                run.acknowledge(40)
+                for broker in run.cluster.brokers:
+                    run.kill(broker)
+                run.cluster.run(run.random.choice([0.1, 20.0]))
+                order = run.random.sample(sorted(run.cluster.brokers), 3)
+                for broker in order:
+                    run.start(broker)
+                    run.cluster.run(run.random.uniform(0.0, 5.0))
+                run.settle()
+            run.converge()
+
+
+class TestStopped:
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_one_after_the_other(self, seed: int) -> None:
+        """A rolling restart: each broker hands its leaderships over before it goes, so nobody waits for a session."""
+        with replicated(seed) as run:
+            for broker in run.cluster.brokers:
+                run.acknowledge(20)
+                run.stop(broker)
+                assert all(run.leader(key.partition) not in (broker, -1) for key in run.keys)
+                run.acknowledge(20, timeout_s=SESSION_S / 2)
+                run.start(broker)
+                run.settle()
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_all(self, seed: int) -> None:
+        """All stop in order, the last one leading all; all start again."""
+        with replicated(seed) as run:
+            run.acknowledge(40)
+            for broker in run.cluster.brokers:
+                run.stop(broker)
+            run.start(*run.cluster.brokers)
+            run.converge()
+
+
+class TestPowerLoss:
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_of_any_broker(self, seed: int) -> None:
+        """With default settings, what one broker loses the others have: no client sees a record go."""
+        with replicated(seed) as run:
+            for _ in range(4):
+                run.acknowledge(30)
+                broker = run.random.choice([run.leader(), *run.followers()])
+                run.lose_power(broker)
+                run.cluster.run(run.random.choice([0.0, 2.0, 15.0]))
+                run.start(broker)
+                run.settle()
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_of_all_at_once(self, seed: int) -> None:
+        """With flush.messages=1 every acknowledged record is on the disks of all in-sync replicas."""
+        with replicated(seed, synced) as run:
+            for _ in range(3):
+                run.acknowledge(30)
+                for broker in run.cluster.brokers:
+                    run.lose_power(broker)
+                run.start(*run.cluster.brokers)
+                run.settle()
+            run.converge()
+
+
+class TestCutOff:
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_leader_from_zookeeper(self, seed: int) -> None:
+        """A leader that clients still reach stops acknowledging before its session can have ended."""
+        with replicated(seed) as run:
+            run.acknowledge(20)
+            leader = run.leader()
+            run.network.cut(f"broker-{leader}", "coordinator")
+            run.cluster.run_until(lambda: run.leader() not in (leader, -1), timeout_s=SESSION_S + 3)
+            partition = run.machine(leader).program.partitions.get(run.keys[0])
+            assert partition is not None
+            high_watermark = partition.high_watermark
+            run.acknowledge(30, timeout_s=30)
+            run.cluster.run(5)
+            assert not partition.is_leader or partition.high_watermark == high_watermark
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_follower_from_the_leader(self, seed: int) -> None:
+        """A follower that cannot fetch leaves the in-sync set after the lag limit; two go on; it comes back."""
+        with replicated(seed) as run:
+            run.acknowledge(20)
+            leader, follower = run.leader(), run.followers()[0]
+            run.network.cut(f"broker-{leader}", f"broker-{follower}")
+            run.cluster.run(LAG_S / 3)
+            assert follower in run.followers()
+            run.cluster.run_until(lambda: follower not in run.followers(), timeout_s=3 * LAG_S)
+            run.acknowledge(50, timeout_s=30)
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_both_followers_from_the_leader(self, seed: int) -> None:
+        """Alone in sync the leader commits nothing; when it dies, one of the others leads, and nothing is lost."""
+        with replicated(seed) as run:
+            run.acknowledge(20)
+            leader = run.leader()
+            for follower in run.followers():
+                run.network.cut(f"broker-{leader}", f"broker-{follower}")
+            run.cluster.run_until(lambda: run.followers() == [], timeout_s=3 * LAG_S)
+            before = run.history.ends(0)[0]
+            run.cluster.run(10)
+            assert run.history.ends(0)[0] == before
+            if seed % 2:
+                run.lose_power(leader)
+                run.cluster.run_until(lambda: run.leader() not in (leader, -1), timeout_s=SESSION_S + 3)
+                run.acknowledge(20, timeout_s=30)
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_one_way(self, seed: int) -> None:
+        """Of links that pass one way only, nobody concludes what is not so."""
+        with replicated(seed) as run:
+            for a, b in ((run.leader(), run.followers()[0]), (run.followers()[0], run.leader())):
+                run.acknowledge(20)
+                run.network.cut(f"broker-{a}", f"broker-{b}", one_way=True)
+                run.cluster.run(10)
+                run.network.heal()
+                run.settle()
+            run.converge()
+
+
+class TestSessions:
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    @pytest.mark.parametrize("whose", ["leader", "follower", "controller"])
+    def test_expired_while_the_broker_lives(self, whose: str, seed: int) -> None:
+        """The broker registers anew, and is taken for one that went and came back."""
+        with replicated(seed) as run:
+            run.acknowledge(20)
+            chosen = {"leader": run.leader(), "follower": run.followers()[0], "controller": run.cluster.controller()}
+            broker = chosen[whose]
+            assert broker is not None
+            before = run.machine(broker).program.fence.broker_epoch
+            run.tell(f"the session of broker {broker} expires")
+            run.cluster.expire_session(broker)
+            run.cluster.run_until(lambda: run.machine(broker).program.fence.broker_epoch > before, timeout_s=30)
+            run.acknowledge(20, timeout_s=60)
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_leader_paused(self, seed: int) -> None:
+        """A leader that stood still past its session wakes up as a follower, whatever clients sent it meanwhile."""
+        with replicated(seed) as run:
+            for _ in range(2):
+                run.acknowledge(20)
+                leader = run.leader()
+                run.tell(f"broker {leader} stands still")
+                run.machine(leader).host.pause()
+                run.acknowledge(20, timeout_s=60)
+                run.machine(leader).host.resume()
+                run.settle()
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_a_new_session_gives_no_leadership_back(self, seed: int) -> None:
+        """A leader whose session ended leads again when the controller says so, not when it has another session."""
+        with replicated(seed) as run:
+            run.acknowledge(20)
+            leader = run.leader()
+            program = run.machine(leader).program
+            partition, epoch = program.partitions.get(run.keys[0]), program.fence.broker_epoch
+            session_id = program.client.session_id
+            run.machine(leader).host.pause()
+            run.cluster.run_until(lambda: run.leader() != leader, timeout_s=SESSION_S + 3)
+            run.machine(leader).host.resume()
+            run.cluster.run_until(lambda: program.client.session_id not in (0, session_id))
+            while program.fence.broker_epoch == epoch:
+                assert partition is not None
+                assert not partition.is_leader
+                run.steps(1)
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_coordinator_restarts(self, seed: int) -> None:
+        """While nobody decides anything, everybody goes on as before."""
+        with replicated(seed) as run:
+            run.acknowledge(20)
+            state = state_of(run.cluster, run.keys[0])
+            run.cluster.coordinator.power_loss() if seed % 2 else run.cluster.coordinator.kill()
+            run.cluster.run(1)
+            run.cluster.run_until(run.cluster.coordinator.start())
+            run.acknowledge(50, timeout_s=30)
+            run.cluster.run(SESSION_S)
+            assert state_of(run.cluster, run.keys[0]) == state
+            run.converge()
+
+
+class TestSlowLinks:
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_between_brokers(self, seed: int) -> None:
+        """A slow link between replicas slows acknowledgements down, and costs nobody its place in sync."""
+        with replicated(seed) as run:
+            leader = run.leader()
+            for follower in run.followers():
+                run.network.slow(f"broker-{leader}", f"broker-{follower}", (0.05, 0.2), bytes_per_s=100_000)
+            run.acknowledge(100, timeout_s=120)
+            assert len(run.followers()) == 2
+            run.converge()
+
+
+class TestDisks:
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    @pytest.mark.parametrize("whose", ["leader", "follower"])
+    def test_that_cannot_sync(self, whose: str, seed: int, logged_errors: list[str]) -> None:
+        """The broker's directory goes offline, the others go on; with a mended disk it comes back after a restart."""
+        with replicated(seed, synced) as run:
+            run.acknowledge(20)
+            broker = run.leader() if whose == "leader" else run.followers()[0]
+            run.tell(f"the disk of broker {broker} cannot sync")
+            run.machine(broker).host.disk.fail("sync", "/data/logs/*", errno.EIO)
+            run.acknowledge(60, timeout_s=60)
+            assert run.leader() != broker
+            assert broker not in run.followers()
+            run.kill(broker)
+            run.machine(broker).host.disk.mend()
+            run.start(broker)
+            run.converge()
+        assert logged_errors
+        logged_errors.clear()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    @pytest.mark.parametrize("whose", ["leader", "follower"])
+    def test_that_is_full(self, whose: str, seed: int, logged_errors: list[str]) -> None:
+        """A follower without room falls behind, a leader refuses; once there is room all go on by themselves."""
+        with replicated(seed) as run:
+            run.acknowledge(20)
+            broker = run.leader() if whose == "leader" else run.followers()[0]
+            disk = run.machine(broker).host.disk
+            total, free = disk.usage("/data")
+            run.tell(f"the disk of broker {broker} is full")
+            disk.capacity_bytes = total - free
+            run.cluster.run(20)
+            disk.capacity_bytes = CAPACITY_BYTES
+            run.converge()
+        logged_errors.clear()
