@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from twisted.internet.defer import Deferred, DeferredList, gatherResults
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -16,6 +16,7 @@ from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, is_full, make_directories_durably
+from kreplica.runtime.together import together
 from kreplica.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -230,11 +231,14 @@ class LogDirectory:
 
         A busy disk takes milliseconds for each, in which the reactor has better things to do.
         """
-        calls = []
-        for first in range(0, len(wanted), _AT_ONCE_MAX):
-            work = [(self._at(directory_name(key)), topic_id) for key, topic_id in wanted[first : first + _AT_ONCE_MAX]]
-            calls.append(self._runtime.offload.run(make_directories, self._disk, work))
-        made = [each for some in await gatherResults(calls) for each in some]
+
+        async def make_some(some: Sequence[tuple[TopicPartition, UUID]]) -> list[Made | OSError]:
+            work = [(self._at(directory_name(key)), topic_id) for key, topic_id in some]
+            return await self._runtime.offload.run(make_directories, self._disk, work)
+
+        starts = range(0, len(wanted), _AT_ONCE_MAX)
+        lists = await together([make_some(wanted[start : start + _AT_ONCE_MAX]) for start in starts])
+        made = [each for some in lists for each in some]
         self._made.update(zip((key for key, _ in wanted), made, strict=True))
 
     def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
