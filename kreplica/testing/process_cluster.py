@@ -215,6 +215,23 @@ class ProcessCluster:
             lambda: [self.partitions(topic, broker.broker_id) for broker in self.answering],
         )
 
+    def wait_until_out_of_sync(self, topic: str, broker_id: int, timeout_s: float = 30.0) -> None:
+        """Wait until every other broker says that a broker neither leads a partition nor is in sync with one.
+
+        :raise ServerFailed: with what is said instead.
+        """
+        others = [broker.broker_id for broker in self.answering if broker.broker_id != broker_id]
+        wait_until(
+            lambda: all(
+                broker_id not in (view.leader, *view.in_sync)
+                for of in others
+                for view in self.partitions(topic, of).values()
+            ),
+            f"broker {broker_id} to be out of sync in {topic}",
+            timeout_s,
+            lambda: [self.partitions(topic, of) for of in others],
+        )
+
     def _is_in_sync(self, topic: str, of: int) -> bool:
         views = self.partitions(topic, of)
         return bool(views) and all(v.leader >= 0 and set(v.in_sync) == set(v.replicas) for v in views.values())

@@ -1,4 +1,4 @@
-"""Apache Kafka itself, from Maven: its dump tool and a broker with its own ZooKeeper, to compare with.
+"""Apache Kafka itself, from Maven: its tools and a broker with its own ZooKeeper, to compare with.
 
 Nothing here is needed by ``make test``: without Maven and Java, what uses it says so and stops.
 """
@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 KAFKA_VERSION = "3.9.1"
-JARS = Path(__file__).resolve().parents[2] / "build" / f"kafka-{KAFKA_VERSION}-jars"
+JARS = Path(__file__).resolve().parents[2] / "build" / f"kafka-{KAFKA_VERSION}"
 
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version><dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version></dependency>
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>
 """
@@ -60,6 +61,19 @@ def dump_log(*arguments: str) -> str:
     if result.returncode:
         raise AssertionError(f"DumpLogSegments failed: {result.stdout[-2000:]}{result.stderr[-2000:]}")
     return result.stdout + result.stderr
+
+
+def run_tool(main: str, bootstrap_servers: str, *arguments: object) -> str:
+    """What one of Kafka's command-line tools prints.
+
+    :param main: its class, below ``org.apache.kafka.tools``.
+    """
+    java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", class_path(), f"org.apache.kafka.tools.{main}"]
+    words = ["--bootstrap-server", bootstrap_servers, *map(str, arguments)]
+    result = subprocess.run([*java, *words], capture_output=True, text=True, timeout=120, check=False)
+    if result.returncode:
+        raise AssertionError(f"{main} failed: {result.stdout[-2000:]}{result.stderr[-2000:]}")
+    return result.stdout
 
 
 def free_port() -> int:
