@@ -53,9 +53,9 @@ class Led:
         self.partition = partition
         self.epoch_start_offset = partition.log.log_end_offset
         self.proposed: Proposal | None = None
+        self.followers = in_epoch(known, partition.leadership, surroundings.broker_id, surroundings.seconds())
         self._surroundings = surroundings
-        self._counted: tuple[Progress, ...] = ()
-        self._know_replicas(known)
+        self._count()
 
     @property
     def is_over(self) -> bool:
@@ -69,27 +69,28 @@ class Led:
 
     def state_changed(self) -> None:
         """The partition's ``leadership`` is another, in the same leader epoch; or what its topic asks for is."""
-        self._know_replicas(self.followers)
-        self.advance()
-        if self.partition.leadership.eligible and self.proposal() is not None:
-            self._surroundings.propose(self)
-        self._surroundings.wakeups.mark(self.partition)
-
-    def _know_replicas(self, known: Mapping[int, Progress]) -> None:
         surroundings = self._surroundings
-        self.followers = in_epoch(known, self.partition.leadership, surroundings.broker_id, surroundings.seconds())
+        leadership = self.partition.leadership
+        self.followers = in_epoch(self.followers, leadership, surroundings.broker_id, surroundings.seconds())
         self._count()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Do what follows from the state that is known."""
+        partition = self.partition
+        self.advance()
+        if partition.leadership.eligible and self.proposal() is not None:
+            self._surroundings.propose(self)
+        if partition.waiting:
+            self._surroundings.wakeups.mark(partition)
 
     def _count(self) -> None:
         """Find the followers that count: all that are in sync, or may be by what is being written."""
         followers = self.followers
-        if not followers:
-            self._counted = ()
-            return
         isr = self.partition.leadership.isr
         if self.proposed is not None:
             isr = in_sync.union(isr, self.proposed.isr)
-        self._counted = tuple(followers[replica] for replica in isr if replica in followers)
+        self._counted = [followers[replica] for replica in isr if replica in followers]
 
     # --- what is committed -------------------------------------------------------------------------------------------
 

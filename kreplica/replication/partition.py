@@ -87,7 +87,7 @@ class Partition:
         self.role = Role.LEADER
         self.led = Led(self, self._surroundings, known)
         self.log.begin_leader_epoch(leadership.leader_epoch)
-        self.led.state_changed()
+        self.led.go_on()
 
     def follow(self, leadership: Leadership) -> None:
         """Stop leading; whoever waits is told that the leader is another."""
