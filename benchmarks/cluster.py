@@ -1,0 +1,248 @@
+"""A whole cluster: three broker processes and a real ZooKeeper on this machine, with a producer at 1,000 records/s.
+
+Brokers are killed and stopped, topics of 1,000 partitions come and go, records are replicated.  From the controller's
+notice to the last broker's answer is what the controller's own timeline says in its log.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka import Producer
+
+from benchmarks.zookeeper import SCRATCH, ZOOKEEPER_FLAGS
+from kreplica.testing.outside_clients import SteadyProducer
+from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from kreplica.testing.zookeeper import RealZooKeeper
+from kreplica.wire import messages
+
+PARTITIONS = {"quick": 2_000, "full": 10_000}
+TOPIC_PARTITIONS = 1_000
+LOAD_TOPIC = "load"
+LOAD_PARTITIONS = 10
+RECORDS_PER_SECOND = 1_000
+SESSION_TIMEOUT_MS = 6_000
+WAIT_S_MAX = 120.0
+TARGET_MS = {"create": 2_000, "delete": 3_000, "failover": 1_000}
+PRODUCED_MB = {"quick": 100, "full": 500}
+RECORD_SIZE = 1_000
+BATCH_SIZES = (16 * 1024, 128 * 1024)
+
+_STEP = re.compile(
+    r"controller: (\w+): handled in (\d+) ms, all brokers have acted after (\d+) ms "
+    r"\(ZooKeeper: (\d+) round trips, (\d+) znodes, (\d+) bytes; brokers: (\d+) commands, (\d+) bytes\)"
+)
+
+
+def run(scale: str = "quick") -> list[dict[str, Any]]:
+    """Measure one cluster through one life.
+
+    :return: rows of what the controller did, then rows of replicated throughput.
+    """
+    with _cluster() as cluster:
+        measured = Measured(cluster)
+        rows = measured.topics(PARTITIONS[scale] // TOPIC_PARTITIONS)
+        with SteadyProducer(
+            cluster.bootstrap_servers, LOAD_TOPIC, LOAD_PARTITIONS, records_per_second=RECORDS_PER_SECOND
+        ) as producer:
+            rows += measured.failures(producer)
+            producer.finish()
+        rows.append(measured.deletion())
+        return rows + throughput(cluster, PRODUCED_MB[scale])
+
+
+@contextmanager
+def _cluster() -> Iterator[ProcessCluster]:
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    settings = {"zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS, "auto.leader.rebalance.enable": "false"}
+    with (
+        TemporaryDirectory(prefix="cluster-", dir=SCRATCH, ignore_cleanup_errors=True) as directory,
+        RealZooKeeper(Path(directory, "zookeeper"), tick_time_ms=500, jvm_flags=ZOOKEEPER_FLAGS) as zookeeper,
+        ProcessCluster(Path(directory), direct_places(zookeeper.connect_string), settings=settings) as cluster,
+    ):
+        yield cluster
+
+
+class Measured:
+    """What happens to one cluster, and what the controllers say of it."""
+
+    def __init__(self, cluster: ProcessCluster) -> None:
+        self._cluster = cluster
+        self._topics: list[str] = []
+
+    # --- what happens ---
+
+    def topics(self, count: int) -> list[dict[str, Any]]:
+        """Make topics of 1,000 partitions, one after the other; the row is of the slowest."""
+        self._cluster.create_topic(LOAD_TOPIC, LOAD_PARTITIONS)
+        seconds = []
+        before = self._steps("TopicsChanged")
+        for number in range(count):
+            began_s = time.monotonic()
+            self._create(f"wide-{number}", TOPIC_PARTITIONS)
+            seconds.append(time.monotonic() - began_s)
+        steps = self._new_steps("TopicsChanged", before, count)
+        slowest = max(steps, key=lambda step: step["acted upon, ms"])
+        row = {"event": "1,000 partitions created", "partitions": TOPIC_PARTITIONS, **slowest}
+        return [row | self._verdict(slowest["acted upon, ms"], "create") | {"a client saw, ms": _ms(max(seconds))}]
+
+    def failures(self, producer: SteadyProducer) -> list[dict[str, Any]]:
+        """Kill a broker, stop one in order, kill the controller: each with all partitions in sync before."""
+        producer.wait_for_more(RECORDS_PER_SECOND)
+        partitions = LOAD_PARTITIONS + len(self._topics) * TOPIC_PARTITIONS
+        rows = []
+        for event, kind, kills, of_controller in (
+            ("a broker is killed", "BrokersChanged", True, False),
+            ("a broker is stopped", "ShutdownAsked", False, False),
+            ("the controller is killed", "ControllerChanged", True, True),
+        ):
+            self._wait_until_whole()
+            controller = self._cluster.controller()
+            victim = next(b for b in sorted(self._cluster.brokers) if (b == controller) is of_controller)
+            before = self._steps(kind)
+            producer.longest_silence_s = 0.0
+            if kills:
+                self._cluster.brokers[victim].kill()
+            else:
+                self._cluster.brokers[victim].stop(WAIT_S_MAX)
+            step = max(self._new_steps(kind, before, 1), key=lambda step: step["commands"])
+            producer.wait_for_more(RECORDS_PER_SECOND, WAIT_S_MAX)
+            row = {"event": event, "partitions": partitions, **step}
+            row |= self._verdict(step["acted upon, ms"], "failover")
+            rows.append(row | {"a client saw, ms": _ms(producer.longest_silence_s)})
+            self._cluster.brokers[victim].start(WAIT_S_MAX)
+        return rows
+
+    def deletion(self) -> dict[str, Any]:
+        """Delete a topic of 1,000 partitions, until no broker has a file of it."""
+        self._wait_until_whole()
+        name = self._topics.pop()
+        began_s = time.monotonic()
+        topic = {"name": name, "topic_id": UUID(int=0)}
+        body = {"topics": [topic], "topic_names": [name], "timeout_ms": 60_000}
+        self._cluster.request(messages.DELETE_TOPICS, body, of=self._cluster.controller(), version=5)
+        directories = [path for broker in self._cluster.brokers.values() for path in broker.log_directories]
+        wait_until(
+            lambda: not any(path.name.startswith(name) for each in directories for path in each.iterdir()),
+            "the files to be gone",
+            WAIT_S_MAX,
+        )
+        taken_ms = _ms(time.monotonic() - began_s)
+        return {
+            "event": "1,000 partitions deleted",
+            "partitions": TOPIC_PARTITIONS,
+            **dict.fromkeys(_step_of(["0"] * 8)),
+            **self._verdict(taken_ms, "delete"),
+            "a client saw, ms": taken_ms,
+        }
+
+    def _create(self, name: str, partitions: int) -> None:
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": len(self._cluster.brokers),
+            "assignments": [],
+            "configs": [{"name": "file.delete.delay.ms", "value": "0"}],
+        }
+        body = {"topics": [topic], "timeout_ms": 60_000, "validate_only": False}
+        answer = self._cluster.request(messages.CREATE_TOPICS, body, of=self._cluster.controller())["topics"][0]
+        if answer["error_code"]:
+            raise RuntimeError(f"{name}: {answer['error_message']}")
+        self._topics.append(name)
+
+    def _wait_until_whole(self) -> None:
+        for name in (LOAD_TOPIC, *self._topics):
+            self._cluster.wait_until_in_sync(name, WAIT_S_MAX)
+
+    # --- what the controllers say ---
+
+    def _steps(self, kind: str) -> list[dict[str, int]]:
+        output = "\n".join(broker.all_output for broker in self._cluster.brokers.values())
+        return [_step_of(found) for found in _STEP.findall(output) if found[0] == kind]
+
+    def _new_steps(self, kind: str, before: list[dict[str, int]], count: int) -> list[dict[str, int]]:
+        def new() -> list[dict[str, int]]:
+            steps = self._steps(kind)
+            for step in before:
+                steps.remove(step)
+            return steps if len(steps) >= count else []
+
+        return wait_until(new, f"the controller to say what {kind} cost", WAIT_S_MAX)
+
+    @staticmethod
+    def _verdict(taken_ms: int, target: str) -> dict[str, Any]:
+        return {"target, ms": TARGET_MS[target], "": "pass" if taken_ms < TARGET_MS[target] else "short"}
+
+
+def _step_of(found: Any) -> dict[str, int]:
+    names = (
+        "handled, ms",
+        "acted upon, ms",
+        "round trips",
+        "znodes",
+        "KB with ZooKeeper",
+        "commands",
+        "KB of commands",
+    )
+    step = dict(zip(names, map(int, found[1:]), strict=True))
+    return {name: value // 1000 if name.startswith("KB") else value for name, value in step.items()}
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def throughput(cluster: ProcessCluster, size_mb: int) -> list[dict[str, Any]]:
+    """Records of 1 KB to one partition on three brokers, ``acks=all``: how many MB a second, and at what CPU."""
+    rows = []
+    for batch_size in BATCH_SIZES:
+        rates, cpus = [], []
+        for repetition in range(3):
+            topic = f"produced-{batch_size}-{repetition}"
+            cluster.create_topic(topic)
+            before_s = sum(broker.cpu_seconds() for broker in cluster.brokers.values())
+            seconds = _produce(cluster.bootstrap_servers, topic, size_mb, batch_size)
+            rates.append(size_mb / seconds)
+            cpu_s = sum(broker.cpu_seconds() for broker in cluster.brokers.values()) - before_s
+            cpus.append(cpu_s / size_mb * 1e6)
+        rows.append(
+            {
+                "replicated produce": f"RF 3, acks=all, batches of {batch_size // 1024} KB",
+                "MB/s": statistics.median(rates),
+                "brokers' CPU, us/MB": statistics.median(cpus),
+            }
+        )
+    return rows
+
+
+def _produce(bootstrap_servers: str, topic: str, size_mb: int, batch_size: int) -> float:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap_servers,
+        "acks": "all",
+        "linger.ms": 5,
+        "batch.size": batch_size,
+        "batch.num.messages": 100_000,
+        "queue.buffering.max.kbytes": 65_536,
+    }
+    producer = Producer(settings)
+    value = b"x" * RECORD_SIZE
+    producer.produce(topic, value)
+    producer.flush()
+    began_s = time.monotonic()
+    for _ in range(size_mb * 1_000_000 // RECORD_SIZE):
+        while True:
+            try:
+                producer.produce(topic, value, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    producer.flush()
+    return time.monotonic() - began_s
