@@ -1,0 +1,64 @@
+"""A broker whose disk is full, in mid-load."""
+
+import subprocess
+
+import pytest
+from steady_load import SOME, load
+
+from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+
+DISK_SIZE = 24 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own in memory; it takes the right to mount one."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "tmpfs", str(path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@pytest.fixture
+def cluster(zookeeper, tmp_path, small_disk):
+    """Three brokers, the first of them on the small disk."""
+    with ProcessCluster(tmp_path, direct_places(f"{zookeeper.connect_string}/{tmp_path.name}")) as cluster:
+        broker = cluster.brokers[1]
+        broker.stop()
+        broker.settings["log.dirs"] = small_disk / "logs"
+        broker.start()
+        yield cluster
+
+
+def fill(disk):
+    """Take all the room that is left.
+
+    :return: the file that takes it.
+    """
+    path = disk / "filling"
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    return path
+
+
+def test_a_full_disk(cluster, topic, small_disk):
+    """What it follows goes on without it, what it leads waits; with room, all go on by themselves; nothing is lost."""
+    with load(cluster, topic) as producer:
+        filling = fill(small_disk)
+        wait_until(lambda: follows_nothing(cluster, topic, 1), "broker 1 to follow nothing")
+        producer.wait_for_more(SOME)
+        filling.unlink()
+        cluster.wait_until_in_sync(topic)
+
+
+def follows_nothing(cluster, topic, broker_id):
+    """Whether a broker is in sync only where it leads."""
+    views = cluster.partitions(topic, broker_id % 3 + 1).values()
+    return all(view.leader == broker_id or broker_id not in view.in_sync for view in views)
