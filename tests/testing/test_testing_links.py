@@ -1,4 +1,4 @@
-"""Ways between processes that are cut and slowed by a proxy."""
+"""Ways between processes that are cut and slowed, by a proxy or by the kernel."""
 
 import socket
 import sys
@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from kreplica.testing.links import CLIENTS, COORDINATOR, cut
+from kreplica.testing.namespaces import NamespaceLinks, are_permitted
 from kreplica.testing.proxy import ProxyLinks
 from kreplica.testing.server_process import ServerProcess, free_ports
 
@@ -23,7 +24,7 @@ class Echo(socketserver.BaseRequestHandler):
             self.request.sendall(data)
 
 socketserver.ThreadingTCPServer.allow_reuse_address = True
-server = socketserver.ThreadingTCPServer(("127.0.0.1", int(sys.argv[1])), Echo)
+server = socketserver.ThreadingTCPServer((sys.argv[1], int(sys.argv[2])), Echo)
 server.daemon_threads = True
 print("serving", flush=True)
 server.serve_forever()
@@ -33,12 +34,14 @@ server.serve_forever()
 class EchoProcess(ServerProcess):
     """It says everything again."""
 
-    def __init__(self, directory, port):
+    def __init__(self, directory, port, host="127.0.0.1", command_prefix=()):
         super().__init__(directory, b"serving")
         self.port = port
+        self.host = host
+        self.command_prefix = command_prefix
 
     def command(self):
-        return [sys.executable, "-c", ECHO, str(self.port)]
+        return [*self.command_prefix, sys.executable, "-c", ECHO, self.host, str(self.port)]
 
 
 @pytest.fixture
@@ -56,8 +59,8 @@ def echo(links, tmp_path):
         yield process
 
 
-def connected(port):
-    return closing(socket.create_connection(("127.0.0.1", port), 5))
+def connected(port, host="127.0.0.1", timeout_s=5.0):
+    return closing(socket.create_connection((host, port), timeout_s))
 
 
 def heard(connection, timeout_s=5.0):
@@ -182,3 +185,26 @@ print("heard", flush=True)
             assert "heard" in other.output
     finally:
         other.kill()
+
+
+@pytest.mark.parametrize("one_way", [None, (CLIENTS, 1), (1, CLIENTS)], ids=["both ways", "there", "back"])
+def test_the_kernel_cuts_a_way(tmp_path, one_way):
+    """Between namespaces, nothing arrives and nothing is refused; healed, what was sent arrives."""
+    if not are_permitted():
+        pytest.skip("network namespaces are not permitted here")
+    with NamespaceLinks(1) as links:
+        place = links.places("unused")[1]
+        echo = EchoProcess(tmp_path, place.port, place.host, place.command_prefix)
+        with echo, connected(place.port, place.host) as to:
+            to.sendall(b"one")
+            assert heard(to) == b"one"
+            if one_way is None:
+                cut(links, {CLIENTS}, {1})
+            else:
+                links.cut_one_way({one_way[0]}, {one_way[1]})
+            to.sendall(b"two")
+            assert heard(to, QUIET_S) is None
+            with pytest.raises(TimeoutError):
+                connected(place.port, place.host, QUIET_S)
+            links.heal()
+            assert heard(to) == b"two"
