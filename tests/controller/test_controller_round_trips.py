@@ -1,0 +1,167 @@
+"""What an event costs does not grow with the number of partitions, up to what fits into one multi.
+
+ZooKeeper is waited for so many times, and each broker is told at most one LeaderAndIsr, one UpdateMetadata and one
+StopReplica; beyond a thousand operations only the multis become more, and travel together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from kreplica.controller.broker_requests import BrokerRequests, Command
+from kreplica.controller.events import BrokersChanged, ShutdownAsked
+from kreplica.controller.figures import Cost, difference
+from kreplica.testing.controller_scene import ControllerScene
+from kreplica.wire.messages import LEADER_AND_ISR
+
+SIZES = (2, 300)
+BROKERS = (1, 2, 3)
+
+Told = dict[int, Counter[str]]
+
+
+def three_of(partitions: int) -> dict[int, tuple[int, ...]]:
+    """Three replicas of each partition, the leaderships spread."""
+    return {number: BROKERS[number % 3 :] + BROKERS[: number % 3] for number in range(partitions)}
+
+
+def scene_with(partitions: int, *, controllers: int = 1) -> ControllerScene:
+    scene = ControllerScene(brokers=3, controllers=controllers)
+    scene.start()
+    if partitions:
+        scene.make_topic("t", three_of(partitions))
+    return scene
+
+
+def measured(scene: ControllerScene, act: Callable[[], object], *, fresh: bool = False) -> tuple[Cost, Told]:
+    """What the controller spends on what happens, and what each broker was told.
+
+    :param fresh: another controller does it, whose figures begin at nothing.
+    """
+    scene.forget_told()
+    before = Cost() if fresh else scene.controller.counters.cost
+    act()
+    scene.settle()
+    cost = difference(scene.controller.counters.cost, before)
+    return cost, {n: Counter(told.name for told in broker.told) for n, broker in scene.brokers.items()}
+
+
+def create(partitions: int) -> tuple[Cost, Told]:
+    scene = scene_with(0)
+    return measured(scene, lambda: scene.make_topic("t", three_of(partitions)))
+
+
+def broker_dies(partitions: int) -> tuple[Cost, Told]:
+    scene = scene_with(partitions)
+    scene.brokers[3].kill()
+    return measured(scene, scene.await_expiry)
+
+
+def broker_returns(partitions: int) -> tuple[Cost, Told]:
+    scene = scene_with(partitions)
+    scene.brokers[3].kill()
+    scene.await_expiry()
+    return measured(scene, lambda: scene.run(scene.brokers[3].start()))
+
+
+def broker_shuts_down(partitions: int) -> tuple[Cost, Told]:
+    scene = scene_with(partitions)
+    return measured(scene, lambda: scene.ask(ShutdownAsked(3, scene.brokers[3].epoch)))
+
+
+def controller_fails_over(partitions: int) -> tuple[Cost, Told]:
+    scene = scene_with(partitions, controllers=2)
+    next(iter(scene.controllers.values())).kill()
+    return measured(scene, scene.await_expiry, fresh=True)
+
+
+EVENTS = {
+    create: 4,
+    broker_dies: 3,
+    broker_returns: 4,
+    broker_shuts_down: 1,
+    controller_fails_over: 17,
+}
+"""Each with how many times ZooKeeper is waited for."""
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_costs_the_same_whatever_the_number_of_partitions(event: Callable[[int], tuple[Cost, Told]]) -> None:
+    """Round trips to ZooKeeper and commands to brokers are those of an event, not of its partitions."""
+    few, told_few = event(SIZES[0])
+    many, told_many = event(SIZES[1])
+    assert few.zookeeper_round_trips == many.zookeeper_round_trips == EVENTS[event]
+    assert (few.zookeeper_requests, few.commands) == (many.zookeeper_requests, many.commands)
+    assert told_few == told_many
+    assert all(count == 1 for name, count in told_many[1].items() if event is not controller_fails_over)
+
+
+def test_more_than_a_multi_holds_is_written_in_several_at_the_same_time() -> None:
+    """2,500 states are three multis, sent together: nothing is waited for more often, and no broker is told more."""
+    few, told_few = broker_dies(SIZES[0])
+    many, told_many = broker_dies(2500)
+    assert many.zookeeper_requests == few.zookeeper_requests + 2
+    assert many.zookeeper_round_trips == few.zookeeper_round_trips
+    assert told_many == told_few
+
+
+def commands(bytes_max: int) -> list[tuple[int, Command]]:
+    """What two brokers are told of 100 partitions."""
+    scene = scene_with(100)
+    sent: list[tuple[int, Command]] = []
+    requests = BrokerRequests(scene.context, 101, "PLAINTEXT", lambda *each: sent.append(each), bytes_max)
+    for partition in scene.context.all_partitions():
+        requests.lead_or_follow(partition, (1, 2))
+    requests.send()
+    for broker, command in sent:
+        body = scene.run(command.form(scene.controllers[101].host.runtime.reactor))
+        data = command.api.request.build(command.version, body)
+        assert len(data) <= bytes_max
+        parsed = command.api.request.parse(command.version, data)
+        assert parsed["broker_epoch"] == scene.brokers[broker].epoch
+        rows = [(topic["topic_name"], row) for topic in parsed["topic_states"] for row in topic["partition_states"]]
+        assert [(name, row["partition_index"]) for name, row in rows] == list(command.what)
+        assert all(tuple(row["replicas"]) == three_of(100)[row["partition_index"]] for _, row in rows)
+    return sent
+
+
+def test_a_command_that_would_be_too_large_is_cut_into_several() -> None:
+    """Each broker is told of every partition once, in order, in commands that stay below the bound."""
+    assert [broker for broker, _ in commands(16 * 1024 * 1024)] == [1, 2]
+    sent = commands(20 * 1024)
+    assert [broker for broker, _ in sent] == [1, 1, 1, 2, 2, 2]
+    for broker in (1, 2):
+        told = [partition.partition for of, command in sent if of == broker for partition in command.what]
+        assert told == list(range(100))
+    assert {command.api for _, command in sent} == {LEADER_AND_ISR}
+
+
+def test_a_broker_that_does_not_answer_is_told_of() -> None:
+    """The controller counts it once and goes on trying; when the broker answers again, all that waited is done."""
+    scene = scene_with(0)
+    scene.brokers[2].silent = True
+    scene.make_topic("t", three_of(3))
+    scene.settle(10.0)
+    assert scene.controller.counters.unanswered == 1
+    assert not scene.controller.timeline.settled
+    scene.brokers[2].silent = False
+    scene.settle(10.0)
+    assert scene.controller.timeline.settled
+    assert [told.name for told in scene.brokers[2].told][-2:] == ["LeaderAndIsr", "UpdateMetadata"]
+    assert scene.controller.counters.unanswered == 1
+
+
+def test_the_timeline_tells_when_a_step_had_an_effect() -> None:
+    """From the notice to the last broker's answer: what was written, what was told, and how much of it."""
+    scene = scene_with(50)
+    scene.brokers[3].kill()
+    scene.await_expiry()
+    step = [step for step in scene.controller.timeline if isinstance(step.event, BrokersChanged)][-1]
+    assert step.written_s is not None and step.ended_s is not None and step.settled_s is not None
+    assert step.noticed_s <= step.began_s <= step.written_s <= step.ended_s <= step.settled_s
+    assert (step.commands, step.waits_for) == (4, {})
+    assert step.command_bytes > 2 * 50 * 80
+    assert Cost(*step.cost).zookeeper_operations == 51
