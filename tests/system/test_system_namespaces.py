@@ -1,0 +1,79 @@
+"""Hosts that are cut off from each other by the kernel: packets are lost, nothing is refused, nobody is told."""
+
+import pytest
+from steady_load import SOME, load
+
+from kreplica.testing.links import COORDINATOR, cut
+from kreplica.testing.namespaces import NamespaceLinks, are_permitted
+from kreplica.testing.process_cluster import ProcessCluster
+from kreplica.testing.zookeeper import RealZooKeeper
+
+
+@pytest.fixture(scope="module")
+def links():
+    """Three brokers and a coordinator, each in a namespace of its own."""
+    if not are_permitted():
+        pytest.skip("network namespaces are not permitted here")
+    with NamespaceLinks(3) as links:
+        yield links
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(links, tmp_path_factory):
+    """Brokers and ZooKeeper there."""
+    directory = tmp_path_factory.mktemp("namespaces")
+    host, prefix = links.host(COORDINATOR), links.command_prefix(COORDINATOR)
+    with (
+        RealZooKeeper(directory / "zookeeper", host=host, command_prefix=prefix) as zookeeper,
+        ProcessCluster(directory, links.places(zookeeper.connect_string), links=links) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster, links):
+    """The same, with all ways whole again whatever the last test did to them."""
+    yield shared_cluster
+    links.heal()
+
+
+def others_than(cluster, broker_id):
+    return cluster.brokers.keys() - {broker_id}
+
+
+def test_a_leader_is_cut_off_from_all_but_clients(cluster, links, topic):
+    """It acknowledges nothing any more; another leads when its session has ended, and it follows once it is back."""
+    with load(cluster, topic) as producer:
+        leader = cluster.leader(topic)
+        cut(links, {leader}, {COORDINATOR, *others_than(cluster, leader)})
+        cluster.wait_until_out_of_sync(topic, leader)
+        producer.wait_for_more(SOME)
+        links.heal()
+        cluster.wait_until_in_sync(topic)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("role", ["leader", "controller"])
+@pytest.mark.parametrize("outward", [True, False])
+def test_one_direction_is_lost(cluster, links, topic, role, outward):
+    """A broker that is heard but hears nothing, or the other way round: others take over, and nothing is lost."""
+    with load(cluster, topic) as producer:
+        broker_id = cluster.leader(topic) if role == "leader" else cluster.controller()
+        others = {COORDINATOR, *others_than(cluster, broker_id)}
+        links.cut_one_way(*(({broker_id}, others) if outward else (others, {broker_id})))
+        cluster.wait_until_out_of_sync(topic, broker_id)
+        producer.wait_for_more(SOME)
+        links.heal()
+        cluster.wait_until_in_sync(topic)
+
+
+@pytest.mark.soak
+def test_a_controller_that_reaches_brokers_but_not_zookeeper(cluster, links, topic):
+    """Another takes office; what the old one still says is refused."""
+    with load(cluster, topic) as producer:
+        old = cluster.controller()
+        cut(links, {old}, {COORDINATOR})
+        cluster.wait_until_out_of_sync(topic, old)
+        producer.wait_for_more(SOME)
+        links.heal()
+        cluster.wait_until_in_sync(topic)
