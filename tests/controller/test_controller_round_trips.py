@@ -160,7 +160,9 @@ def test_the_timeline_tells_when_a_step_had_an_effect() -> None:
     scene.brokers[3].kill()
     scene.await_expiry()
     step = [step for step in scene.controller.timeline if isinstance(step.event, BrokersChanged)][-1]
-    assert step.written_s is not None and step.ended_s is not None and step.settled_s is not None
+    assert step.written_s is not None
+    assert step.ended_s is not None
+    assert step.settled_s is not None
     assert step.noticed_s <= step.began_s <= step.written_s <= step.ended_s <= step.settled_s
     assert (step.commands, step.waits_for) == (4, {})
     assert step.command_bytes > 2 * 50 * 80
