@@ -94,7 +94,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         return broker.controller.ask(MovesAsked(wanted))
 
     handlers: list[tuple[Api, Handler]] = [
-        (messages.PRODUCE, Produce(reactor, partitions, broker.runtime.wall_clock_ms)),
+        (messages.PRODUCE, Produce(reactor, partitions, metadata, broker.runtime.wall_clock_ms)),
         (
             messages.FETCH,
             Fetch(reactor, partitions, metadata, broker.fetch_sessions, settings["fetch.max.bytes"], _reads(broker)),

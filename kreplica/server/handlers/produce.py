@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions, Role, Waiting
 from kreplica.runtime import Reactor
-from kreplica.server.answers import NO_LEADER_HINT
+from kreplica.server.answers import NO_LEADER_HINT, LeaderHints
+from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
 from kreplica.wire.batches import codec_of, is_transactional
 from kreplica.wire.compression import Codec
@@ -25,11 +26,17 @@ Row = dict[str, Any]
 
 
 class Produce:
-    """One partition's failure is that partition's answer: the others are appended."""
+    """One partition's failure is that partition's answer: the others are appended.
 
-    def __init__(self, reactor: Reactor, partitions: Partitions, wall_clock_ms: Callable[[], int]) -> None:
+    :param metadata: where a producer is sent whose partition another broker leads (KIP-951).
+    """
+
+    def __init__(
+        self, reactor: Reactor, partitions: Partitions, metadata: MetadataCache, wall_clock_ms: Callable[[], int]
+    ) -> None:
         self._reactor = reactor
         self._partitions = partitions
+        self._metadata = metadata
         self._wall_clock_ms = wall_clock_ms
 
     def __call__(self, request: Request) -> None:
@@ -62,9 +69,24 @@ class Produce:
             else:
                 request.answer_nothing()
         elif pending:
-            _WaitingProduce(self._reactor, request, responses, pending, body["timeout_ms"] / 1000)
+            request.body = {}  # the records are in the log: the buffer that the request came in may go
+            _WaitingProduce(
+                self._reactor, request, pending, body["timeout_ms"] / 1000, lambda: self._answer(request, responses)
+            )
+        elif failed is not None:
+            self._answer(request, responses)
         else:
-            request.answer(_answer(responses))
+            request.answer(_body(responses))
+
+    def _answer(self, request: Request, responses: list[Row]) -> None:
+        """Answer with errors, and where to go instead."""
+        hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
+        for topic in responses:
+            for row in topic["partition_responses"]:
+                if row["error_code"]:
+                    key = TopicPartition(topic["name"], row["index"])
+                    row["current_leader"] = hints.leader_of(key, ErrorCode.of(row["error_code"]))
+        request.answer(_body(responses, hints.endpoints()))
 
     def _append(
         self,
@@ -158,25 +180,28 @@ class _WaitingProduce:
     """A produce that may not be acknowledged yet, for at least one of its partitions."""
 
     def __init__(
-        self, reactor: Reactor, request: Request, responses: list[Row], pending: list[_Pending], timeout_s: float
+        self,
+        reactor: Reactor,
+        request: Request,
+        pending: list[_Pending],
+        timeout_s: float,
+        answer: Callable[[], None],
     ) -> None:
-        self._request = request
-        self._responses = responses
         self._pending = pending
-        request.body = {}  # the records are in the log: the buffer that the request came in may go
+        self._answer = answer
         waiting = Waiting(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
         request.on_abandoned(waiting.abandon)
 
     def _look(self, changed: set[Partition]) -> bool:
         self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
         if not self._pending:
-            self._request.answer(_answer(self._responses))
+            self._answer()
         return not self._pending
 
     def _expire(self) -> None:
         for pending in self._pending:
             pending.expire()
-        self._request.answer(_answer(self._responses))
+        self._answer()
 
 
 def _refusal(body: dict[str, Any], acks: int) -> KafkaError | None:
@@ -188,8 +213,8 @@ def _refusal(body: dict[str, Any], acks: int) -> KafkaError | None:
     return None
 
 
-def _answer(responses: list[Row]) -> Row:
-    return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": ()}
+def _body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
+    return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": endpoints}
 
 
 def _error_row(index: int, error: KafkaError) -> Row:
