@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kreplica.testing.cluster import SimulatedCluster
 
 
+ACTING = (Role.LEADER, Role.FOLLOWER)
+
+
 @lru_cache(maxsize=10_000)
 def _state(path: str, data: bytes, version: int) -> LeaderAndIsr:
     return znodes.decode_partition_state(path, data, version)
@@ -49,7 +52,7 @@ def acting(cluster: SimulatedCluster, key: TopicPartition) -> Iterator[tuple[int
     """The running brokers that lead or follow the partition, with what they hold of it."""
     for broker_id, machine in cluster.brokers.items():
         partition = machine.program.partitions.get(key) if machine.running else None
-        if partition is not None and partition.role in (Role.LEADER, Role.FOLLOWER):
+        if partition is not None and partition.role in ACTING:
             yield broker_id, partition
 
 

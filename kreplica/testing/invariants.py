@@ -20,9 +20,10 @@ from kreplica.cluster import znodes
 from kreplica.cluster.eligible_leaders import required
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition
-from kreplica.testing.cluster_state import acting, replicas_of, state_of, znode
+from kreplica.testing.cluster_state import ACTING, acting, replicas_of, state_of, znode
 from kreplica.testing.committed_log import CommittedLog
 from kreplica.testing.histories import History
+from kreplica.testing.scheduler import Process
 
 if TYPE_CHECKING:
     from kreplica.testing.cluster import SimulatedCluster
@@ -63,21 +64,33 @@ class Invariants:
         self._controllers: dict[int, tuple[object, int]] = {}
         self._controller_epoch = 0
         self._coordinator: object = None
+        self._broker_ids = {machine.host.name: number for number, machine in cluster.brokers.items()}
 
     def watch(self) -> None:
-        """Check after every event from now on."""
-        self._cluster.simulation.scheduler.after_event = self.check
+        """Check after every event from now on: that whose process it happened to, for nothing else can have changed."""
+        self._cluster.simulation.scheduler.after_event = self._after
+
+    def _after(self, process: Process) -> None:
+        name = process.name.partition("#")[0]
+        broker_id = self._broker_ids.get(name)
+        if broker_id is not None:
+            self._check_broker(broker_id)
+        elif name == "coordinator":
+            self._check_coordinator()
+        elif name != "network":
+            self._check_clients()
 
     def check(self) -> None:
-        """Check whatever changed since the last time.
+        """Check whatever changed since the last time, anywhere.
 
         :raise BrokenRule: where a rule does not hold.
         """
         self._check_coordinator()
-        for key in self._keys:
-            self._check_partition(key)
+        for broker_id in self._broker_ids.values():
+            self._check_broker(broker_id)
+        self._check_clients()
 
-    # --- controllers -------------------------------------------------------------------------------------------------
+    # --- who changed -------------------------------------------------------------------------------------------------
 
     def _check_coordinator(self) -> None:
         machine = self._cluster.coordinator
@@ -93,42 +106,48 @@ class Invariants:
             epoch = znodes.decode_controller_epoch(node.data or b"")
             _hold(epoch >= self._controller_epoch, "the controller epoch went back", epoch, self._controller_epoch)
             self._controller_epoch = epoch
-        for broker_id, broker in self._cluster.brokers.items():
-            if broker.running:
-                fence = broker.program.fence
-                before = self._controllers.get(broker_id)
-                if before is not None and before[0] is fence:
-                    _hold(fence.controller_epoch >= before[1], "a broker obeys an older controller", broker_id)
-                self._controllers[broker_id] = fence, fence.controller_epoch
+        for key in self._keys:
+            state = state_of(self._cluster, key)
+            if state is not None and state is not self._states.get(key):
+                self._check_state(key, state)
+                self._check_replicas(key)
+
+    def _check_broker(self, broker_id: int) -> None:
+        machine = self._cluster.brokers[broker_id]
+        if not machine.running:
+            return
+        program = machine.program
+        fence, before = program.fence, self._controllers.get(broker_id)
+        if before is not None and before[0] is fence:
+            _hold(fence.controller_epoch >= before[1], "a broker obeys an older controller", broker_id)
+        self._controllers[broker_id] = fence, fence.controller_epoch
+        for key in self._keys:
+            partition = program.partitions.get(key)
+            if partition is not None and partition.role in ACTING and self._has_changed(key, broker_id, partition):
+                self._check_replicas(key)
+
+    def _has_changed(self, key: TopicPartition, broker_id: int, partition: Partition) -> bool:
+        now = (partition.leadership, partition.role, partition.high_watermark, partition.log.log_end_offset)
+        tenure = self._tenures.get((key, broker_id))
+        if tenure is None or tenure.partition is not partition:
+            tenure = self._tenures[key, broker_id] = _Tenure(partition)
+        changed = bool(tenure.seen != now)
+        tenure.seen = now
+        return changed
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
-    def _check_partition(self, key: TopicPartition) -> None:
-        changed = False
-        replicas = dict(acting(self._cluster, key))
+    def _check_replicas(self, key: TopicPartition) -> None:
+        self.checks_count += 1
+        replicas, state = dict(acting(self._cluster, key)), state_of(self._cluster, key)
         for broker_id, partition in replicas.items():
-            log = partition.log
-            now = (partition.leadership, partition.role, partition.high_watermark, log.log_end_offset)
-            tenure = self._tenures.get((key, broker_id))
-            if tenure is None or tenure.partition is not partition:
-                tenure = self._tenures[key, broker_id] = _Tenure(partition)
-            if tenure.seen != now:
-                tenure.seen = now
-                changed = True
-        state = state_of(self._cluster, key)
-        if state is not None and state is not self._states.get(key):
-            self._check_state(key, state)
-            changed = True
-        if changed:
-            self.checks_count += 1
-            for broker_id, partition in replicas.items():
-                self._check_tenure(key, broker_id, partition)
-            for broker_id, partition in replicas.items():
-                if partition.is_leader:
-                    self._check_commits(key, broker_id, partition, replicas, state)
-            for broker_id, partition in replicas.items():
-                self._check_bytes(key, broker_id, partition, state)
-        self._check_clients(key)
+            self._has_changed(key, broker_id, partition)
+            self._check_tenure(key, broker_id, partition)
+        for broker_id, partition in replicas.items():
+            if partition.is_leader:
+                self._check_commits(key, broker_id, partition, replicas, state)
+        for broker_id, partition in replicas.items():
+            self._check_bytes(key, broker_id, partition, state)
 
     def _check_state(self, key: TopicPartition, state: LeaderAndIsr) -> None:
         before = self._states.get(key)
@@ -200,8 +219,10 @@ class Invariants:
         difference = committed.compare(broker_id, self._cluster.brokers[broker_id].host.disk, partition.log, limit)
         _hold(difference is None, f"{key} on {broker_id}: {difference}")
 
-    def _check_clients(self, key: TopicPartition) -> None:
-        if self._history is not None:
+    def _check_clients(self) -> None:
+        if self._history is None:
+            return
+        for key in self._keys:
             end = self.committed[key].end_offset
             told, given = self._history.ends(key.partition)
             _hold(told <= end, f"{key}: acknowledged, but not committed", told, end)

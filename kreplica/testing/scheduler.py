@@ -122,8 +122,8 @@ class Scheduler:
     def __init__(self, trace: Callable[[str], None] | None = None) -> None:
         self.now_s = 0.0
         self.trace = trace
-        self.after_event: Callable[[], None] | None = None
-        """Called when an event is over: for checks of what must always hold."""
+        self.after_event: Callable[[Process], None] | None = None
+        """Called when an event is over, with the process that it happened to: for checks of what must always hold."""
         self.events_count = 0
         self._instant_began_at = 0
         self._queue: list[tuple[float, int, Call]] = []
@@ -190,7 +190,7 @@ class Scheduler:
                 self.trace(f"{entry_s:.9f} {process.name} {name_of(call.function)}")
             call.function(*call.args, **call.kwargs)
             if self.after_event is not None:
-                self.after_event()
+                self.after_event(process)
             return True
         return False
 

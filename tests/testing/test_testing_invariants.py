@@ -34,10 +34,16 @@ class Scene:
         self.history = History()
         self.invariants = Invariants(self.cluster, "orders", 1, self.history)
         self.invariants.watch()
+        self.invariants.check()
         self.produce()
 
     def produce(self) -> None:
         self.cluster.run_until(self.client.produce("orders", 0, batch(b"one", b"two")))
+
+    def look(self) -> None:
+        """Let some time pass, and look at everything."""
+        self.cluster.run(10)
+        self.invariants.check()
 
     @property
     def partition(self) -> Partition:
@@ -112,7 +118,7 @@ def test_a_broken_rule_is_told(fault: Callable[[Scene], None], text: str) -> Non
     scene.produce()
     fault(scene)
     with pytest.raises(BrokenRule, match=text):
-        scene.cluster.run(10)
+        scene.look()
 
 
 def test_what_is_as_before_costs_nothing() -> None:
