@@ -1,5 +1,7 @@
 """Commands of the past are refused."""
 
+from twisted.internet.defer import CancelledError, Deferred
+
 from kreplica.errors import ErrorCode
 from kreplica.replication.fencing import ControlFence
 
@@ -20,3 +22,27 @@ def test_command_to_an_earlier_incarnation_is_refused():
     assert fence.controller_epoch == 0
     assert fence.check(1, 5, -1) is ErrorCode.NONE
     assert fence.check(1, 5, 11) is ErrorCode.NONE
+
+
+def test_commands_are_carried_out_in_the_order_in_which_they_came():
+    """One that takes a while is not overtaken: else a partition could be deleted first, and made after that."""
+    fence = ControlFence()
+    slow: Deferred[None] = Deferred()
+    story: list[str] = []
+
+    async def make() -> None:
+        await slow
+        story.append("made")
+
+    async def delete() -> None:
+        story.append("deleted")
+
+    Deferred.fromCoroutine(fence.in_order(make))
+    given_up = Deferred.fromCoroutine(fence.in_order(delete))
+    last = Deferred.fromCoroutine(fence.in_order(delete))
+    given_up.addErrback(lambda failure: failure.trap(CancelledError))
+    given_up.cancel()
+    assert story == []
+    slow.callback(None)
+    assert story == ["made", "deleted"]
+    assert last.called

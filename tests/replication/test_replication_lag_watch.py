@@ -1,0 +1,64 @@
+"""Followers that nobody hears of are noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leading_scene import LAG_S, SECOND, THIRD, Leading, append, fetch
+
+from kreplica.replication.lag_watch import LagWatch
+
+
+def watch_of(leading: Leading, *partitions: Any) -> LagWatch:
+    clock: Any = leading.clock
+    return LagWatch(clock, partitions, LAG_S / 2)
+
+
+def pass_time(leading: Leading, seconds: float) -> None:
+    """Call by call, as a reactor does."""
+    for _ in range(round(seconds * 10)):
+        leading.clock.advance(0.1)
+
+
+def test_a_follower_that_is_silent_is_noticed_in_time() -> None:
+    """Within one and a half times the limit after it fell behind; never before the limit."""
+    leading = Leading()
+    partition = leading.partition()
+    watch = watch_of(leading, partition)
+    watch.start()
+    for replica in (SECOND, THIRD):
+        fetch(partition, replica, 0)
+    pass_time(leading, 10 * LAG_S)
+    append(partition)
+    pass_time(leading, LAG_S / 2 - 0.2)
+    assert leading.proposed == [], "nothing was asked of it for long, and it is not late for that"
+    pass_time(leading, LAG_S + 0.5)
+    assert leading.proposed != []
+    assert partition.led is not None
+    proposal = partition.led.proposal()
+    assert proposal is not None
+    assert proposal.isr == (1,)
+    watch.stop()
+
+
+def test_it_stops() -> None:
+    """No timer is left."""
+    leading = Leading()
+    watch = watch_of(leading, leading.partition())
+    watch.start()
+    pass_time(leading, LAG_S)
+    watch.stop()
+    watch.stop()
+    assert not leading.clock.getDelayedCalls()
+
+
+def test_partitions_that_are_not_led_are_passed_over() -> None:
+    """Also one that ceases to be while the look goes on."""
+    leading = Leading()
+    partition = leading.partition()
+    watch = watch_of(leading, partition)
+    watch.start()
+    partition.stop()
+    pass_time(leading, 3 * LAG_S)
+    assert leading.proposed == []
+    watch.stop()

@@ -1,0 +1,175 @@
+"""What the controller's commands make of the partitions of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from leading_scene import leadership
+
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeups
+from kreplica.storage.config import LogConfig
+from kreplica.storage.directories import LogDirectories
+from kreplica.testing.simulation import Simulation
+
+KEY = TopicPartition("t", 0)
+TOPIC_ID = UUID(int=7)
+
+
+class Settings:
+    log = LogConfig()
+    min_insync_replicas = 1
+
+
+class Fetching:
+    """Notes who is fetched, in order."""
+
+    def __init__(self) -> None:
+        self.story: list[tuple[str, int, int]] = []
+        self.fetched: set[TopicPartition] = set()
+
+    def start(self, partition: Partition) -> None:
+        assert partition.role is Role.FOLLOWER
+        self.story.append(("start", partition.leadership.leader, partition.leadership.leader_epoch))
+        self.fetched.add(partition.topic_partition)
+
+    def stop(self, partition: Partition) -> None:
+        if partition.topic_partition in self.fetched:
+            self.story.append(("stop", partition.leadership.leader, partition.leadership.leader_epoch))
+            self.fetched.remove(partition.topic_partition)
+
+
+class Broker:
+    """Broker 1, with logs on a simulated disk."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        self.host = self.simulation.host("broker")
+        self.fetching = Fetching()
+        turns: list[Callable[[], object]] = []
+        self.directories = LogDirectories(self.host.runtime, ["/data"])
+        self.directories.lock()
+        self.run(self.directories.open("cluster", 1, lambda _: LogConfig()))
+        self.partitions = Partitions(
+            self.host.runtime.reactor,
+            1,
+            self.directories,
+            lambda _: Settings,
+            lambda _: True,
+            Wakeups(turns.append),
+            fetching=self.fetching,
+        )
+
+    def run(self, goal: Any) -> Any:
+        return self.simulation.run_until(goal)
+
+    def told(self, what: Leadership, key: TopicPartition = KEY) -> ErrorCode:
+        return self.run(self.partitions.lead_and_follow({key: what}))[key]  # type: ignore[no-any-return]
+
+    def stopped(self, leader_epoch: int, *, delete: bool) -> ErrorCode:
+        return self.run(self.partitions.stop_replica(KEY, leader_epoch=leader_epoch, delete=delete))  # type: ignore[no-any-return]
+
+    @property
+    def partition(self) -> Partition:
+        found = self.partitions.get(KEY)
+        assert found is not None
+        return found
+
+
+def following(leader_epoch: int, leader: int = 2, **more: Any) -> Leadership:
+    return leadership(leader_epoch, leader=leader, topic_id=TOPIC_ID, **more)
+
+
+def leading(leader_epoch: int, **more: Any) -> Leadership:
+    return leadership(leader_epoch, topic_id=TOPIC_ID, **more)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def test_a_follower_fetches_anew_in_each_epoch_and_never_within_one(broker: Broker) -> None:
+    """A command that is sent again changes nothing; one of a new epoch ends what was under way first."""
+    broker.told(following(1))
+    broker.told(following(1))
+    broker.told(following(1, isr=(2,), partition_epoch=3))
+    broker.told(following(2))
+    broker.told(leading(3))
+    assert broker.fetching.story == [("start", 2, 1), ("stop", 2, 1), ("start", 2, 2), ("stop", 2, 2)]
+    assert broker.partition.is_leader
+
+
+def test_an_epoch_that_is_over(broker: Broker) -> None:
+    """The command comes from a controller that does not know yet what this broker knows."""
+    broker.told(following(5))
+    assert broker.told(leading(4)) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.partition.role is Role.FOLLOWER
+    assert broker.stopped(4, delete=True) is ErrorCode.FENCED_LEADER_EPOCH
+    assert KEY in broker.directories.logs
+
+
+def test_a_partition_that_becomes_read_only(broker: Broker) -> None:
+    """Within its leader epoch, and without a pause for who reads."""
+    broker.told(leading(1))
+    broker.told(leading(1, read_only=True))
+    assert broker.partition.leadership.read_only
+    assert broker.partition.tenures_over == 0
+
+
+def test_another_topic_of_that_name(broker: Broker) -> None:
+    """The log on disk is not written into by a topic that only has the same name (KIP-516)."""
+    broker.told(leading(1))
+    assert broker.told(leadership(9, topic_id=UUID(int=8))) is ErrorCode.INCONSISTENT_TOPIC_ID
+    assert broker.partition.leadership.leader_epoch == 1
+
+
+def test_a_partition_of_others(broker: Broker) -> None:
+    """It is refused, and nothing is made for it."""
+    assert broker.told(following(1, replicas=(2, 3))) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.partitions.get(KEY) is None
+
+
+def test_a_replica_that_leaves(broker: Broker) -> None:
+    """It stops first, with its files; then they go too, and it can come back as a new one."""
+    broker.told(following(1))
+    assert broker.stopped(2, delete=False) is ErrorCode.NONE
+    assert (broker.partition.role, broker.fetching.fetched) == (Role.STOPPED, set())
+    assert KEY in broker.directories.logs
+    assert broker.stopped(2, delete=True) is ErrorCode.NONE
+    assert broker.partitions.get(KEY) is None
+    assert KEY not in broker.directories.logs
+    assert broker.stopped(2, delete=True) is ErrorCode.NONE, "what is gone is deleted already"
+    assert broker.told(following(3)) is ErrorCode.NONE
+
+
+def test_a_replica_that_was_stopped_goes_on_in_the_same_epoch(broker: Broker) -> None:
+    """The controller thought better of it."""
+    broker.told(following(1))
+    broker.stopped(1, delete=False)
+    broker.told(following(1))
+    assert broker.fetching.fetched == {KEY}
+
+
+def test_a_directory_that_fails(broker: Broker) -> None:
+    """Its partitions are offline and say so, to clients and to the controller; nothing is fetched for them."""
+    broker.told(following(1))
+    broker.directories.logs[KEY].fail(OSError(5, "Input/output error"))
+    broker.simulation.run(1)
+    assert broker.partition.role is Role.OFFLINE
+    assert broker.fetching.fetched == set()
+    assert broker.told(leading(2)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.stopped(2, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_many_partitions_leave_others_their_turn(broker: Broker) -> None:
+    """One that fails is its own answer, and leaves the others alone."""
+    wanted = {TopicPartition("t", number): leading(1) for number in range(300)}
+    wanted[TopicPartition("t", 17)] = following(1, replicas=(2, 3))
+    errors = broker.run(broker.partitions.lead_and_follow(wanted))
+    assert [key.partition for key, error in errors.items() if error is not ErrorCode.NONE] == [17]
+    assert sum(partition.is_leader for partition in broker.partitions) == 299
