@@ -6,6 +6,7 @@ controller's own timeline; round trips and bytes are counted where they are made
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,6 +31,7 @@ from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.pause import pause
+from kreplica.service.process import GENERATION_0_THRESHOLD
 from kreplica.testing.coordinator import CoordinatorProcess
 from kreplica.testing.zookeeper import RealZooKeeper
 from kreplica.zookeeper import Create, Operation, ZooKeeperClient, write_units
@@ -134,6 +136,9 @@ class Measured:
         await self._client.start()
         await self._operator.start()
         await self._populate()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)  # as a broker's process does
         self._stalls.start()
         target_s = TARGETS_S[self._partitions]
         rows = [await self._measure("controller failover", self._take_office, target_s)]

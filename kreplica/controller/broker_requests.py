@@ -94,8 +94,12 @@ class BrokerRequests:
         self.publish(partitions, brokers)
 
     def stop(self, partition: TopicPartition, broker: int, *, delete: bool) -> None:
-        """Tell a broker to stop a replica, and where asked to delete its files."""
+        """Tell a broker to stop a replica, and where asked to delete its files.
+
+        What it was to be told of that replica before is left out: its partition may have no state any more.
+        """
         if broker in self._context.brokers:
+            self._leader_and_isr[broker].pop(partition, None)
             self._stop[broker][partition] = delete
 
     def send(self) -> None:

@@ -7,10 +7,11 @@ built when the first command needs them and kept until the last has left; a comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 
 from kreplica.controller.context import ControllerContext
 from kreplica.model import LEADER_DURING_DELETE, NO_LEADER, ZERO_UUID, LeaderAndIsr, TopicPartition
@@ -31,9 +32,15 @@ TURN_SECONDS_MAX = 0.004
 ROWS_AT_ONCE = 64
 """Partitions that are built between two looks at the clock."""
 
+SAME_MAX = 3
+"""Commands that are kept, put together, for the brokers that are told the same."""
+
 Row = dict[str, Any]
+Partitions = tuple[TopicPartition, ...]
 Form = Callable[[Reactor], Coroutine[Deferred[Any], Any, Row]]
 """What builds the body of a command, in turns; again for each time that it is sent."""
+
+NONE_IS_NEW: Mapping[TopicPartition, bool] = MappingProxyType({})
 
 
 class Bodies:
@@ -46,26 +53,26 @@ class Bodies:
         self._roles = _Rows(LEADER_AND_ISR, lambda partition: self._role(partition, is_new=False))
         self._new_roles = _Rows(LEADER_AND_ISR, lambda partition: self._role(partition, is_new=True))
         self._metadata = _Rows(UPDATE_METADATA, self._metadata_of)
+        self._stops = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=False))
+        self._deletions = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=True))
+        self._one_at_a_time = DeferredLock()
+        self._same: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], Built]] = []
+        """What was put together already: most often the next broker is told of the same partitions."""
 
-    def leader_and_isr(
-        self, broker: int, partitions: Collection[TopicPartition], is_new: Mapping[TopicPartition, bool]
-    ) -> Form:
+    def leader_and_isr(self, broker: int, partitions: Partitions, is_new: Mapping[TopicPartition, bool]) -> Form:
         """:param is_new: of each of them, whether it is new to the brokers."""
-
-        def rows_for(partition: TopicPartition) -> _Rows:
-            return self._new_roles if is_new[partition] else self._roles
 
         async def form(reactor: Reactor) -> Row:
             leaders = {self._context.leadership[partition].leader for partition in partitions}
             return self._head(broker) | {
                 "type": 0,
-                "topic_states": await self._topics(reactor, self._roles, partitions, rows_for),
+                "topic_states": await self._topics(reactor, self._roles, partitions, is_new),
                 "live_leaders": self._live_leaders(leaders),
             }
 
         return form
 
-    def update_metadata(self, broker: int, partitions: Iterable[TopicPartition]) -> Form:
+    def update_metadata(self, broker: int, partitions: Partitions) -> Form:
         """:param partitions: none where only the live brokers are told of."""
 
         async def form(reactor: Reactor) -> Row:
@@ -77,9 +84,9 @@ class Bodies:
 
         return form
 
-    def stop_replica(self, broker: int, partitions: Iterable[TopicPartition], *, delete: bool) -> Form:
+    def stop_replica(self, broker: int, partitions: Partitions, *, delete: bool) -> Form:
         """:param delete: whether the files are to go too."""
-        stops = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete))
+        stops = self._deletions if delete else self._stops
 
         async def form(reactor: Reactor) -> Row:
             return self._head(broker) | {"topic_states": await self._topics(reactor, stops, partitions)}
@@ -89,17 +96,27 @@ class Bodies:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     async def _topics(
-        self,
-        reactor: Reactor,
-        rows: _Rows,
-        partitions: Iterable[TopicPartition],
-        rows_for: Callable[[TopicPartition], _Rows] | None = None,
+        self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool] = NONE_IS_NEW
     ) -> Built:
         """The ``topic_states`` of a command."""
+        await self._one_at_a_time.acquire()  # whoever waits finds what the first has put together
+        try:
+            for kind, same, as_new, built in self._same:
+                if kind is rows and same == partitions and as_new == is_new:
+                    return built
+            built = await self._put_together(reactor, rows, partitions, is_new)
+            self._same = [*self._same[-SAME_MAX:], (rows, partitions, is_new, built)]
+            return built
+        finally:
+            self._one_at_a_time.release()
+
+    async def _put_together(
+        self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool]
+    ) -> Built:
         by_topic: dict[str, list[bytes]] = {}
         turn_ends = reactor.seconds() + TURN_SECONDS_MAX
         for number, partition in enumerate(partitions, 1):
-            built = (rows if rows_for is None else rows_for(partition)).of(partition)
+            built = (self._new_roles if is_new and is_new[partition] else rows).of(partition)
             by_topic.setdefault(partition.topic, []).append(built)
             if number % ROWS_AT_ONCE == 0 and reactor.seconds() > turn_ends:
                 await pause(reactor, 0)
@@ -109,10 +126,10 @@ class Bodies:
                 {
                     "topic_name": topic,
                     "topic_id": self._topic_id(topic),
-                    "partition_states": Built(len(built), b"".join(built)),
+                    "partition_states": Built(len(built_rows), b"".join(built_rows)),
                 }
             )
-            for topic, built in by_topic.items()
+            for topic, built_rows in by_topic.items()
         ]
         return Built(len(topics), b"".join(topics))
 
@@ -157,7 +174,7 @@ class Bodies:
             "offline_replicas": context.offline_replicas(partition),
         }
 
-    def _stop(self, partition: TopicPartition, delete: bool) -> Row:
+    def _stop(self, partition: TopicPartition, *, delete: bool) -> Row:
         state = self._context.leadership.get(partition)
         whatever = state is None or partition.topic in self._context.deleting
         return {

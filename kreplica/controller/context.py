@@ -207,12 +207,19 @@ class ControllerContext:
 
     def move_replica(self, partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
         """:raise InvalidTransition: where the table does not have it."""
-        old = self.replica_state(partition, broker_id)
-        check_transition(REPLICA_PREVIOUS, old, state, (partition, broker_id))
+        replica = (partition, broker_id)
+        old = self._replica_states.get(replica, ReplicaState.NON_EXISTENT)
+        check_transition(REPLICA_PREVIOUS, old, state, replica)
         if state is ReplicaState.NON_EXISTENT:
-            self._replica_states.pop((partition, broker_id), None)
+            self._replica_states.pop(replica, None)
         else:
-            self._replica_states[partition, broker_id] = state
+            self._replica_states[replica] = state
+
+    def begin(self, partition: TopicPartition, state: PartitionState, replicas: Mapping[int, ReplicaState]) -> None:
+        """The states with which a term begins: how they came about is not known."""
+        self._partition_states[partition] = state
+        for broker_id, replica_state in replicas.items():
+            self._replica_states[partition, broker_id] = replica_state
 
     def forget_replica(self, partition: TopicPartition, broker_id: int) -> None:
         """Drop the state of a replica that is none any more."""

@@ -92,16 +92,17 @@ async def _carry_on(office: Office) -> None:
 async def _enter_states(office: Office, bounced: Collection[int]) -> None:
     """:param bounced: brokers of which no controller has dealt with the process that lives now."""
     context = office.context
+    alive = context.brokers.keys()
     async for partition in office.in_turns(context.all_partitions()):
-        context.move_partition(partition, PartitionState.NEW)
         state = context.leadership.get(partition)
+        entered = PartitionState.NEW
         if state is not None:
-            led = state.leader in context.brokers and state.leader not in bounced
-            context.move_partition(partition, PartitionState.ONLINE if led else PartitionState.OFFLINE)
-        for replica in context.replicas(partition):
-            context.move_replica(partition, replica, ReplicaState.NEW)
-            alive = replica in context.brokers
-            context.move_replica(partition, replica, ReplicaState.ONLINE if alive else ReplicaState.OFFLINE)
+            led = state.leader in alive and state.leader not in bounced
+            entered = PartitionState.ONLINE if led else PartitionState.OFFLINE
+        replicas = context.replicas(partition)
+        context.begin(
+            partition, entered, {r: ReplicaState.ONLINE if r in alive else ReplicaState.OFFLINE for r in replicas}
+        )
 
 
 async def _known_epochs(office: Office, written: Mapping[TopicPartition, int]) -> dict[int, int]:
