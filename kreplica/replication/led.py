@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kreplica.cluster.eligible_leaders import required
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_BROKER_EPOCH, LeaderAndIsr
 from kreplica.replication import high_watermark, in_sync, isr_proposal
@@ -111,7 +110,7 @@ class Led:
         if end_offset <= partition.high_watermark:
             return
         leadership = partition.leadership
-        if not high_watermark.may_advance(len(leadership.isr), self._in_sync_required, len(leadership.eligible)):
+        if not high_watermark.may_advance(len(leadership.isr), partition.in_sync_required, len(leadership.eligible)):
             return
         if not self.has_lease:
             self._surroundings.lease.when_back(self)
@@ -124,11 +123,6 @@ class Led:
         """What stood still because another might lead goes on."""
         if not self.is_over:
             self.advance()
-
-    @property
-    def _in_sync_required(self) -> int:
-        partition = self.partition
-        return required(partition.min_insync_replicas, len(partition.leadership.replicas))
 
     @property
     def low_watermark(self) -> int:
@@ -199,7 +193,7 @@ class Led:
             ),
             high_watermark=partition.high_watermark,
             epoch_start_offset=self.epoch_start_offset,
-            in_sync_required=self._in_sync_required,
+            in_sync_required=self.partition.in_sync_required,
             gone=gone,
         )
 

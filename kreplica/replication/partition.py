@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from uuid import UUID
 
+from kreplica.cluster.eligible_leaders import required
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication.followers import UNKNOWN_OFFSET
@@ -168,6 +169,11 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
+    @property
+    def in_sync_required(self) -> int:
+        """How many replicas must be in sync for ``acks=all`` to be taken and for anything to be committed."""
+        return required(self.min_insync_replicas, len(self.leadership.replicas))
+
     # --- data --------------------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer, now_ms: int, *, all_in_sync: bool) -> AppendResult:
@@ -189,11 +195,11 @@ class Partition:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another may lead {self.topic_partition}: ZooKeeper is out of reach"
             )
-        if all_in_sync and len(leadership.isr) < self.min_insync_replicas:
+        if all_in_sync and len(leadership.isr) < self.in_sync_required:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(leadership.isr)} replicas of {self.topic_partition} are in sync, "
-                f"{self.min_insync_replicas} are required",
+                f"{self.in_sync_required} are required",
             )
         result = self.log.append_as_leader(records, leadership.leader_epoch, now_ms=now_ms)
         led.appended()

