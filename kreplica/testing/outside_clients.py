@@ -89,7 +89,8 @@ class SteadyProducer:
         with self._changed:
             wanted = self._acknowledged_count + count
             came = self._changed.wait_for(lambda: self._acknowledged_count >= wanted, timeout_s)
-        assert came, f"of {count} records {count - wanted + self._acknowledged_count} are acknowledged in {timeout_s} s"
+            missing = wanted - self._acknowledged_count
+        assert came, f"{missing} of {count} records are not acknowledged in {timeout_s:g} s; {self.failures[:3]}"
 
     def finish(self) -> None:
         """Send no more, and wait until every record is acknowledged.

@@ -4,6 +4,7 @@ import itertools
 import signal
 
 import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from steady_load import SOME, load
 
 LEADER, CONTROLLER = "leader", "controller"
@@ -64,6 +65,33 @@ def test_bounces(cluster, topic):
     with load(cluster, topic):
         bounce(cluster, LEADER, topic, HARD)
         bounce(cluster, CONTROLLER, topic, CLEAN)
+
+
+def test_another_library(cluster, topic):
+    """kafka-python, idempotent with ``acks=all``, while the leader is killed and comes back: all is there once."""
+    cluster.create_topic(topic, 1, 3, {"min.insync.replicas": 2})
+    producer = KafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, acks="all", enable_idempotence=True, retry_backoff_ms=50
+    )
+    told = {}
+    for number in range(SOME):
+        if number == SOME // 3:
+            killed = cluster.brokers[cluster.leader(topic)]
+            killed.kill()
+        if number == 2 * SOME // 3:
+            killed.start()
+        told[number] = producer.send(topic, b"%d" % number)
+        if number % 10 == 0:
+            producer.flush(60)
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, enable_auto_commit=False)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    read = [(record.offset, int(record.value)) for record in itertools.islice(consumer, SOME)]
+    consumer.close()
+    assert read == [(number, number) for number in range(SOME)]
+    assert [told[number].get(1).offset for number in range(SOME)] == list(range(SOME))
 
 
 @pytest.mark.soak

@@ -7,6 +7,8 @@ from kreplica.testing.links import COORDINATOR, cut
 from kreplica.testing.process_cluster import ProcessCluster, wait_until
 from kreplica.testing.proxy import ProxyLinks
 
+FAR_S = 0.1
+
 
 @pytest.fixture(scope="module")
 def links(zookeeper):
@@ -95,6 +97,19 @@ def test_a_follower_that_is_cut_off(cluster, links, topic):
         links.heal()
         cluster.wait_until_in_sync(topic)
         producer.wait_for_more(SOME)
+
+
+def test_a_leader_dies_far_from_its_followers(cluster, links, topic):
+    """What reaches the followers a moment later is acknowledged a moment later: a leader's death loses none of it."""
+    with load(cluster, topic) as producer:
+        links.slow(cluster.brokers, cluster.brokers, FAR_S)
+        producer.wait_for_more(SOME)
+        leader = cluster.leader(topic)
+        cluster.brokers[leader].kill()
+        cluster.wait_until_out_of_sync(topic, leader)
+        links.heal()
+        producer.wait_for_more(SOME)
+        cluster.brokers[leader].start()
 
 
 def test_a_leader_without_zookeeper(cluster, links, topic):
