@@ -160,6 +160,17 @@ def test_how_long_it_is_read_only_can_be_asked_for():
     assert len(znode(scene).partitions) == 1
 
 
+def test_it_may_go_at_once():
+    """Without any wait one step makes it read-only and takes it away; brokers are told only of the second."""
+    scene = scene_with(2)
+    office = scene.controller.context
+    ask_to_remove(scene, 1, wait_ms=0)
+    assert znode(scene).partitions == {0: (1, 2)}
+    assert not told(scene, 1, "LeaderAndIsr", 1)
+    assert [row["delete_partition"] for row in told(scene, 1, "StopReplica", 1)] == [False, True]
+    assert scene.context is office, "the controller began anew"
+
+
 def test_a_request_that_is_taken_back_in_time_leaves_everything_as_it_was():
     """The partition takes records again."""
     scene = scene_with(2)
