@@ -37,6 +37,10 @@ RETRY_SECONDS = 1.0
 Batch = dict[Led, Proposal]
 
 
+TOLD_MAX = 5
+"""Changes of one batch that are a line of the log each."""
+
+
 class States(MultiReader, MultiWriter, Protocol):
     """The part of the ZooKeeper client that is used here."""
 
@@ -166,6 +170,7 @@ class IsrWrites:
             for led, proposal in batch.items()
         ]
         outcomes = await write_units(self._client, units)
+        written: list[tuple[Led, Proposal]] = []
         for (led, proposal), outcome in zip(batch.items(), outcomes, strict=True):
             if isinstance(outcome, NoNode):
                 led.not_written(proposal)  # the topic is deleted
@@ -180,16 +185,12 @@ class IsrWrites:
                 assert isinstance(stat, Stat)
                 if led.written(proposal, stat.version):
                     self._was_written(led, proposal)
+                    written.append((led, proposal))
+        _tell(written)
 
     def _was_written(self, led: Led, proposal: Proposal) -> None:
         self.expands += bool(proposal.joining)
         self.shrinks += any(replica not in proposal.isr for replica in proposal.base.isr)
-        log.info(
-            "{partition}: in sync are {isr}, were {before}",
-            partition=str(led.partition.topic_partition),
-            isr=proposal.isr,
-            before=proposal.base.isr,
-        )
         self._notifications.add(led.partition.topic_partition)
         # What happened meanwhile may change it again.
         self._wanted[led] = None
@@ -225,3 +226,16 @@ class IsrWrites:
 def _path(led: Led) -> str:
     topic, number = led.partition.topic_partition
     return znodes.partition_state_path(topic, number)
+
+
+def _tell(written: list[tuple[Led, Proposal]]) -> None:
+    """A line for each change; where a broker went or came back, thousands of them are one line."""
+    for led, proposal in written[:TOLD_MAX]:
+        log.info(
+            "{partition}: in sync are {isr}, were {before}",
+            partition=str(led.partition.topic_partition),
+            isr=proposal.isr,
+            before=proposal.base.isr,
+        )
+    if len(written) > TOLD_MAX:
+        log.info("and so for {count} more partitions", count=len(written) - TOLD_MAX)
