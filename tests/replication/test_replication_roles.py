@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from leading_scene import leadership
+from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
@@ -155,6 +156,18 @@ def test_a_replica_that_was_stopped_goes_on_in_the_same_epoch(broker: Broker) ->
     assert broker.fetching.fetched == {KEY}
 
 
+def test_a_session_that_ended(broker: Broker) -> None:
+    """Others may lead by now: nothing is led on, but what no other broker has; and again when the controller says so."""
+    alone = TopicPartition("t", 1)
+    broker.told(leading(1))
+    broker.told(leading(1, isr=(1,), replicas=(1,)), alone)
+    broker.partitions.session_lost()
+    assert [(p.topic_partition, p.role) for p in broker.partitions] == [(KEY, Role.STOPPED), (alone, Role.LEADER)]
+    broker.told(leading(1, partition_epoch=4))
+    assert broker.partition.is_leader
+    assert broker.partition.tenures_over == 1
+
+
 def test_a_directory_that_fails(broker: Broker) -> None:
     """Its partitions are offline and say so, to clients and to the controller; nothing is fetched for them."""
     broker.told(following(1))
@@ -164,6 +177,17 @@ def test_a_directory_that_fails(broker: Broker) -> None:
     assert broker.fetching.fetched == set()
     assert broker.told(leading(2)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.stopped(2, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_the_session_ends_while_a_command_is_obeyed(broker: Broker) -> None:
+    """Others may lead by now what it says: the rest of it is refused, and the next session's command is obeyed."""
+    told = Deferred.fromCoroutine(broker.partitions.lead_and_follow({KEY: leading(1)}))
+    assert broker.partitions.get(KEY) is None, "its directory is being made"
+    broker.partitions.session_lost()
+    assert broker.run(told) == {KEY: ErrorCode.STALE_BROKER_EPOCH}
+    assert broker.partitions.get(KEY) is None
+    assert broker.told(leading(1)) is ErrorCode.NONE
+    assert broker.partition.is_leader
 
 
 def test_many_partitions_leave_others_their_turn(broker: Broker) -> None:
