@@ -4,6 +4,9 @@
 * ``tables`` rows to Markdown
 * ``broker`` throughput, latency, requests per second and idle connections of one broker process
 * ``start`` from the start of the process to the first acknowledged record, and the memory it takes
+* ``cluster`` three broker processes and a real ZooKeeper: brokers die and stop, wide topics, replicated records
+* ``controller`` one controller against simulated brokers: what each event costs, up to 100,000 partitions
+* ``simulated_brokers`` brokers that only say yes
 * ``broker_process`` a broker as a subprocess, with its CPU time and memory
 * ``driver`` the load program: ``load.c`` on librdkafka, or ``python_load`` where that cannot be compiled
 * ``raw_client`` a few requests on a plain socket

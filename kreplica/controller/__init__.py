@@ -14,7 +14,7 @@ Data flows one way: watch or answer -> event -> context -> decision -> ZooKeeper
   ``partition_requests``
 * ``topic_changes`` topics' znodes changed with all that belongs to a change
 * ``topic_deletion``, ``replica_deletion``, ``departures`` replicas that go, and what follows when they are gone
-* ``figures`` what each event cost
+* ``figures`` what each event cost; ``timeline`` when it was noticed, written, and acted upon by every broker
 * ``state_writes`` the only place that writes ZooKeeper
-* ``broker_requests``, ``channels`` the only ones that tell brokers
+* ``broker_requests`` (who is told what), ``command_bodies`` (the bytes), ``channels``: the only ones that tell brokers
 """
