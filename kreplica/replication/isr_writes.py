@@ -102,6 +102,8 @@ class IsrWrites:
         batch: Batch = {}
         for led in list(islice(self._wanted, BATCH_MAX)):
             del self._wanted[led]
+            if led.proposed is not None and not led.is_over:
+                self._unknown[led] = led.proposed  # from an earlier tenure, or a state that was not read yet
             proposal = led.proposal(self._gone)
             if proposal is not None:
                 led.write_begins(proposal)

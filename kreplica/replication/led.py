@@ -41,6 +41,8 @@ class Led:
     """Made when this broker begins to lead, and of no use in the next leader epoch.
 
     :param known: the followers of the epoch before, where this broker led in that too.
+    :param unresolved: a change of the in-sync set of which nobody knows whether it was written, where this broker has
+        led in the same epoch before.
     :ivar followers: every other replica, by its broker's id.
     :ivar epoch_start_offset: where the log ended when this leader began.
     :ivar proposed: the change of the in-sync set that is being written, or of which nobody knows whether it was.
@@ -48,10 +50,16 @@ class Led:
 
     __slots__ = ("_counted", "_surroundings", "epoch_start_offset", "followers", "partition", "proposed")
 
-    def __init__(self, partition: Partition, surroundings: Surroundings, known: Mapping[int, Progress]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        surroundings: Surroundings,
+        known: Mapping[int, Progress],
+        unresolved: Proposal | None = None,
+    ) -> None:
         self.partition = partition
         self.epoch_start_offset = partition.log.log_end_offset
-        self.proposed: Proposal | None = None
+        self.proposed = unresolved
         self.followers = in_epoch(known, partition.leadership, surroundings.broker_id, surroundings.seconds())
         self._surroundings = surroundings
         self._count()
@@ -78,7 +86,7 @@ class Led:
         """Do what follows from the state that is known."""
         partition = self.partition
         self.advance()
-        if partition.leadership.eligible and self.proposal() is not None:
+        if self.proposed is not None or (partition.leadership.eligible and self.proposal() is not None):
             self._surroundings.propose(self)
         if partition.waiting:
             self._surroundings.wakeups.mark(partition)

@@ -9,6 +9,7 @@ from kreplica.cluster.eligible_leaders import required
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication.followers import UNKNOWN_OFFSET
+from kreplica.replication.isr_proposal import Proposal
 from kreplica.replication.leadership import NOT_LED, Leadership
 from kreplica.replication.led import Led, Surroundings
 from kreplica.replication.waiting import Watcher
@@ -38,6 +39,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_last_proposed",
         "_surroundings",
         "high_watermark",
         "leadership",
@@ -71,6 +73,7 @@ class Partition:
         self.min_insync_replicas = min_insync_replicas
         self.led: Led | None = None
         self.tenures_over = 0
+        self._last_proposed: Proposal | None = None
         self._surroundings = surroundings
 
     def __repr__(self) -> str:
@@ -84,11 +87,19 @@ class Partition:
         The high watermark goes on from where it was here: what more was committed is known when followers have fetched.
         """
         known = self.led.followers if self.led is not None else {}
+        unresolved = self._unresolved_in(leadership)
         self.leadership = leadership
         self.role = Role.LEADER
-        self.led = Led(self, self._surroundings, known)
+        self.led = Led(self, self._surroundings, known, unresolved)
         self.log.begin_leader_epoch(leadership.leader_epoch)
         self.led.go_on()
+
+    def _unresolved_in(self, leadership: Leadership) -> Proposal | None:
+        """A write of its last tenure that may be in the state znode, or get there, for all that is told now."""
+        last = self._last_proposed
+        if last is None or last.base.leader_epoch != leadership.leader_epoch:
+            return None
+        return last if last.base.partition_epoch >= leadership.partition_epoch else None
 
     def follow(self, leadership: Leadership) -> None:
         """Stop leading; whoever waits is told that the leader is another."""
@@ -106,6 +117,7 @@ class Partition:
     def _lead_no_more(self, role: Role) -> None:
         self.role = role
         if self.led is not None:
+            self._last_proposed = self.led.proposed
             self.led = None
             self.tenures_over += 1
         self._surroundings.wakeups.mark(self)

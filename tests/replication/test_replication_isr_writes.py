@@ -332,6 +332,23 @@ def test_leadership_lost_while_it_is_written(world: World) -> None:
     assert partition.leadership == following
 
 
+def test_leading_again_in_the_same_epoch(world: World) -> None:
+    """What the first tenure wrote may hold, though the controller has not heard of it: its set counts, and is read."""
+    partition = world.lead()
+    world.broker.lose_answers = 1
+    world.fetch(partition, SECOND, 0)
+    world.run(lambda: bool(world.writes.unknown_outcomes))
+    told = partition.leadership
+    partition.stop()
+    partition.lead(told)
+    append(partition)
+    assert partition.high_watermark == 0
+    world.simulation.run(1)
+    assert world.agree(partition)
+    assert partition.leadership.isr == (LEADER, SECOND)
+    assert partition.high_watermark == 0
+
+
 def test_notifications_are_not_too_many(world: World) -> None:
     """The first goes at once; then one stands for everything that is written within a while."""
     partitions = [world.lead(number) for number in range(4)]

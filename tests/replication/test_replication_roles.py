@@ -157,7 +157,7 @@ def test_a_replica_that_was_stopped_goes_on_in_the_same_epoch(broker: Broker) ->
 
 
 def test_a_session_that_ended(broker: Broker) -> None:
-    """Others may lead by now: nothing is led on, but what no other broker has; and again when the controller says so."""
+    """Others may lead by now: nothing is led on but what no other broker has, until the controller has spoken."""
     alone = TopicPartition("t", 1)
     broker.told(leading(1))
     broker.told(leading(1, isr=(1,), replicas=(1,)), alone)
