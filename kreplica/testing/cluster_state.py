@@ -42,10 +42,22 @@ def state_of(cluster: SimulatedCluster, key: TopicPartition) -> LeaderAndIsr | N
     return None if node is None else _state(path, node.data or b"", node.version)
 
 
+def assignment_of(cluster: SimulatedCluster, topic: str) -> TopicAssignment | None:
+    """What the topic's znode says."""
+    node = znode(cluster, znodes.topic_path(topic))
+    return None if node is None else _assignment(topic, node.data or b"")
+
+
 def replicas_of(cluster: SimulatedCluster, key: TopicPartition) -> tuple[int, ...]:
     """The partition's assignment; empty where there is none."""
-    node = znode(cluster, znodes.topic_path(key.topic))
-    return () if node is None else _assignment(key.topic, node.data or b"").partitions.get(key.partition, ())
+    assignment = assignment_of(cluster, key.topic)
+    return () if assignment is None else assignment.partitions.get(key.partition, ())
+
+
+def is_moving(cluster: SimulatedCluster, topic: str) -> bool:
+    """Whether a reassignment of the topic is under way."""
+    assignment = assignment_of(cluster, topic)
+    return assignment is not None and bool(assignment.adding or assignment.removing)
 
 
 def acting(cluster: SimulatedCluster, key: TopicPartition) -> Iterator[tuple[int, Partition]]:

@@ -196,7 +196,8 @@ class Invariants:
             return
         holders = {broker for broker, other in replicas.items() if other.log.log_end_offset >= high_watermark}
         if state is not None:
-            holders.update(broker for broker in state.isr if broker not in replicas)
+            may_lead = (*state.isr, *state.eligible_leader_replicas)
+            holders.update(broker for broker in may_lead if broker not in replicas)
         needed = required(partition.min_insync_replicas, len(partition.leadership.replicas))
         _hold(len(holders) >= needed, f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
         committed.extend(self._cluster.brokers[leader].host.disk, partition.log, high_watermark)

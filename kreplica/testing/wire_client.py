@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -84,6 +84,14 @@ class WireClient:
         body = {"topic_names": [name], "timeout_ms": 20_000}
         answer = await self.request(messages.DELETE_TOPICS, body, at_most=DELETE_BY_NAME_MAX)
         _check(answer["responses"][0])
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+        """Have a partition's replicas moved (by the controller); None takes the request back."""
+        rows = [{"partition_index": partition, "replicas": None if replicas is None else list(replicas)}]
+        body = {"timeout_ms": 10_000, "topics": [{"name": topic, "partitions": rows}]}
+        answer = await self.request(messages.ALTER_PARTITION_REASSIGNMENTS, body)
+        _check(answer)
+        _check(answer["responses"][0]["partitions"][0])
 
     async def metadata(self) -> dict[str, Any]:
         """What the broker says of the cluster and of all topics."""

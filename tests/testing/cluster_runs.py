@@ -19,7 +19,7 @@ from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.service.broker import Broker
 from kreplica.testing.cluster import Machine, SimulatedCluster
-from kreplica.testing.cluster_state import acting, state_of
+from kreplica.testing.cluster_state import acting, is_moving, state_of
 from kreplica.testing.histories import History, check_nothing_lost, check_whole
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.invariants import Invariants
@@ -140,7 +140,8 @@ class ReplicatedRun:
             self.cluster.simulation.step()
 
     def settle(self, timeout_s: float = 180.0) -> None:
-        """Until every partition is led and all replicas are in sync."""
+        """Until no replica is on its way, every partition is led, and all replicas are in sync."""
+        self.cluster.run_until(lambda: not is_moving(self.cluster, TOPIC), timeout_s)
         self.cluster.wait_in_sync(TOPIC, [key.partition for key in self.keys], timeout_s)
         self.lost.clear()
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Sequence
 
 import pytest
 from cluster_runs import SAFE, ReplicatedRun, replicated, seeds
+from twisted.internet.defer import Deferred
 
+from kreplica.client.errors import ClientError
+from kreplica.errors import KafkaError
+from kreplica.model import TopicPartition
 from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.testing.wire_client import WireClient
 
 # Coroutines of processes that were killed are thrown away in the middle of whatever they awaited.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<coroutine object:pytest.PytestUnraisableExceptionWarning")
 
 FAULTS_COUNT = 14
 AT_ONCE_MAX = 3
+REPLICAS = 3
 SOAK_SEEDS = range(1000, 1400)
 SYNCED = {**SAFE, "flush.messages": "1"}
 
@@ -49,7 +56,10 @@ class Storm:
             "run out of space": self.run_out_of_space,
             "jump in time": self.jump_in_time,
             "restart coordinator": self.restart_coordinator,
+            "fail to sync": self.fail_to_sync,
         }
+        if len(self._cluster.brokers) > REPLICAS:
+            self._faults |= {"reassign": self.reassign, "reassign again": self.reassign}
 
     def blow(self) -> None:
         """All the faults of one run."""
@@ -202,15 +212,50 @@ class Storm:
 
         return end
 
+    def fail_to_sync(self) -> End | None:
+        """Its directory goes offline, and stays so until a restart with a mended disk."""
+        broker = self._some()
+        if broker is None:
+            return None
+        disk = self.run.machine(broker).host.disk
+        disk.fail("sync", "/data/logs/*", errno.EIO, times=1)
+
+        def end() -> None:
+            disk.mend()
+            if self.run.machine(broker).running:
+                self.run.kill(broker)
+            self.run.launch(broker)
+
+        return end
+
+    def reassign(self) -> None:
+        """Have a partition's replicas moved, or take that back; no answer comes where the controller dies."""
+        controller = self._cluster.controller()
+        if controller is None:
+            return
+        key = self._random.choice(self.run.keys)
+        target = self._random.sample(sorted(self._cluster.brokers), REPLICAS) if self._random.random() < 0.8 else None
+        self.run.tell(f"{key} to {target}")
+        client = self._cluster.client(broker=controller)
+        Deferred.fromCoroutine(_reassign(client, key, target))
+
     def jump_in_time(self) -> None:
         clock = self.run.machine(self._random.choice(sorted(self._cluster.brokers))).host.clock
         clock.offset_ms += self._random.randrange(-100_000, 100_000)
 
 
+async def _reassign(client: WireClient, key: TopicPartition, target: Sequence[int] | None) -> None:
+    try:
+        await client.reassign(key.topic, key.partition, target)
+    except (ClientError, KafkaError):
+        pass  # nobody is obliged to take it, and its answer may be lost
+    await client.close()
+
+
 def storm(seed: int) -> None:
-    """One run: faults everywhere, then everything must come back."""
-    synced = seed % 3 == 0
-    with replicated(seed, lambda s: ReplicatedRun(s, configs=SYNCED if synced else SAFE)) as run:
+    """One run: faults everywhere, then everything must come back.  Every other one has a fourth broker to move to."""
+    synced, brokers = seed % 3 == 0, REPLICAS + seed % 2
+    with replicated(seed, lambda s: ReplicatedRun(s, brokers=brokers, configs=SYNCED if synced else SAFE)) as run:
         # A broker that refuses a producer's very first batch and takes its second cannot see the gap (KIP-360).
         run.cluster.run_until(lambda: all(run.history.acked))
         Storm(run, synced=synced).blow()
