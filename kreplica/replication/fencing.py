@@ -24,6 +24,7 @@ class ControlFence:
         self.broker_epoch = broker_epoch
         self.controller_epoch = 0
         self.controller_id: int | None = None
+        self._ended_epoch = UNKNOWN_BROKER_EPOCH
         self._order = DeferredLock()
 
     def check(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
@@ -31,13 +32,27 @@ class ControlFence:
 
         :param broker_epoch: the epoch that the controller thinks we have; -1 (an old controller) passes (KIP-380).
         """
-        if is_stale_broker_epoch(broker_epoch, self.broker_epoch):
+        refused = self.refusal(controller_epoch, broker_epoch)
+        if refused is ErrorCode.NONE:
+            self.controller_epoch = controller_epoch
+            self.controller_id = controller_id
+        return refused
+
+    def refusal(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        """Why a command is not obeyed, or is not any more though it passed ``check`` when it came; else NONE."""
+        oldest = max(self.broker_epoch, self._ended_epoch + 1)
+        if is_stale_broker_epoch(broker_epoch, oldest):
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        self.controller_epoch = controller_epoch
-        self.controller_id = controller_id
         return ErrorCode.NONE
+
+    def session_ended(self) -> None:
+        """The registration is gone with its session: what was meant for it is refused, also before there is another.
+
+        Else a command that was on its way would give back a leadership that somebody else may have by now.
+        """
+        self._ended_epoch = self.broker_epoch
 
     async def in_order(self, command: Callable[[], Coroutine[Deferred[Any], Any, T]]) -> T:
         """Carry a command out after those that came before it.

@@ -101,6 +101,7 @@ class Partitions:
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self._without_room: dict[TopicPartition, Leadership] = {}
         """Roles that could not be taken because the disk was full; tried again when somebody asks for the partition."""
+        self._sessions_lost = 0
         self.directories = directories
         self.wakeups = wakeups
         directories.on_offline(self._directory_failed)
@@ -137,8 +138,12 @@ class Partitions:
     # --- the controller's commands -----------------------------------------------------------------------------------
 
     async def lead_and_follow(self, wanted: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, ErrorCode]:
-        """Take the roles that LeaderAndIsr gives; one partition's failure leaves the others alone."""
+        """Take the roles that LeaderAndIsr gives; one partition's failure leaves the others alone.
+
+        Where the session ends meanwhile the rest is refused (STALE_BROKER_EPOCH): it was meant for that session.
+        """
         errors = {}
+        sessions_lost = self._sessions_lost
         new = [
             (key, leadership.topic_id)
             for key, leadership in wanted.items()
@@ -150,6 +155,8 @@ class Partitions:
         for key, leadership in wanted.items():
             self._without_room.pop(key, None)
             try:
+                if self._sessions_lost != sessions_lost:
+                    raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "the session has ended")
                 self._take_role(key, leadership)
                 errors[key] = ErrorCode.NONE
             except KafkaError as error:
@@ -263,6 +270,8 @@ class Partitions:
 
         Until the controller has spoken again only partitions without other replicas are led on.
         """
+        self._sessions_lost += 1
+        self._without_room.clear()
         for partition in self._partitions.values():
             if partition.is_leader and len(partition.leadership.replicas) > 1:
                 partition.stop()

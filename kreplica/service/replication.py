@@ -56,6 +56,7 @@ class Replication:
             lag_s_max=lag_s_max,
         )
         self._client = client
+        self._fence = broker.fence
         self._forget_session: Callable[[], None] = lambda: None
         self.lag_watch = LagWatch(reactor, self.partitions, lag_s_max / 2)
 
@@ -66,6 +67,7 @@ class Replication:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
+            self._fence.session_ended()
             self.partitions.session_lost()
 
     async def stop(self) -> None:

@@ -24,6 +24,28 @@ def test_command_to_an_earlier_incarnation_is_refused():
     assert fence.check(1, 5, 11) is ErrorCode.NONE
 
 
+def test_command_to_a_session_that_has_ended_is_refused():
+    """Also before the broker has registered anew: others may lead by now what the command would have it lead."""
+    fence = ControlFence(broker_epoch=10)
+    fence.session_ended()
+    assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
+    assert fence.check(1, 5, 12) is ErrorCode.NONE
+    fence.broker_epoch = 12
+    assert fence.check(1, 5, 12) is ErrorCode.NONE
+    assert fence.check(1, 5, 11) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_command_that_waits_may_be_overtaken():
+    """It is looked at again when its turn comes."""
+    fence = ControlFence(broker_epoch=10)
+    assert fence.check(1, 5, 10) is ErrorCode.NONE
+    assert fence.refusal(5, 10) is ErrorCode.NONE
+    fence.check(2, 6, 10)
+    assert fence.refusal(5, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
+    fence.session_ended()
+    assert fence.refusal(6, 10) is ErrorCode.STALE_BROKER_EPOCH
+
+
 def test_commands_are_carried_out_in_the_order_in_which_they_came():
     """One that takes a while is not overtaken: else a partition could be deleted first, and made after that."""
     fence = ControlFence()

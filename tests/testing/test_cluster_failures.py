@@ -7,6 +7,7 @@ import errno
 import pytest
 from cluster_runs import SAFE, ReplicatedRun, replicated, seeds
 
+from kreplica.errors import ErrorCode
 from kreplica.testing.cluster_state import state_of
 from kreplica.testing.disk import CAPACITY_BYTES
 
@@ -272,6 +273,7 @@ class TestSessions:
             while program.fence.broker_epoch == epoch:
                 assert partition is not None
                 assert not partition.is_leader
+                assert program.fence.refusal(1000, epoch) is ErrorCode.STALE_BROKER_EPOCH
                 run.steps(1)
             run.converge()
 

@@ -22,6 +22,11 @@ def _refused(fence: ControlFence, request: Request) -> ErrorCode:
     return fence.check(body["controller_id"], body["controller_epoch"], body["broker_epoch"])
 
 
+def _refused_by_now(fence: ControlFence, body: Row) -> ErrorCode:
+    """While a command waited its controller may have been replaced, or the session ended that it was meant for."""
+    return fence.refusal(body["controller_epoch"], body["broker_epoch"])
+
+
 class LeaderAndIsr:
     """Tells this broker which partitions it leads and which it follows."""
 
@@ -39,10 +44,11 @@ class LeaderAndIsr:
         answer_from(request, self._fence.in_order(lambda: self._obey(body)))
 
     async def _obey(self, body: Row) -> Row:
-        if body["controller_epoch"] < self._fence.controller_epoch:
-            return _leader_and_isr_answer(ErrorCode.STALE_CONTROLLER_EPOCH)  # replaced while this one waited
         # A new topic's settings are written with it: they have to be known before its logs are made.
         await self._settings.learn([topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)])
+        refused = _refused_by_now(self._fence, body)
+        if refused is not ErrorCode.NONE:
+            return _leader_and_isr_answer(refused)
         errors = await self._partitions.lead_and_follow(dict(_leaderships(body)))
         flat: list[Row] = []
         topics = []
@@ -105,8 +111,9 @@ class StopReplica:
         answer_from(request, self._fence.in_order(lambda: self._obey(body)))
 
     async def _obey(self, body: Row) -> Row:
-        if body["controller_epoch"] < self._fence.controller_epoch:
-            return {"error_code": int(ErrorCode.STALE_CONTROLLER_EPOCH), "partition_errors": []}
+        refused = _refused_by_now(self._fence, body)
+        if refused is not ErrorCode.NONE:
+            return {"error_code": int(refused), "partition_errors": []}
         rows = []
         for topic in body["topic_states"]:
             for row in topic["partition_states"]:
