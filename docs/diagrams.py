@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
+from operator import attrgetter
 from pathlib import Path
 
 from kreplica.controller import elections, events, states
@@ -82,58 +83,78 @@ def line_of(thing: Callable[..., object] | type) -> int:
 RULES: Mapping[str, tuple[str, str]] = {
     "required in sync": (
         "kreplica.cluster.eligible_leaders:required",
-        "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+        "tests/replication/test_replication_led.py::test_a_topic_of_fewer_replicas_than_asked_for",
+    ),
+    "what is committed": (
+        "kreplica.replication.high_watermark:held_by_all",
+        "tests/replication/test_replication_high_watermark.py::test_what_all_have",
     ),
     "standing still": (
         "kreplica.replication.high_watermark:may_advance",
-        "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+        "tests/replication/test_replication_high_watermark.py::test_when_nothing_is_committed",
     ),
     "eligible leaders": (
         "kreplica.cluster.eligible_leaders:eligible_after",
-        "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+        "tests/replication/test_replication_strong_isr.py::test_who_may_be_elected_has_everything",
     ),
     "union": (
         "kreplica.replication.in_sync:union",
-        "tests/testing/test_cluster_failures.py::test_both_followers_from_the_leader",
+        "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: this epoch": (
         "kreplica.replication.in_sync:has_fetched_in_this_epoch",
-        "tests/testing/test_cluster_failures.py::test_leader",
+        "tests/replication/test_replication_in_sync.py::test_who_has_not_fetched_in_this_epoch_does_not_join",
     ),
     "joining: committed": (
         "kreplica.replication.in_sync:has_reached_high_watermark",
-        "tests/testing/test_cluster_failures.py::test_leader",
+        "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: epoch start": (
         "kreplica.replication.in_sync:has_reached_epoch_start",
-        "tests/testing/test_cluster_failures.py::test_leader",
+        "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: incarnation": (
         "kreplica.replication.in_sync:is_current_incarnation",
-        "tests/testing/test_cluster_failures.py::test_and_back_before_anybody_noticed",
+        "tests/replication/test_replication_isr_writes.py::test_a_guard_that_is_taken_away_lets_it_join",
     ),
     "leaving": (
         "kreplica.replication.in_sync:is_lagging",
-        "tests/testing/test_cluster_failures.py::test_follower_from_the_leader",
+        "tests/replication/test_replication_in_sync.py::test_a_follower_that_is_too_slow_lags_though_it_fetches",
     ),
     "conditional writes": (
         "kreplica.replication.in_sync:expected_version",
-        "tests/testing/test_cluster_failures.py::test_leader_from_zookeeper",
+        "tests/replication/test_replication_isr_writes.py::test_without_the_condition_the_new_leader_would_be_overwritten",
     ),
     "followers start anew": (
         "kreplica.replication.followers:is_of_epoch",
-        "tests/testing/test_cluster_failures.py::test_leader",
+        "tests/replication/test_replication_led.py::test_a_new_epoch_forgets_what_followers_had",
+    ),
+    "roles": (
+        "kreplica.replication.fencing:is_new_epoch",
+        "tests/replication/test_replication_roles.py::test_a_follower_fetches_anew_in_each_epoch_and_never_within_one",
+    ),
+    "stale commands": (
+        "kreplica.replication.fencing:is_stale_broker_epoch",
+        "tests/replication/test_replication_fencing.py::test_command_to_an_earlier_incarnation_is_refused",
+    ),
+    "lease": (
+        "kreplica.replication.lease:",
+        "tests/replication/test_replication_led.py::test_when_somebody_else_leads_by_then",
+    ),
+    "lost sessions": (
+        "kreplica.replication.partitions:Partitions.session_lost",
+        "tests/testing/test_cluster_failures.py::test_a_new_session_gives_no_leadership_back",
     ),
     "truncation": (
         "kreplica.replication.truncation:cut_at_divergence",
         "tests/replication/test_replication_truncation.py::test_what_is_left_is_the_longest_common_prefix",
     ),
-    "stale commands": (
-        "kreplica.replication.fencing:is_stale_broker_epoch",
-        "tests/testing/test_cluster_failures.py::test_and_back_before_anybody_noticed",
+    "lost logs": (
+        "kreplica.controller.decisions:has_lost_nothing",
+        "tests/controller/test_controller_decisions.py::test_whether_a_broker_lost_anything",
     ),
 }
-"""The rules of replication: where each is written down, and the test that holds it."""
+"""The rules of replication: where each is written down (module:function, or a module), and the test that holds it."""
 
 
 def replication_rules() -> str:
@@ -142,14 +163,15 @@ def replication_rules() -> str:
 
 def rule_row(name: str, where: str, test: str) -> tuple[str, ...]:
     module_name, function_name = where.split(":")
-    function = getattr(importlib.import_module(module_name), function_name)
+    module = importlib.import_module(module_name)
+    rule = attrgetter(function_name)(module) if function_name else module
     source = f"{module_name.replace('.', '/')}.py"
     test_file, test_name = test.split("::")
     assert re.search(rf"def {test_name}\b", (ROOT / test_file).read_text()), f"{test} is not there"
     return (
         name,
-        first_sentence(function),
-        f"[`{function_name}`](../{source})",
+        first_sentence(rule),
+        f"[`{function_name or module_name.rpartition('.')[2]}`](../{source})",
         f"[`{test_name}`](../{test_file})",
     )
 
