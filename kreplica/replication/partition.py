@@ -16,6 +16,7 @@ from kreplica.replication.waiting import Watcher
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.log import Log
 from kreplica.storage.results import AppendResult, LogSlice
+from kreplica.storage.scanning import header_at
 
 
 class Role(Enum):
@@ -29,6 +30,7 @@ class Role(Enum):
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+
 
 class Partition:
     """Owned by ``Partitions``.  Every method is a plain call: what must wait, waits in ``waiting``.
@@ -194,6 +196,14 @@ class Partition:
         :param all_in_sync: whether the client wants all in-sync replicas to have it (``acks=all``).
         :raise KafkaError: whatever is wrong with the batch or with the role; nothing was appended.
         """
+        try:
+            return self._append(records, now_ms, all_in_sync=all_in_sync)
+        except KafkaError as error:
+            if error.code.retriable and (header := header_at(records, 0)) is not None:
+                self.log.producers.note_refusal(header)
+            raise
+
+    def _append(self, records: Buffer, now_ms: int, *, all_in_sync: bool) -> AppendResult:
         led = self.led
         if led is None:
             raise self._not_here()

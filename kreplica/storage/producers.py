@@ -17,6 +17,7 @@ from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker
 
 RECENT_BATCHES_MAX = 5
+REFUSALS_MAX = 1000
 NO_SEQUENCE = -1
 NO_PRODUCER_EPOCH = -1
 NO_OFFSET = -1
@@ -89,6 +90,8 @@ class ProducerStates:
         """First offset of each open transaction -> producer id, growing (offsets are given in order)."""
         self._undecided: list[CompletedTransaction] = []
         """Decided, but the marker is not below the high watermark yet: still unstable."""
+        self._refused: dict[int, tuple[int, int]] = {}
+        """Of producers that wrote nothing here yet: the epoch, and the first sequence that was refused for a while."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -118,7 +121,10 @@ class ProducerStates:
 
     def _check_data(self, header: BatchHeader, origin: Origin) -> RecentBatch | None:
         entry = self._entries.get(header.producer_id)
-        if entry is None or origin is Origin.REPLICATION:
+        if entry is None:
+            self._check_first(header, origin)
+            return None
+        if origin is Origin.REPLICATION:
             return None
         if origin is Origin.CLIENT and (duplicate := _find_duplicate(entry, header)) is not None:
             return duplicate
@@ -134,6 +140,30 @@ class ProducerStates:
                 ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} writes outside its open transaction"
             )
         return None
+
+    def note_refusal(self, header: BatchHeader) -> None:
+        """A batch was refused, and its producer will send it again: the ones that it sent behind it have to wait.
+
+        For a producer that wrote here before, its sequences tell; any sequence may be the first of another (KIP-360).
+        """
+        if header.base_sequence == NO_SEQUENCE or header.producer_id in self._entries:
+            return
+        epoch, first = self._refused.pop(header.producer_id, (header.producer_epoch, header.base_sequence))
+        if epoch == header.producer_epoch:
+            self._refused[header.producer_id] = epoch, min(first, header.base_sequence)
+        else:
+            self._refused[header.producer_id] = header.producer_epoch, header.base_sequence
+        if len(self._refused) > REFUSALS_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def _check_first(self, header: BatchHeader, origin: Origin) -> None:
+        if origin is Origin.CLIENT and self._refused:
+            epoch, first = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
+            if epoch == header.producer_epoch and header.base_sequence > first:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} sends sequence {header.base_sequence}; {first} was refused before",
+                )
 
     def _check_marker(self, header: BatchHeader, marker: EndMarker, origin: Origin) -> None:
         entry = self._entries.get(header.producer_id)
@@ -236,6 +266,7 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
+            self._refused.pop(header.producer_id, None)
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
