@@ -47,6 +47,9 @@ class ControllerContext:
         self.deleting: set[str] = set()
         self.topic_births: dict[str, int] = {}
         """The transactions (zxid) in which the topics' znodes were made."""
+        self.begun: dict[TopicPartition, set[int]] = {}
+        """The partitions that had no state before this controller elected their first leaders, and their replicas then:
+        whatever these have of them is of other topics of the name."""
         self.known_epochs: dict[int, int] = {}
         """By broker that lives or did: the last epoch that was dealt with, so that its places in in-sync and eligible
         sets are those of that process, or of one before it that lost nothing since."""
@@ -235,6 +238,7 @@ class ControllerContext:
         for partition in list(self.partitions_of(topic)):
             self._partition_states.pop(partition, None)
             self.leadership.pop(partition, None)
+            self.begun.pop(partition, None)
         for replica in self.replicas_of_topic(topic):
             self.forget_replica(*replica)
         self.topics.pop(topic, None)

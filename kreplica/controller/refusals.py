@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from twisted.logger import Logger
 
 from kreplica.controller.events import BrokersChanged, CommandRefused, ControllerChanged
 from kreplica.controller.failed_replicas import replicas_failed
 from kreplica.controller.office import Office
 from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
 
 log = Logger()
 
@@ -18,6 +21,7 @@ async def command_refused(office: Office, event: CommandRefused) -> None:
     * STALE_CONTROLLER_EPOCH: the broker has heard of a later controller
     * STALE_BROKER_EPOCH: it has registered anew since, and will be told everything when that has been seen
     * KAFKA_STORAGE_ERROR: the log directory of these replicas failed
+    * INCONSISTENT_TOPIC_ID: it has files of another topic of the name
     """
     log.warn(
         "controller: broker {broker} refused {command} for {count} partitions: {errors}",
@@ -35,3 +39,32 @@ async def command_refused(office: Office, event: CommandRefused) -> None:
     if known is not None and known.epoch == event.broker_epoch and event.command == "LeaderAndIsr":
         failed = [partition for partition, error in event.errors if error is ErrorCode.KAFKA_STORAGE_ERROR]
         await replicas_failed(office, event.broker_id, failed)
+        occupied = [partition for partition, error in event.errors if error is ErrorCode.INCONSISTENT_TOPIC_ID]
+        _make_room(office, event.broker_id, occupied)
+
+
+def _make_room(office: Office, broker: int, partitions: Sequence[TopicPartition]) -> None:
+    """Have a broker delete what it has of topics that were removed while no controller was in office, and begin anew.
+
+    Only for partitions that have just begun, and once for each: they have nothing to lose.  Where a tool wrote another
+    id over that of a topic which goes on, every replica refuses, and nothing of it may be deleted.
+    """
+    context = office.context
+    begun = [partition for partition in partitions if broker in context.begun.get(partition, ())]
+    if not begun:
+        return
+    log.warn(
+        "controller: broker {broker} deletes what it has of {partitions}: other topics of these names were removed",
+        broker=broker,
+        partitions=", ".join(map(str, begun[:5])),
+    )
+    topics = {partition.topic for partition in begun}
+    deletions, roles = office.requests(), office.requests()
+    for partition in begun:
+        context.begun[partition].discard(broker)
+        deletions.stop(partition, broker, delete=True)
+        roles.lead_or_follow(partition, [broker], is_new=True)
+    context.deleting |= topics  # so that the old leader epochs, which may be higher, do not count
+    deletions.send()
+    context.deleting -= topics
+    roles.send()

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from kreplica.cluster import znodes
+from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
 from kreplica.testing.controller_scene import ControllerScene
 from kreplica.zookeeper import Create, Delete
@@ -61,6 +62,42 @@ def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
     assert roles.partitions[P0]["is_new"]
     assert (scene.state("t", 0).leader, scene.state("t", 0).leader_epoch) == (2, 0)
     assert scene.context.topics["t"].topic_id == OTHER_ID
+
+
+def test_a_topic_that_was_replaced_while_nobody_was_in_office(scene: ControllerScene) -> None:
+    """Who still has the old one's files deletes them, whatever their epoch, and then gets its role; once."""
+    old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
+    scene.controllers[101].kill()
+    new = replace(old, topic_id=OTHER_ID, partitions={0: (1, 2)})
+    scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), znodes.encode_topic(new))]))
+    scene.await_expiry()
+    scene.brokers[1].errors[P0] = ErrorCode.INCONSISTENT_TOPIC_ID
+    scene.forget_told()
+    scene.run(scene.controllers[101].start())
+    scene.settle(60)
+    told = [told for told in scene.brokers[1].told if P0 in told.partitions and told.name != "UpdateMetadata"]
+    assert [each.name for each in told] == ["LeaderAndIsr", "LeaderAndIsr", "StopReplica", "LeaderAndIsr"]
+    stop, roles = told[-2:]
+    assert (stop.partitions[P0]["leader_epoch"], stop.partitions[P0]["delete_partition"]) == (-2, True)
+    assert roles.partitions[P0]["is_new"]
+    assert not scene.brokers[2].told_of("StopReplica")
+    assert "t" not in scene.context.deleting
+
+
+def test_a_topic_whose_id_was_lost_while_nobody_was_in_office(scene: ControllerScene) -> None:
+    """Its replicas refuse the new id, and keep what they have: an operator can write the old one back."""
+    old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
+    scene.controllers[101].kill()
+    rewritten = znodes.encode_topic(replace(old, topic_id=OTHER_ID))
+    scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), rewritten))
+    for broker in scene.brokers.values():
+        broker.errors.update({P0: ErrorCode.INCONSISTENT_TOPIC_ID, P1: ErrorCode.INCONSISTENT_TOPIC_ID})
+    scene.await_expiry()
+    scene.forget_told()
+    scene.run(scene.controllers[101].start())
+    scene.settle(5)
+    assert scene.brokers[2].told_of("LeaderAndIsr")[0].body["topic_states"][0]["topic_id"] == OTHER_ID
+    assert not scene.brokers[2].told_of("StopReplica")
 
 
 def test_a_rewritten_topic_keeps_its_id(scene: ControllerScene) -> None:
