@@ -14,6 +14,7 @@ from kreplica.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kreplica.replication import Partitions
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Handler, Request
+from kreplica.zookeeper import ConnectionLoss, SessionExpired
 
 log = Logger()
 
@@ -73,15 +74,17 @@ def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]
     """Answer with what the coroutine returns; it is cancelled when the client goes away.
 
     A handler answers every error that it expects itself; one that it does not expect closes the connection and is
-    logged with its traceback.
+    logged with its traceback.  ZooKeeper's being away closes the connection too: whoever asked tries again.
     """
     running = Deferred.fromCoroutine(coroutine)
     request.on_abandoned(running.cancel)
 
     def failed(failure: Failure) -> None:
-        if failure.check(CancelledError) is None:
+        if failure.check(CancelledError) is not None:
+            return
+        if failure.check(ConnectionLoss, SessionExpired) is None:
             log.failure("{api} failed", failure, api=request.api.name)
-            request.abort(f"{request.api.name} failed: {failure.getErrorMessage()}")
+        request.abort(f"{request.api.name} failed: {failure.getErrorMessage()}")
 
     running.addCallbacks(request.answer, failed)
     running.addErrback(lambda failure: log.failure("answering {api}", failure, api=request.api.name))

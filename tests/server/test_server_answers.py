@@ -1,9 +1,13 @@
 """Requests that wait until the broker knows its cluster."""
 
+import pytest
 from twisted.internet.task import Clock
+from twisted.logger import globalLogPublisher
 
-from kreplica.server.answers import HELD_SECONDS_MAX, once_known
+from kreplica.server.answers import HELD_SECONDS_MAX, answer_from, once_known
 from kreplica.server.metadata import MetadataCache
+from kreplica.wire.messages import LEADER_AND_ISR
+from kreplica.zookeeper import ConnectionLoss, SessionExpired
 
 LIVE = {
     "controller_id": 1,
@@ -14,9 +18,17 @@ LIVE = {
 
 class FakeRequest:
     is_waiting = True
+    api = LEADER_AND_ISR
 
     def __init__(self):
         self.abandoned = []
+        self.aborted = []
+
+    def abort(self, reason):
+        self.aborted.append(reason)
+
+    def answer(self, body):
+        raise AssertionError("nothing is to be answered")
 
     def on_abandoned(self, callback):
         self.abandoned.append(callback)
@@ -63,3 +75,22 @@ def test_a_client_that_went_away_is_forgotten():
     metadata.update(LIVE)
     assert handled == []
     assert clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"), [(ConnectionLoss(), []), (SessionExpired(), []), (ZeroDivisionError(), [ZeroDivisionError])]
+)
+def test_only_what_nobody_foresaw_is_logged(error, logged):
+    """The connection is closed in any case; a traceback is written of a mistake, and not where ZooKeeper is away."""
+
+    async def failing():
+        raise error
+
+    request, events = FakeRequest(), []
+    globalLogPublisher.addObserver(events.append)
+    try:
+        answer_from(request, failing())
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    assert len(request.aborted) == 1
+    assert [event["log_failure"].type for event in events if "log_failure" in event] == logged
