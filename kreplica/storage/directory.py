@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,6 @@ from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, is_full, make_directories_durably
-from kreplica.runtime.together import together
 from kreplica.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -37,8 +36,9 @@ from kreplica.storage.config import LogConfig, StorageConfig
 from kreplica.storage.flushing import Flusher
 from kreplica.storage.log import Log
 from kreplica.storage.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
+from kreplica.storage.new_directories import Made, NewDirectories
 from kreplica.storage.open_segments import OpenSegments
-from kreplica.storage.opening import LogToOpen, Made, make_directories, make_directory, open_all
+from kreplica.storage.opening import LogToOpen, open_all
 from kreplica.storage.removals import Removals
 from kreplica.storage.segments import remove_files
 
@@ -84,8 +84,7 @@ class LogDirectory:
         """As they were checkpointed before this start."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where logs have been compacted."""
-        self._made: dict[TopicPartition, Made | OSError] = {}
-        """Directories that wait for their log."""
+        self._new = NewDirectories(runtime)
         self._runtime = runtime
         self._disk = runtime.disk
         self._config = config
@@ -219,27 +218,14 @@ class LogDirectory:
         if key in self.failed_logs:
             raise self.failed_logs[key]
         to_open = self._to_open(key, config)
-        made = self._made.pop(key, None) or make_directory(self._disk, to_open.path, topic_id)
-        if isinstance(made, OSError):
-            raise made
+        made = self._new.take(to_open.path, topic_id)
         log = to_open.create() if made is Made.EMPTY else to_open.open()[0]
         self._adopt(key, (log, topic_id))
         return log
 
-    async def make(self, wanted: Sequence[tuple[TopicPartition, UUID]]) -> None:
-        """Make the directories of many logs that are about to be created, on other threads; ``create`` tells errors.
-
-        A busy disk takes milliseconds for each, in which the reactor has better things to do.
-        """
-
-        async def make_some(some: Sequence[tuple[TopicPartition, UUID]]) -> list[Made | OSError]:
-            work = [(self._at(directory_name(key)), topic_id) for key, topic_id in some]
-            return await self._runtime.offload.run(make_directories, self._disk, work)
-
-        starts = range(0, len(wanted), _AT_ONCE_MAX)
-        lists = await together([make_some(wanted[start : start + _AT_ONCE_MAX]) for start in starts])
-        made = [each for some in lists for each in some]
-        self._made.update(zip((key for key, _ in wanted), made, strict=True))
+    async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
+        """Make the directories of many logs that are about to be created, on other threads; ``create`` tells errors."""
+        await self._new.make([(self._at(directory_name(key)), topic_id) for key, topic_id in wanted])
 
     def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
         return LogToOpen(

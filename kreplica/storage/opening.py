@@ -1,10 +1,9 @@
-"""Making and opening the logs of a directory, some at a time, on another thread."""
+"""Opening the logs of a directory, some at a time, on another thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from uuid import UUID
 
 from twisted.logger import Logger
@@ -12,18 +11,11 @@ from twisted.logger import Logger
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime.disk import Disk
-from kreplica.storage.checkpoints import PARTITION_METADATA, read_topic_id, write_topic_id
+from kreplica.storage.checkpoints import PARTITION_METADATA, read_topic_id
 from kreplica.storage.config import LogConfig
 from kreplica.storage.log import Log
 
 _log = Logger()
-
-
-class Made(Enum):
-    """What was found where a log's directory was to be made."""
-
-    EMPTY = "nothing"
-    LEFT_OVER = "an older log's directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +79,3 @@ def open_all(work: list[LogToOpen]) -> list[tuple[Log, UUID] | StorageError]:
         except StorageError as error:
             opened.append(error)
     return opened
-
-
-def make_directory(disk: Disk, path: str, topic_id: UUID) -> Made:
-    """Make a log's directory, and note whose it is.
-
-    :param topic_id: zero where the cluster has none.
-    :raise OSError: the device fails.
-    """
-    made = Made.LEFT_OVER if disk.exists(path) else Made.EMPTY
-    disk.make_directories(path)
-    if topic_id != ZERO_UUID:
-        write_topic_id(disk, f"{path}/{PARTITION_METADATA}", topic_id, sync=False)
-    return made
-
-
-def make_directories(disk: Disk, work: list[tuple[str, UUID]]) -> list[Made | OSError]:
-    """Make many; an error of one leaves the others alone."""
-    made: list[Made | OSError] = []
-    for path, topic_id in work:
-        try:
-            made.append(make_directory(disk, path, topic_id))
-        except OSError as error:
-            made.append(error)
-    return made
