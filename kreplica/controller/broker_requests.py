@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kreplica.controller.command_bodies import DELETE_WHATEVER_EPOCH, Bodies, Form
+from kreplica.controller.command_bodies import DELETE_WHATEVER_EPOCH, Bodies, Form, Piece
 from kreplica.controller.context import ControllerContext
 from kreplica.model import TopicPartition
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
@@ -74,6 +74,7 @@ class BrokerRequests:
         self._metadata: dict[int, dict[TopicPartition, None]] = {}
         self._stop: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._introduced: dict[int, None] = {}
+        self._whole: dict[int, None] = {}
 
     def lead_or_follow(self, partition: TopicPartition, brokers: Iterable[int], *, is_new: bool = False) -> None:
         """Tell these brokers (those that live) a partition's state."""
@@ -87,11 +88,23 @@ class BrokerRequests:
         for broker in self._context.brokers if brokers is None else brokers:
             self._metadata.setdefault(broker, {}).update(partitions)
 
-    def introduce(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+    def publish_all(self, brokers: Iterable[int] | None = None) -> None:
+        """Tell these brokers (all, where None) all metadata: topics that they know of beside those are gone.
+
+        Whoever should have told them that may have died before it could.  Where there are topics whose znodes cannot be
+        read nothing is taken for gone.
+        """
+        context = self._context
+        brokers = list(context.brokers if brokers is None else brokers)
+        if not context.unreadable:
+            self._whole.update(dict.fromkeys(brokers))
+        self.publish([*context.leadership, *context.removed_partitions()], brokers)
+
+    def introduce(self, brokers: Iterable[int]) -> None:
         """Tell brokers that have just joined all metadata, and that first: they need the endpoints of the leaders."""
         brokers = list(brokers)
         self._introduced.update(dict.fromkeys(brokers))
-        self.publish(partitions, brokers)
+        self.publish_all(brokers)
 
     def stop(self, partition: TopicPartition, broker: int, *, delete: bool) -> None:
         """Tell a broker to stop a replica, and where asked to delete its files.
@@ -122,8 +135,10 @@ class BrokerRequests:
             self._send_stops(broker, bodies, self._stop[broker])
 
     def _send_metadata(self, broker: int, bodies: Bodies) -> None:
-        for part in self._cut(self._metadata[broker]) if self._metadata[broker] else [()]:
-            self._queue(broker, UPDATE_METADATA, part, bodies.update_metadata(broker, part))
+        parts = list(self._cut(self._metadata[broker])) or [()]
+        for number, part in enumerate(parts):
+            piece = Piece(number, len(parts)) if broker in self._whole else None
+            self._queue(broker, UPDATE_METADATA, part, bodies.update_metadata(broker, part, piece))
 
     def _send_stops(self, broker: int, bodies: Bodies, stops: Mapping[TopicPartition, bool]) -> None:
         for delete in (False, True):

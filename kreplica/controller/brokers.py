@@ -79,7 +79,7 @@ async def brokers_changed(office: Office) -> None:
     _reconnect(office, news, live, untold)
     await _enter_states(office, news)
     requests = office.requests()
-    requests.introduce([*news.joined, *untold], [*context.leadership, *context.removed_partitions()])
+    requests.introduce([*news.joined, *untold])
     await _repair(office, news, unclean, requests)
     await _tell_replicas(office, [*news.joined, *untold], requests)
     requests.publish(())

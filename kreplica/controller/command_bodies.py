@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, DeferredLock
 
@@ -22,6 +22,9 @@ from kreplica.wire.primitives import Built
 from kreplica.wire.schema import MessageBuilder
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+INCREMENTAL, WHOLE = 0, 2
+"""Types of UpdateMetadata: what it says is added to what is known, or is all that there is (KIP-866)."""
 
 DELETE_WHATEVER_EPOCH = -2
 """Leader epoch in StopReplica that means: delete whatever epoch you know of (topic or partition is being deleted)."""
@@ -39,6 +42,14 @@ Row = dict[str, Any]
 Partitions = tuple[TopicPartition, ...]
 Form = Callable[[Reactor], Coroutine[Deferred[Any], Any, Row]]
 """What builds the body of a command, in turns; again for each time that it is sent."""
+
+
+class Piece(NamedTuple):
+    """One of the commands that together say everything; the first has number 0."""
+
+    number: int
+    pieces_count: int
+
 
 NONE_IS_NEW: Mapping[TopicPartition, bool] = MappingProxyType({})
 
@@ -72,12 +83,17 @@ class Bodies:
 
         return form
 
-    def update_metadata(self, broker: int, partitions: Partitions) -> Form:
-        """:param partitions: none where only the live brokers are told of."""
+    def update_metadata(self, broker: int, partitions: Partitions, piece: Piece | None = None) -> Form:
+        """
+        :param partitions: none where only the live brokers are told of.
+        :param piece: of all the metadata that there are; None where these are added to those that are known.
+        """
+        kind = {"type": INCREMENTAL}
+        if piece is not None:
+            kind = {"type": WHOLE, "part": piece.number, "parts": piece.pieces_count}
 
         async def form(reactor: Reactor) -> Row:
-            return self._head(broker) | {
-                "type": 0,
+            return self._head(broker) | kind | {
                 "topic_states": await self._topics(reactor, self._metadata, partitions),
                 "live_brokers": self._live_brokers(),
             }

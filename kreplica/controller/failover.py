@@ -54,7 +54,7 @@ async def take_office(office: Office) -> None:
     requests = office.requests()
     async for partition in office.in_turns(context.staying(context.leadership)):
         requests.lead_or_follow(partition, context.listeners(partition))
-    requests.publish([*context.leadership, *context.removed_partitions()])
+    requests.publish_all()
     requests.send()
     await office.note_epochs()
     if told:

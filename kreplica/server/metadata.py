@@ -12,6 +12,9 @@ from twisted.internet.defer import Deferred
 from kreplica.model import LEADER_DURING_DELETE, ZERO_UUID, Endpoint
 from kreplica.runtime import Reactor
 
+WHOLE = 2
+"""The type of an UpdateMetadata request that says everything (KIP-866)."""
+
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
@@ -56,6 +59,8 @@ class MetadataCache:
         self.brokers: dict[int, LiveBroker] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self._names: dict[UUID, str] = {}
+        self._named_in: dict[int, frozenset[str]] = {}
+        """The topics in the parts so far of metadata that say everything."""
         self._waiting: dict[Deferred[bool], Callable[[], bool]] = {}
 
     def topic(self, name: str) -> TopicMetadata | None:
@@ -77,15 +82,27 @@ class MetadataCache:
             if listener in broker.endpoints
         ]
 
-    def update(self, body: dict[str, Any]) -> None:
-        """Take in an UpdateMetadata request: the brokers are replaced, the partitions added to those known."""
+    def update(self, body: dict[str, Any]) -> list[str]:
+        """Take in an UpdateMetadata request: the brokers are replaced, the partitions added to those known.
+
+        A request that says everything, or the last of several which do together, also drops what none of them names:
+        a controller may have died before it could tell of a topic that it deleted.
+
+        :return: the topics that are gone.
+        """
         self.controller_id = body["controller_id"]
         brokers = {row["id"]: _live_broker(row) for row in body["live_brokers"]}
         if brokers != self.brokers:
             self.brokers = brokers
-        for row in body["topic_states"]:
+        rows = body["topic_states"]
+        for row in rows:
             self._update_topic(row["topic_name"], row.get("topic_id", ZERO_UUID), row["partition_states"])
+        names = [row["topic_name"] for row in rows]
+        gone = [name for name in names if name not in self.topics]
+        if body.get("type") == WHOLE:
+            gone += self._drop_unnamed(body["part"], body["parts"], names)
         self.look_again()
+        return gone
 
     def _update_topic(self, name: str, topic_id: UUID, rows: Iterable[dict[str, Any]]) -> None:
         old = self.topics.get(name)
@@ -105,8 +122,28 @@ class MetadataCache:
             if topic_id != ZERO_UUID:
                 self._names[topic_id] = name
         elif old is not None:
-            del self.topics[name]
-            self._names.pop(old.topic_id, None)
+            self._drop(old)
+
+    def _drop(self, topic: TopicMetadata) -> None:
+        del self.topics[topic.name]
+        self._names.pop(topic.topic_id, None)
+
+    def _drop_unnamed(self, part: int, parts: int, names: Iterable[str]) -> list[str]:
+        """When all parts have come, drop the topics that are in none; their names.
+
+        :param part: the first is 0, and the others follow it; one that is sent again changes nothing.
+        """
+        if part == 0:
+            self._named_in.clear()
+        self._named_in[part] = frozenset(names)
+        if len(self._named_in) < parts:
+            return []
+        named = frozenset[str]().union(*self._named_in.values())
+        self._named_in.clear()
+        gone = [name for name in self.topics if name not in named]
+        for name in gone:
+            self._drop(self.topics[name])
+        return gone
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 

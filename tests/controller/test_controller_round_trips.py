@@ -167,3 +167,15 @@ def test_the_timeline_tells_when_a_step_had_an_effect() -> None:
     assert (step.commands, step.waits_for) == (4, {})
     assert step.command_bytes > 2 * 50 * 80
     assert Cost(*step.cost).zookeeper_operations == 51
+
+
+def test_everything_that_does_not_fit_into_one_command_comes_in_numbered_pieces() -> None:
+    """Brokers drop what none of them names, so they have to know which is the last."""
+    scene = scene_with(100)
+    sent: list[Command] = []
+    requests = BrokerRequests(scene.context, 101, "PLAINTEXT", lambda _, command: sent.append(command), 20 * 1024)
+    requests.publish_all([1])
+    requests.send()
+    reactor = scene.controllers[101].host.runtime.reactor
+    bodies = [scene.run(command.form(reactor)) for command in sent]
+    assert [(body["type"], body["part"], body["parts"]) for body in bodies] == [(2, 0, 3), (2, 1, 3), (2, 2, 3)]

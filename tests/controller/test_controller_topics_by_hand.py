@@ -10,7 +10,8 @@ import pytest
 from kreplica.cluster import znodes
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
+from kreplica.server.metadata import WHOLE
+from kreplica.testing.controller_scene import ControllerScene, Told
 from kreplica.zookeeper import Create, Delete
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -82,6 +83,40 @@ def test_a_topic_that_was_replaced_while_nobody_was_in_office(scene: ControllerS
     assert roles.partitions[P0]["is_new"]
     assert not scene.brokers[2].told_of("StopReplica")
     assert "t" not in scene.context.deleting
+
+
+def test_a_topic_that_was_removed_while_nobody_was_in_office(scene: ControllerScene) -> None:
+    """Brokers that know of it are told everything there is, and forget the rest; so is one that joins later."""
+    scene.make_topic("t", {0: (1, 2), 1: (2,)})
+    scene.make_topic("u", {0: (1, 2)})
+    scene.controllers[101].kill()
+    scene.run(scene.zookeeper.multi(REMOVAL))
+    scene.await_expiry()
+    scene.forget_told()
+    scene.run(scene.controllers[101].start())
+    scene.settle(5)
+    assert [everything(told) for told in scene.brokers[1].told_of("UpdateMetadata")] == [None, {"u"}]
+    scene.brokers[2].kill()
+    scene.run(scene.brokers[2].start())
+    scene.settle()
+    assert [everything(told) for told in scene.brokers[2].told_of("UpdateMetadata")] == [{"u"}]
+
+
+def everything(told: Told) -> set[str] | None:
+    """The topics of a command that takes those for gone that it does not name; None for one that does not."""
+    return {partition.topic for partition in told.partitions} if told.body["type"] == WHOLE else None
+
+
+def test_a_topic_that_cannot_be_read_is_not_taken_for_gone(scene: ControllerScene) -> None:
+    """It is left alone, in what brokers tell their clients too."""
+    scene.make_topic("t", {0: (1, 2)})
+    scene.controllers[101].kill()
+    scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), b"{"))
+    scene.await_expiry()
+    scene.forget_told()
+    scene.run(scene.controllers[101].start())
+    scene.settle(5)
+    assert [everything(told) for told in scene.brokers[1].told_of("UpdateMetadata")] == [None, None]
 
 
 def test_a_topic_whose_id_was_lost_while_nobody_was_in_office(scene: ControllerScene) -> None:

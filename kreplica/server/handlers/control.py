@@ -137,8 +137,6 @@ class UpdateMetadata:
     def __call__(self, request: Request) -> None:
         refused = _refused(self._fence, request)
         if refused is ErrorCode.NONE:
-            self._metadata.update(request.body)
-            for topic in request.body["topic_states"]:
-                if self._metadata.topic(topic["topic_name"]) is None:
-                    self._settings.forget(topic["topic_name"])
+            for topic in self._metadata.update(request.body):
+                self._settings.forget(topic)
         request.answer({"error_code": int(refused)})

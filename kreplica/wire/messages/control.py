@@ -109,6 +109,8 @@ UPDATE_METADATA = Api.define(
         controller_id i32
         is_k_raft_controller bool 8+
         type i8 8+ @0
+        part i32 8+ @7001
+        parts i32 8+ @7002 =1
         controller_epoch i32
         broker_epoch i64 5+ =-1
         ungrouped_partition_states [] 0-4
