@@ -65,14 +65,23 @@ class CommittedLog:
 
     def __init__(self) -> None:
         self.end_offset = 0
+        self._ends: dict[int, int] = {}
         self._batches: list[CommittedBatch] = []
         self._bases: list[int] = []
         self._leader: _Reader | None = None
         self._readers: dict[int, _Reader] = {}
         self._compared: dict[int, int] = {}
 
-    def extend(self, disk: MemoryDisk, log: Log, end_offset: int) -> None:
+    def end_before(self, leader_epoch: int) -> int:
+        """Up to where leaders of earlier epochs have committed: what a leader of this one must have from the start.
+
+        It may begin late, woken from a pause: then its successors have committed more, and it never will.
+        """
+        return max((end for epoch, end in self._ends.items() if epoch < leader_epoch), default=0)
+
+    def extend(self, disk: MemoryDisk, log: Log, end_offset: int, leader_epoch: int) -> None:
         """Take in what a leader's log has up to there."""
+        self._ends[leader_epoch] = end_offset
         if self._leader is None or self._leader.log is not log:
             self._leader = _Reader(log)
         for batch in self._leader.batches(disk, self.end_offset, end_offset):

@@ -178,7 +178,7 @@ class Invariants:
         if tenure.led_epoch == epoch:
             _hold(high_watermark >= tenure.high_watermark, f"{key} on {broker_id}: the high watermark went back")
         else:
-            committed = self.committed[key].end_offset
+            committed = self.committed[key].end_before(epoch)
             _hold(end >= committed, f"{key}: {broker_id} leads in epoch {epoch} without all commits", end, committed)
         tenure.led_epoch, tenure.high_watermark = epoch, high_watermark
 
@@ -200,7 +200,8 @@ class Invariants:
             holders.update(broker for broker in may_lead if broker not in replicas)
         needed = required(partition.min_insync_replicas, len(partition.leadership.replicas))
         _hold(len(holders) >= needed, f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
-        committed.extend(self._cluster.brokers[leader].host.disk, partition.log, high_watermark)
+        epoch = partition.leadership.leader_epoch
+        committed.extend(self._cluster.brokers[leader].host.disk, partition.log, high_watermark, epoch)
 
     def _check_bytes(
         self, key: TopicPartition, broker_id: int, partition: Partition, state: LeaderAndIsr | None
