@@ -31,6 +31,7 @@ class BrokerChannel:
     A command is sent again after a lost connection or a time-out: brokers recognise what they have done already.
 
     :param answered: called with (broker id, command, answer).
+    :param stopping: whether the broker has said that it is about to stop: that it does not answer then is no trouble.
     :param sent: called with a command and how many bytes it says of partitions, each time that it is sent.
     :param late: called once for a command that has not been answered ``timeout_s`` after it was first sent; the channel
         goes on trying.
@@ -49,6 +50,7 @@ class BrokerChannel:
         timeout_s: float,
         answered: Answered,
         overflowed: Callable[[int], None],
+        stopping: Callable[[], bool],
         sent: Callable[[Command, int], None],
         late: Callable[[int, Command], None],
     ) -> None:
@@ -60,6 +62,7 @@ class BrokerChannel:
         self._timeout_s = timeout_s
         self._answered = answered
         self._overflowed = overflowed
+        self._stopping = stopping
         self._sent = sent
         self._late = late
         self._waiting: deque[Command] = deque()
@@ -125,7 +128,8 @@ class BrokerChannel:
                 raise
             except Exception as error:
                 # Whatever it is, the commands that wait must not be forgotten.
-                log.warn(
+                tell = log.debug if self._stopping() else log.warn
+                tell(
                     "controller: {api} to broker {broker} at {endpoint} failed, trying again: {error}",
                     api=command.api.name,
                     broker=self.registration.broker_id,

@@ -134,6 +134,7 @@ class Office:
             timeout_s=self.config.request_timeout_s,
             answered=self._answered,
             overflowed=self._overflowed,
+            stopping=lambda: registration.broker_id in self.context.shutting_down,
             sent=self.counters.timeline.sent,
             late=self.counters.command_late,
         )

@@ -116,11 +116,12 @@ class ControlledShutdown:
             finally:
                 await connection.close()
         except ClientError as error:
-            log.warn("handing over: {error}", error=str(error))
+            # It may be stopping too, and another takes its place: what comes of it all is told in the end.
+            log.info("handing over, asking again: {error}", error=str(error))
             return None
         if answer["error_code"]:
             code = ErrorCode(answer["error_code"])
-            log.warn("handing over: the controller at {at} says {error}", at=str(controller), error=code.name)
+            log.info("handing over, asking again: {at} says {error}", at=str(controller), error=code.name)
             return None
         rows = answer["remaining_partitions"]
         return tuple(TopicPartition(row["topic_name"], row["partition_index"]) for row in rows)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from kreplica.client.errors import ClientError
 from kreplica.cluster import znodes
@@ -71,6 +72,21 @@ class TestStoppingInOrder:
             cluster.wait_in_sync("orders", range(3))
         records = until_it_works(cluster.simulation, lambda: producer.read_all("orders", 0))
         assert list(dict.fromkeys(record.value for record in records)) == written
+
+    @pytest.mark.parametrize("seed", [1, 2, 3, 4])
+    def test_nobody_warns_of_it(self, seed: int) -> None:
+        """Brokers that are restarted one by one, and at last stopped one by one, leave no line that asks for a look."""
+        cluster = SimulatedCluster(seed, brokers=3)
+        cluster.start()
+        cluster.run_until(cluster.client().create_topic("orders", 3, SAFE, replication_factor=3))
+        with capturedLogs() as logged:
+            for machine in cluster.brokers.values():
+                cluster.run(2)
+                cluster.run_until(machine.stop())
+                cluster.run_until(machine.start())
+            cluster.wait_in_sync("orders", range(3))
+            cluster.stop()
+        assert [formatEvent(event) for event in logged if event["log_level"] >= LogLevel.warn] == []
 
     def test_leaves_the_in_sync_set_before_it_is_gone(self, cluster: SimulatedCluster) -> None:
         """A broker that has stopped is in nobody's in-sync set, and is what nobody waits for."""
