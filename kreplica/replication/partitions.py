@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -151,13 +151,14 @@ class Partitions:
         ]
         if new:
             await self.directories.make(new)
+        following: list[Partition] = []
         turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
         for key, leadership in wanted.items():
             self._without_room.pop(key, None)
             try:
                 if self._sessions_lost != sessions_lost:
                     raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "the session has ended")
-                self._take_role(key, leadership)
+                self._take_role(key, leadership, following)
                 errors[key] = ErrorCode.NONE
             except KafkaError as error:
                 errors[key] = error.code
@@ -169,7 +170,21 @@ class Partitions:
             if self._reactor.seconds() > turn_ends:
                 await self._next_turn()
                 turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        await self._fetch(following)
         return errors
+
+    async def _fetch(self, following: Iterable[Partition]) -> None:
+        """Begin to fetch once all roles are taken.
+
+        Fetches between the turns of a long command would find leaders that are in the middle of the same command.
+        """
+        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        for partition in following:
+            if partition.role is Role.FOLLOWER:
+                self._fetching.start(partition)
+            if self._reactor.seconds() > turn_ends:
+                await self._next_turn()
+                turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
 
     async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
         """Stop a partition, and delete its files where asked; one that is not here is deleted already."""
@@ -197,15 +212,19 @@ class Partitions:
 
     def _try_again(self, key: TopicPartition) -> None:
         leadership = self._without_room.pop(key)
+        following: list[Partition] = []
         try:
-            self._take_role(key, leadership)
+            self._take_role(key, leadership, following)
+            for partition in following:
+                self._fetching.start(partition)
         except (KafkaError, StorageError, OSError) as error:
             if is_full(error):
                 self._without_room[key] = leadership
             else:
                 log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
 
-    def _take_role(self, key: TopicPartition, leadership: Leadership) -> None:
+    def _take_role(self, key: TopicPartition, leadership: Leadership, following: list[Partition]) -> None:
+        """:param following: what is to be fetched from now on is put there."""
         if self._broker_id not in leadership.replicas:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{key} is not assigned to this broker")
         partition = self._partitions.get(key)
@@ -226,7 +245,7 @@ class Partitions:
             partition.lead(leadership)
         else:
             partition.follow(leadership)
-            self._fetching.start(partition)
+            following.append(partition)
         self._see_that_it_counts(partition)
 
     def _open(self, key: TopicPartition, leadership: Leadership) -> Partition:
