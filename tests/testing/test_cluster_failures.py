@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 import pytest
 from cluster_runs import SAFE, ReplicatedRun, replicated, seeds
@@ -10,6 +11,7 @@ from cluster_runs import SAFE, ReplicatedRun, replicated, seeds
 from kreplica.errors import ErrorCode
 from kreplica.testing.cluster_state import state_of
 from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.zookeeper import ConnectionLoss
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
 
@@ -211,6 +213,27 @@ class TestCutOff:
                 run.lose_power(leader)
                 run.cluster.run_until(lambda: run.leader() not in (leader, -1), timeout_s=SESSION_S + 3)
                 run.acknowledge(20, timeout_s=30)
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_settings_of_a_new_topic(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A broker that loses ZooKeeper while it reads them takes its replicas all the same: it is told again."""
+        with replicated(seed) as run:
+            broker = next(number for number in run.cluster.brokers if number != run.cluster.controller())
+            settings = run.machine(broker).program.dynamic_settings
+            learn, failures = settings.learn, [ConnectionLoss(), ConnectionLoss()]
+
+            async def fails_twice(topics: Sequence[str]) -> None:
+                if failures:
+                    raise failures.pop()
+                await learn(topics)
+
+            monkeypatch.setattr(settings, "learn", fails_twice)
+            client = run.cluster.client()
+            run.cluster.run_until(client.create_topic("late", 3, replication_factor=3))
+            run.cluster.wait_in_sync("late", range(3), timeout_s=20)
+            assert failures == []
+            run.cluster.run_until(client.close())
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1]))
