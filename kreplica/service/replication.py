@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kreplica.model import TopicPartition
@@ -11,6 +12,7 @@ from kreplica.replication.fetchers import Fetchers
 from kreplica.replication.isr_notifications import IsrNotifications
 from kreplica.replication.isr_writes import IsrWrites
 from kreplica.replication.lag_watch import LagWatch
+from kreplica.server.metadata import MetadataCache
 from kreplica.service.settings_maps import fetcher_config, replication_throttle
 from kreplica.zookeeper import SessionState
 
@@ -39,16 +41,12 @@ class Replication:
         self.isr_notifications = IsrNotifications(reactor, client)
         self.isr_writes = IsrWrites(reactor, client, self.isr_notifications)
 
-        def is_known(key: TopicPartition) -> bool:
-            topic = broker.metadata.topic(key.topic)
-            return topic is not None and key.partition in topic.partitions
-
         self.partitions = Partitions(
             reactor,
             broker.broker_id,
             broker.directories,
             broker.dynamic_settings.partition_settings,
-            is_known,
+            partial(may_exist, broker.metadata),
             wakeups,
             fetching=self.fetchers,
             propose=self.isr_writes.propose,
@@ -78,3 +76,15 @@ class Replication:
         await self.fetchers.close()
         self.isr_writes.stop()
         self.isr_notifications.stop()
+
+
+def may_exist(metadata: MetadataCache, key: TopicPartition) -> bool:
+    """Whether the cluster may have a partition, as far as this broker has been told.
+
+    Before a controller has spoken, it may have any: a client that is told otherwise by a broker that has just started
+    takes its topic for deleted, and gives up.
+    """
+    if not metadata.brokers:
+        return True
+    topic = metadata.topic(key.topic)
+    return topic is not None and key.partition in topic.partitions

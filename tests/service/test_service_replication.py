@@ -1,0 +1,21 @@
+"""What a broker says of partitions that it does not hold."""
+
+from twisted.internet.task import Clock
+
+from kreplica.model import TopicPartition
+from kreplica.server.metadata import MetadataCache
+from kreplica.service.replication import may_exist
+
+BROKER = {"id": 1, "endpoints": [{"listener": "PLAINTEXT", "host": "h", "port": 1}], "rack": None}
+PARTITION = {"partition_index": 0, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1]}
+
+
+def test_who_has_just_started_does_not_call_a_topic_unknown():
+    """A client that asks too early is sent to look for the leader again; later it hears which partitions there are."""
+    metadata = MetadataCache(Clock())
+    assert may_exist(metadata, TopicPartition("orders", 0))
+    topic = {"topic_name": "orders", "topic_id": None, "partition_states": [PARTITION]}
+    metadata.update({"controller_id": 1, "live_brokers": [BROKER], "topic_states": [topic]})
+    assert may_exist(metadata, TopicPartition("orders", 0))
+    assert not may_exist(metadata, TopicPartition("orders", 1))
+    assert not may_exist(metadata, TopicPartition("bills", 0))
