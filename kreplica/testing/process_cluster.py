@@ -107,6 +107,8 @@ class ProcessCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.kill()
+        if error is not None:
+            print(self.told())
 
     @property
     def answering(self) -> list[BrokerProcess]:

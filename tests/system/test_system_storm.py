@@ -1,0 +1,162 @@
+"""Everything at once: brokers and ZooKeeper die and stand still while topics come, go, grow and move."""
+
+import random
+import threading
+import time
+
+import pytest
+from steady_load import SOME, load
+
+from kreplica.errors import ErrorCode
+from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from kreplica.testing.server_process import ServerFailed
+from kreplica.testing.zookeeper import RealZooKeeper
+from kreplica.wire import messages
+
+BROKERS = 4
+TURNS = 15
+TIMEOUT_MS = 3000
+DELETE_BY_NAME_MAX = 5
+
+pytestmark = pytest.mark.soak
+
+
+class Operator:
+    """Creates, deletes, grows and moves topics in a thread, whatever the answers."""
+
+    def __init__(self, cluster, seed):
+        self.done = 0
+        self._cluster = cluster
+        self._random = random.Random(seed)
+        self._topics = []
+        self._count = 0
+        self._finishing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="operator", daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._finishing.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._finishing.wait(self._random.uniform(0, 0.3)):
+            acts = [self._create, self._create, self._delete, self._grow, self._move, self._move, self._cancel]
+            act = self._random.choice(acts) if self._topics else self._create
+            try:
+                self.done += act() is ErrorCode.NONE
+            except (OSError, ServerFailed):
+                pass  # nobody answered, or nobody was the controller: what was asked may or may not happen
+
+    def _ask(self, api, body, version=None):
+        body = {"timeout_ms": TIMEOUT_MS, **body}
+        return self._cluster.request(api, body, of=self._cluster.controller(), version=version)
+
+    def _create(self):
+        self._count += 1
+        self._topics.append(f"storm-{self._count}")
+        row = {
+            "name": self._topics[-1],
+            "num_partitions": self._random.randint(1, 20),
+            "replication_factor": self._random.randint(1, 3),
+            "assignments": [],
+            "configs": [],
+        }
+        answer = self._ask(messages.CREATE_TOPICS, {"topics": [row], "validate_only": False})
+        return ErrorCode.of(answer["topics"][0]["error_code"])
+
+    def _delete(self):
+        name = self._topics.pop(self._random.randrange(len(self._topics)))
+        answer = self._ask(messages.DELETE_TOPICS, {"topic_names": [name]}, DELETE_BY_NAME_MAX)
+        return ErrorCode.of(answer["responses"][0]["error_code"])
+
+    def _grow(self):
+        name = self._random.choice(self._topics)
+        row = {"name": name, "count": len(self._cluster.partitions(name)) + 2, "assignments": None}
+        answer = self._ask(messages.CREATE_PARTITIONS, {"topics": [row], "validate_only": False})
+        return ErrorCode.of(answer["results"][0]["error_code"])
+
+    def _move(self):
+        return self._reassign(lambda: self._random.sample(range(1, BROKERS + 1), self._random.randint(1, 3)))
+
+    def _cancel(self):
+        return self._reassign(lambda: None)
+
+    def _reassign(self, replicas):
+        name = self._random.choice(self._topics)
+        rows = [{"partition_index": p, "replicas": replicas()} for p in self._cluster.partitions(name)]
+        if not rows:
+            return None
+        answer = self._ask(messages.ALTER_PARTITION_REASSIGNMENTS, {"topics": [{"name": name, "partitions": rows}]})
+        return ErrorCode.of(answer["error_code"] or answer["responses"][0]["partitions"][0]["error_code"])
+
+
+def trouble(cluster, zookeeper, rng):
+    """One thing that goes wrong, and its end."""
+    what = rng.choice(["kill", "kill two", "stop", "pause", "zookeeper"])
+    if what == "zookeeper":
+        (server,) = zookeeper.servers
+        server.kill()
+        time.sleep(rng.choice([0, 3]))
+        server.start()
+        zookeeper.wait_until_serving()
+        return
+    brokers = rng.sample(list(cluster.brokers.values()), 2 if what == "kill two" else 1)
+    for broker in brokers:
+        {"stop": broker.stop, "pause": broker.pause}.get(what, broker.kill)()
+    time.sleep(rng.choice([0, rng.uniform(0, 5)]))
+    for broker in brokers:
+        if broker.paused:
+            broker.resume()
+    cluster.start()
+
+
+def is_whole(row):
+    return row["leader_id"] >= 0 and {*row["isr_nodes"]} == {*row["replica_nodes"]}
+
+
+def faults(cluster):
+    """What is not as it should be once all is quiet: what brokers say of topics, and what files there are."""
+    told = {broker_id: cluster.metadata(broker_id)["topics"] for broker_id in cluster.brokers}
+    rows = {
+        (broker_id, topic["name"], row["partition_index"]): row
+        for broker_id, topics in told.items()
+        for topic in topics
+        for row in topic["partitions"]
+    }
+    found = [(*key, row) for key, row in rows.items() if not is_whole(row)]
+    by_name = [{topic["name"]: topic for topic in topics} for topics in told.values()]
+    if any(topics != by_name[0] for topics in by_name):
+        found.append("the brokers do not say the same")
+    wanted = {(r, f"{topic}-{p}") for (_, topic, p), row in rows.items() for r in row["replica_nodes"]}
+    there = {
+        (broker.broker_id, path.name)
+        for broker in cluster.brokers.values()
+        for root in broker.log_directories
+        for path in root.iterdir()
+        if path.is_dir()
+    }
+    return found + sorted(wanted ^ there)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_storm(tmp_path, topic, seed):
+    """Nothing acknowledged is lost; all that is asked of the cluster meanwhile is done or not, and never half."""
+    rng = random.Random(seed)
+    with (
+        RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
+        ProcessCluster(
+            tmp_path, direct_places(zookeeper.connect_string, BROKERS), settings={"log.segment.delete.delay.ms": 500}
+        ) as cluster,
+    ):
+        with (
+            load(cluster, topic, partitions=8, records_per_second=1000) as producer,
+            Operator(cluster, seed) as operator,
+        ):
+            for _ in range(TURNS):
+                trouble(cluster, zookeeper, rng)
+                producer.wait_for_more(SOME, 60)
+        assert operator.done > TURNS
+        wait_until(lambda: not faults(cluster), "all to be in order", 60, lambda: faults(cluster)[:20])
