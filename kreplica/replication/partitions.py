@@ -102,6 +102,8 @@ class Partitions:
         self._without_room: dict[TopicPartition, Leadership] = {}
         """Roles that could not be taken because the disk was full; tried again when somebody asks for the partition."""
         self._sessions_lost = 0
+        self._topics_changed: dict[str, None] = {}
+        self._taking_over = False
         self.directories = directories
         self.wakeups = wakeups
         directories.on_offline(self._directory_failed)
@@ -273,12 +275,31 @@ class Partitions:
             del self._of_topic[key.topic]
 
     def settings_changed(self, topic: str) -> None:
-        """The topic's settings are others now: its partitions and logs take them over."""
-        settings = self._settings_of(topic)
-        for partition in self._of_topic.get(topic, {}).values():
-            partition.log.config = settings.log
-            partition.settings_changed(settings.min_insync_replicas)
-            self._see_that_it_counts(partition)
+        """The topic's settings are others now: its partitions and logs take them over, many of them in turns."""
+        self._topics_changed[topic] = None
+        if not self._taking_over:
+            self._taking_over = True
+            taken_over = Deferred.fromCoroutine(self._take_over_settings())
+            taken_over.addErrback(lambda failure: log.failure("taking over changed settings", failure))
+
+    async def _take_over_settings(self) -> None:
+        # A change of the broker's settings is one of all topics.
+        await self._next_turn()
+        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        try:
+            while self._topics_changed:
+                topic = next(iter(self._topics_changed))
+                del self._topics_changed[topic]
+                for partition in list(self._of_topic.get(topic, {}).values()):
+                    settings = self._settings_of(topic)  # those of now, where they have changed again meanwhile
+                    partition.log.config = settings.log
+                    partition.settings_changed(settings.min_insync_replicas)
+                    self._see_that_it_counts(partition)
+                    if self._reactor.seconds() > turn_ends:
+                        await self._next_turn()
+                        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        finally:
+            self._taking_over = False
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What the checkpoint of high watermarks has to hold."""

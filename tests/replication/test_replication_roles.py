@@ -197,3 +197,18 @@ def test_many_partitions_leave_others_their_turn(broker: Broker) -> None:
     errors = broker.run(broker.partitions.lead_and_follow(wanted))
     assert [key.partition for key, error in errors.items() if error is not ErrorCode.NONE] == [17]
     assert sum(partition.is_leader for partition in broker.partitions) == 299
+
+
+def test_settings_that_change_twice(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions take them over soon, in turns; what holds in the end is the later change, for each of them."""
+    broker.run(broker.partitions.lead_and_follow({TopicPartition("t", number): leading(1) for number in range(300)}))
+    for count in (2, 3):
+        monkeypatch.setattr(Settings, "min_insync_replicas", count)
+        broker.partitions.settings_changed("t")
+        broker.partitions.settings_changed("another")
+    broker.simulation.run(0)
+    assert {partition.min_insync_replicas for partition in broker.partitions} == {3}
+    monkeypatch.setattr(Settings, "min_insync_replicas", 1)
+    broker.partitions.settings_changed("t")
+    broker.simulation.run(0)
+    assert {partition.min_insync_replicas for partition in broker.partitions} == {1}

@@ -175,12 +175,12 @@ def test_a_changed_setting_holds_at_once(tmp_path: Path) -> None:
         await scene.broker.directories.delete_expired()
         assert (await scene.fetch("t", 2))["log_start_offset"] == 2, "records of 2023 are past one millisecond"
         assert (await scene.fetch("other", 0))["log_start_offset"] == 0
-        assert await alter(scene, "t", ("min.insync.replicas", SET, "2")) == 0
-        assert (await scene.produce("t", large))["error_code"] == 19
+        assert await alter(scene, "t", ("max.message.bytes", SET, "2000")) == 0
+        assert (await scene.produce("t", large))["error_code"] == 10
 
     async def after(scene: Scene) -> None:
-        assert (await scene.produce("t", batch(b"v")))["error_code"] == 19
-        assert await values(scene) == {"retention.ms": "1", "min.insync.replicas": "2", "segment.bytes": "1048576"}
+        assert (await scene.produce("t", batch(b"x" * 3000)))["error_code"] == 10
+        assert await values(scene) == {"retention.ms": "1", "max.message.bytes": "2000", "segment.bytes": "1048576"}
 
     on_broker(tmp_path, story)
     on_broker(tmp_path, after)

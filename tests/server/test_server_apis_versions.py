@@ -193,6 +193,32 @@ async def _update_metadata(scene: Scene, version: int) -> None:
     await _refused_control(scene, messages.UPDATE_METADATA, version, topic_states=[], live_brokers=[])
 
 
+async def _controlled_shutdown(scene: Scene, version: int) -> None:
+    answer = await scene.ask(messages.CONTROLLED_SHUTDOWN, {"broker_id": 9, "broker_epoch": -1}, version)
+    assert answer["error_code"] == 8, "there is no broker 9"
+
+
+async def _elect_leaders(scene: Scene, version: int) -> None:
+    body = {"election_type": 0, "topic_partitions": [{"topic": "t", "partitions": [0]}], "timeout_ms": 5000}
+    answer = await scene.ask(messages.ELECT_LEADERS, body, version)
+    assert answer.get("error_code", 0) == 0
+    (topic,) = answer["replica_election_results"]
+    assert [row["error_code"] for row in topic["partition_result"]] == [84], "its preferred replica leads"
+
+
+async def _alter_partition_reassignments(scene: Scene, version: int) -> None:
+    partitions = [{"partition_index": 0, "replicas": None}]
+    body = {"timeout_ms": 5000, "topics": [{"name": "t", "partitions": partitions}]}
+    answer = await scene.ask(messages.ALTER_PARTITION_REASSIGNMENTS, body, version)
+    assert answer["error_code"] == 0
+    assert [row["error_code"] for row in answer["responses"][0]["partitions"]] == [85], "there is nothing to cancel"
+
+
+async def _list_partition_reassignments(scene: Scene, version: int) -> None:
+    answer = await scene.ask(messages.LIST_PARTITION_REASSIGNMENTS, {"timeout_ms": 5000, "topics": None}, version)
+    assert (answer["error_code"], list(answer["topics"])) == (0, [])
+
+
 CHECKS: dict[Api, Check] = {
     messages.PRODUCE: _produce,
     messages.FETCH: _fetch,
@@ -201,6 +227,7 @@ CHECKS: dict[Api, Check] = {
     messages.LEADER_AND_ISR: _leader_and_isr,
     messages.STOP_REPLICA: _stop_replica,
     messages.UPDATE_METADATA: _update_metadata,
+    messages.CONTROLLED_SHUTDOWN: _controlled_shutdown,
     messages.FIND_COORDINATOR: _find_coordinator,
     messages.API_VERSIONS: _api_versions,
     messages.CREATE_TOPICS: _create_topics,
@@ -213,6 +240,9 @@ CHECKS: dict[Api, Check] = {
     messages.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     messages.DESCRIBE_LOG_DIRS: _describe_log_dirs,
     messages.CREATE_PARTITIONS: _create_partitions,
+    messages.ELECT_LEADERS: _elect_leaders,
+    messages.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
+    messages.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
     messages.DESCRIBE_CLUSTER: _describe_cluster,
 }
 
