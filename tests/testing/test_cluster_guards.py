@@ -1,7 +1,7 @@
 """The storms are tested: guards of replication that are taken away, they miss.
 
 Guards whose absence takes a rare order of events to show have scripted tests instead, which say which order
-(``tests/replication``: ``strong_isr``, ``isr_writes``, ``roles``, ``truncation``, ``fencing``; ``docs/replication.md``).
+(``docs/replication.md`` names them).
 """
 
 from __future__ import annotations
