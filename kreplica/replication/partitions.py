@@ -155,25 +155,33 @@ class Partitions:
             await self.directories.make(new)
         following: list[Partition] = []
         turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
-        for key, leadership in wanted.items():
-            self._without_room.pop(key, None)
-            try:
-                if self._sessions_lost != sessions_lost:
-                    raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "the session has ended")
-                self._take_role(key, leadership, following)
-                errors[key] = ErrorCode.NONE
-            except KafkaError as error:
-                errors[key] = error.code
-            except (OSError, StorageError) as error:
-                log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
-                errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
-                if is_full(error):
-                    self._without_room[key] = leadership
-            if self._reactor.seconds() > turn_ends:
-                await self._next_turn()
-                turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
-        await self._fetch(following)
+        try:
+            for key, leadership in wanted.items():
+                if self._sessions_lost == sessions_lost:
+                    errors[key] = self._try_role(key, leadership, following)
+                else:
+                    errors[key] = ErrorCode.STALE_BROKER_EPOCH
+                if self._reactor.seconds() > turn_ends:
+                    await self._next_turn()
+                    turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        finally:
+            # Also where the command is given up (its connection is lost): sent again it changes nothing of what it gave.
+            fetching = Deferred.fromCoroutine(self._fetch(following))
+            fetching.addErrback(lambda failure: log.failure("replicas are not fetched", failure))
         return errors
+
+    def _try_role(self, key: TopicPartition, leadership: Leadership, following: list[Partition]) -> ErrorCode:
+        self._without_room.pop(key, None)
+        try:
+            self._take_role(key, leadership, following)
+        except KafkaError as error:
+            return error.code
+        except (OSError, StorageError) as error:
+            log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
+            if is_full(error):
+                self._without_room[key] = leadership
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
 
     async def _fetch(self, following: Iterable[Partition]) -> None:
         """Begin to fetch once all roles are taken.
@@ -183,7 +191,10 @@ class Partitions:
         turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
         for partition in following:
             if partition.role is Role.FOLLOWER:
-                self._fetching.start(partition)
+                try:
+                    self._fetching.start(partition)
+                except Exception:
+                    log.failure("{partition} is not fetched", partition=str(partition.topic_partition))
             if self._reactor.seconds() > turn_ends:
                 await self._next_turn()
                 turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 from leading_scene import leadership
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeups
+from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeups, partitions
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
 from kreplica.testing.simulation import Simulation
@@ -197,6 +197,23 @@ def test_many_partitions_leave_others_their_turn(broker: Broker) -> None:
     errors = broker.run(broker.partitions.lead_and_follow(wanted))
     assert [key.partition for key, error in errors.items() if error is not ErrorCode.NONE] == [17]
     assert sum(partition.is_leader for partition in broker.partitions) == 299
+
+
+@pytest.mark.parametrize("taken", [3, 5])
+def test_a_command_that_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+    """Its connection is lost half-way: what it gave is fetched, since sent again it changes nothing of that."""
+    monkeypatch.setattr(partitions, "TURN_SECONDS_MAX", -1.0)  # every partition takes a turn
+    wanted = {TopicPartition("t", number): following(1) for number in range(5)}
+    told = Deferred.fromCoroutine(broker.partitions.lead_and_follow(wanted))
+    told.addErrback(lambda failure: failure.trap(CancelledError))
+    broker.run(lambda: len(list(broker.partitions)) == taken)
+    told.cancel()
+    broker.simulation.run(1)
+    assert broker.fetching.fetched == {TopicPartition("t", number) for number in range(taken)}
+    broker.run(broker.partitions.lead_and_follow(wanted))
+    broker.simulation.run(1)
+    assert broker.fetching.fetched == wanted.keys()
+    assert broker.fetching.story == [("start", 2, 1)] * 5
 
 
 def test_settings_that_change_twice(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
