@@ -13,14 +13,11 @@ from twisted.logger import Logger
 from kreplica.cluster import znodes
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.runtime import Reactor
-from kreplica.runtime.pause import pause
+from kreplica.runtime.turns import Turns
 from kreplica.storage.directories import LogDirectories
 from kreplica.zookeeper import NoNode, ZooKeeperClient, read_all
 
 log = Logger()
-
-TURN_SECONDS_MAX = 0.01
-"""After so long a loop over many logs lets others have a turn of the reactor."""
 
 
 def why_stray(
@@ -96,10 +93,9 @@ async def remove_strays(
     :raise OSError: the device fails.
     """
     logs = {key: directories.topic_id(key) for key in directories.logs}
-    turn_ends = reactor.seconds() + TURN_SECONDS_MAX
+    turns = Turns(reactor)
     for key, reason in (await find_strays(client, logs, broker_id)).items():
         log.warn("the log of {partition} is removed: {reason}", partition=str(key), reason=reason)
         await directories.delete(key)
-        if reactor.seconds() > turn_ends:
-            await pause(reactor, 0)
-            turn_ends = reactor.seconds() + TURN_SECONDS_MAX
+        if turns.is_over:
+            await turns.next()

@@ -10,11 +10,9 @@ from twisted.logger import Logger
 from kreplica.replication.partition import Partition
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
+from kreplica.runtime.turns import Turns
 
 log = Logger()
-
-TURN_SECONDS_MAX = 0.01
-"""After so long a look at many partitions lets others have a turn of the reactor."""
 
 
 class LagWatch:
@@ -50,10 +48,9 @@ class LagWatch:
             pass
 
     async def _look(self) -> None:
-        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        turns = Turns(self._reactor)
         for partition in list(self._partitions):
             if partition.led is not None:
                 partition.led.look_for_lag()
-            if self._reactor.seconds() > turn_ends:
-                await pause(self._reactor, 0)
-                turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+            if turns.is_over:
+                await turns.next()

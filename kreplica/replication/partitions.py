@@ -20,13 +20,11 @@ from kreplica.replication.partition import Partition, Role
 from kreplica.replication.waiting import Wakeups
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import is_full
+from kreplica.runtime.turns import Turns
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
 
 log = Logger()
-
-TURN_SECONDS_MAX = 0.01
-"""After so long a loop over many partitions lets others have a turn of the reactor."""
 
 DELETE_WHATEVER_EPOCH = -2
 
@@ -154,18 +152,17 @@ class Partitions:
         if new:
             await self.directories.make(new)
         following: list[Partition] = []
-        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        turns = Turns(self._reactor)
         try:
             for key, leadership in wanted.items():
                 if self._sessions_lost == sessions_lost:
                     errors[key] = self._try_role(key, leadership, following)
                 else:
                     errors[key] = ErrorCode.STALE_BROKER_EPOCH
-                if self._reactor.seconds() > turn_ends:
-                    await self._next_turn()
-                    turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+                if turns.is_over:
+                    await turns.next()
         finally:
-            # Also where the command is given up (its connection is lost): sent again it changes nothing of what it gave.
+            # Also where the command is given up, its connection lost: sent again it changes nothing of what it gave.
             fetching = Deferred.fromCoroutine(self._fetch(following))
             fetching.addErrback(lambda failure: log.failure("replicas are not fetched", failure))
         return errors
@@ -188,16 +185,15 @@ class Partitions:
 
         Fetches between the turns of a long command would find leaders that are in the middle of the same command.
         """
-        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        turns = Turns(self._reactor)
         for partition in following:
             if partition.role is Role.FOLLOWER:
                 try:
                     self._fetching.start(partition)
                 except Exception:
                     log.failure("{partition} is not fetched", partition=str(partition.topic_partition))
-            if self._reactor.seconds() > turn_ends:
-                await self._next_turn()
-                turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+            if turns.is_over:
+                await turns.next()
 
     async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
         """Stop a partition, and delete its files where asked; one that is not here is deleted already."""
@@ -295,8 +291,8 @@ class Partitions:
 
     async def _take_over_settings(self) -> None:
         # A change of the broker's settings is one of all topics.
-        await self._next_turn()
-        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        turns = Turns(self._reactor)
+        await turns.next()
         try:
             while self._topics_changed:
                 topic = next(iter(self._topics_changed))
@@ -306,9 +302,8 @@ class Partitions:
                     partition.log.config = settings.log
                     partition.settings_changed(settings.min_insync_replicas)
                     self._see_that_it_counts(partition)
-                    if self._reactor.seconds() > turn_ends:
-                        await self._next_turn()
-                        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+                    if turns.is_over:
+                        await turns.next()
         finally:
             self._taking_over = False
 
@@ -351,11 +346,6 @@ class Partitions:
             if partition is not None:
                 self._fetching.stop(partition)
                 partition.go_offline()
-
-    def _next_turn(self) -> Deferred[None]:
-        turn: Deferred[None] = Deferred()
-        self._reactor.callLater(0, turn.callback, None)
-        return turn
 
 
 def _check_topic_id(key: TopicPartition, partition: Partition, topic_id: UUID) -> None:

@@ -2,7 +2,7 @@
 
 * ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.disk``
 * ``offload`` work that blocks
-* ``pause`` waiting a while; ``together`` several coroutines as one
+* ``pause`` waiting a while; ``turns`` long loops that let others have theirs; ``together`` several coroutines as one
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
 Nothing below ``service`` imports Twisted's global reactor, reads a clock, or draws a random number of its own.

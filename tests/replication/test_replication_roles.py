@@ -12,7 +12,8 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeups, partitions
+from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeups
+from kreplica.runtime import turns
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
 from kreplica.testing.simulation import Simulation
@@ -202,7 +203,7 @@ def test_many_partitions_leave_others_their_turn(broker: Broker) -> None:
 @pytest.mark.parametrize("taken", [3, 5])
 def test_a_command_that_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     """Its connection is lost half-way: what it gave is fetched, since sent again it changes nothing of that."""
-    monkeypatch.setattr(partitions, "TURN_SECONDS_MAX", -1.0)  # every partition takes a turn
+    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # every partition takes a turn
     wanted = {TopicPartition("t", number): following(1) for number in range(5)}
     told = Deferred.fromCoroutine(broker.partitions.lead_and_follow(wanted))
     told.addErrback(lambda failure: failure.trap(CancelledError))

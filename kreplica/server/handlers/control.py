@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from kreplica.errors import ErrorCode
 from kreplica.membership import DynamicSettings
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import ControlFence, Leadership, Partitions
+from kreplica.runtime import Reactor
+from kreplica.runtime.turns import Turns
 from kreplica.server.answers import answer_from
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
@@ -30,7 +33,10 @@ def _refused_by_now(fence: ControlFence, body: Row) -> ErrorCode:
 class LeaderAndIsr:
     """Tells this broker which partitions it leads and which it follows."""
 
-    def __init__(self, fence: ControlFence, partitions: Partitions, settings: DynamicSettings) -> None:
+    def __init__(
+        self, reactor: Reactor, fence: ControlFence, partitions: Partitions, settings: DynamicSettings
+    ) -> None:
+        self._reactor = reactor
         self._fence = fence
         self._partitions = partitions
         self._settings = settings
@@ -46,10 +52,11 @@ class LeaderAndIsr:
     async def _obey(self, body: Row) -> Row:
         # A new topic's settings are written with it: they have to be known before its logs are made.
         await self._settings.learn([topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)])
+        leaderships = await self._leaderships(body)
         refused = _refused_by_now(self._fence, body)
         if refused is not ErrorCode.NONE:
             return _leader_and_isr_answer(refused)
-        errors = await self._partitions.lead_and_follow(dict(_leaderships(body)))
+        errors = await self._partitions.lead_and_follow(leaderships)
         flat: list[Row] = []
         topics = []
         for topic in body["topic_states"]:
@@ -63,6 +70,17 @@ class LeaderAndIsr:
             topics.append({"topic_id": topic.get("topic_id", ZERO_UUID), "partition_errors": rows})
         return _leader_and_isr_answer(ErrorCode.NONE, topics, flat)
 
+    async def _leaderships(self, body: Row) -> dict[TopicPartition, Leadership]:
+        turns = Turns(self._reactor)
+        found = {}
+        for topic in body["topic_states"]:
+            topic_id = topic.get("topic_id", ZERO_UUID)
+            for row in topic["partition_states"]:
+                found[TopicPartition(topic["topic_name"], row["partition_index"])] = _leadership(topic_id, row)
+                if turns.is_over:
+                    await turns.next()
+        return found
+
     def _is_new(self, topic: Row) -> bool:
         return not self._settings.knows(topic["topic_name"]) or any(row["is_new"] for row in topic["partition_states"])
 
@@ -74,30 +92,29 @@ def _leader_and_isr_answer(error: ErrorCode, topics: Sequence[Row] = (), flat: S
     return {"error_code": int(error), "topics": topics, "partition_errors": flat}
 
 
-def _leaderships(body: Row) -> Iterator[tuple[TopicPartition, Leadership]]:
-    for topic in body["topic_states"]:
-        name = topic["topic_name"]
-        topic_id = topic.get("topic_id", ZERO_UUID)
-        for row in topic["partition_states"]:
-            yield TopicPartition(name, row["partition_index"]), Leadership(
-                row["leader"],
-                row["leader_epoch"],
-                tuple(row["isr"]),
-                tuple(row["replicas"]),
-                row["partition_epoch"],
-                row["controller_epoch"],
-                topic_id,
-                tuple(row.get("adding_replicas", ())),
-                tuple(row.get("removing_replicas", ())),
-                tuple(row.get("eligible_leader_replicas", ())),
-                row.get("read_only", False),
-            )
+def _leadership(topic_id: UUID, row: Row) -> Leadership:
+    return Leadership(
+        row["leader"],
+        row["leader_epoch"],
+        tuple(row["isr"]),
+        tuple(row["replicas"]),
+        row["partition_epoch"],
+        row["controller_epoch"],
+        topic_id,
+        tuple(row.get("adding_replicas", ())),
+        tuple(row.get("removing_replicas", ())),
+        tuple(row.get("eligible_leader_replicas", ())),
+        row.get("read_only", False),
+    )
 
 
 class StopReplica:
     """Tells this broker to stop replicas, and to delete the files of some."""
 
-    def __init__(self, fence: ControlFence, partitions: Partitions, metadata: MetadataCache) -> None:
+    def __init__(
+        self, reactor: Reactor, fence: ControlFence, partitions: Partitions, metadata: MetadataCache
+    ) -> None:
+        self._reactor = reactor
         self._fence = fence
         self._partitions = partitions
         self._metadata = metadata
@@ -115,6 +132,7 @@ class StopReplica:
         if refused is not ErrorCode.NONE:
             return {"error_code": int(refused), "partition_errors": []}
         rows = []
+        turns = Turns(self._reactor)
         for topic in body["topic_states"]:
             for row in topic["partition_states"]:
                 key = TopicPartition(topic["topic_name"], row["partition_index"])
@@ -122,6 +140,8 @@ class StopReplica:
                     key, leader_epoch=row["leader_epoch"], delete=row["delete_partition"]
                 )
                 rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
+                if turns.is_over:
+                    await turns.next()
         self._metadata.look_again()  # a start waits until every log has a role or is gone
         return {"error_code": 0, "partition_errors": rows}
 

@@ -1,0 +1,29 @@
+"""Long loops do not keep the reactor."""
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from kreplica.runtime.turns import TURN_SECONDS_MAX, Turns
+
+
+def test_others_have_their_turn():
+    """A loop goes on until its time is up, then all that waits is done, and then it goes on for as long again."""
+    clock = Clock()
+    story: list[object] = []
+
+    async def work() -> None:
+        turns = Turns(clock)
+        for number in range(5):
+            clock.rightNow += TURN_SECONDS_MAX * 0.6
+            story.append(number)
+            if turns.is_over:
+                await turns.next()
+
+    clock.callLater(0, story.append, "another")
+    done = Deferred.fromCoroutine(work())
+    assert story == [0, 1]
+    clock.advance(0)
+    assert story == [0, 1, "another", 2, 3]
+    clock.advance(0)
+    assert done.called
+    assert clock.getDelayedCalls() == []
