@@ -19,11 +19,14 @@ def test_others_have_their_turn():
             if turns.is_over:
                 await turns.next()
 
-    clock.callLater(0, story.append, "another")
+    def another() -> None:
+        story.append("another")
+        clock.callLater(0, story.append, "yet another")
+
+    clock.callLater(0, another)
     done = Deferred.fromCoroutine(work())
     assert story == [0, 1]
     clock.advance(0)
-    assert story == [0, 1, "another", 2, 3]
-    clock.advance(0)
+    assert story == [0, 1, "another", 2, 3, "yet another", 4]
     assert done.called
     assert clock.getDelayedCalls() == []
