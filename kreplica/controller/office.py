@@ -135,6 +135,7 @@ class Office:
             answered=self._answered,
             overflowed=self._overflowed,
             stopping=lambda: registration.broker_id in self.context.shutting_down,
+            left=self.counters.timeline.answered,
             sent=self.counters.timeline.sent,
             late=self.counters.command_late,
         )
