@@ -154,7 +154,8 @@ async def _repair(office: Office, news: News, unclean: Collection[int], requests
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
-    touched = dict.fromkeys(partition for partition, _ in context.replicas_on([*news.gone, *news.joined]))
+    replicas = office.in_turns(context.replicas_on([*news.gone, *news.joined]))
+    touched = {partition: None async for partition, _ in replicas}
     await office.decide(context.staying(touched), decide, requests)
 
 

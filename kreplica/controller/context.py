@@ -123,15 +123,14 @@ class ControllerContext:
         for topic in sorted(self.topics):
             yield from self.partitions_of(topic)
 
-    def replicas_on(self, broker_ids: Iterable[int]) -> list[Replica]:
-        """Every replica that those brokers hold."""
+    def replicas_on(self, broker_ids: Iterable[int]) -> Iterator[Replica]:
+        """Every replica that those brokers hold; found as it is asked for, since to find all of them takes a while."""
         wanted = set(broker_ids)
-        return [
-            (partition, replica)
-            for partition in self.all_partitions()
-            for replica in self.replicas(partition)
-            if replica in wanted
-        ]
+        for topic, assignment in sorted(self.topics.items()):
+            for number in sorted(assignment.partitions):
+                for replica in assignment.partitions[number]:
+                    if replica in wanted:
+                        yield TopicPartition(topic, number), replica
 
     # --- who lives ---------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ async def shutdown_asked(office: Office, question: ShutdownAsked) -> list[TopicP
     context, broker = office.context, question.broker_id
     await _check_incarnation(office, question)
     context.shutting_down.add(broker)
-    partitions = context.staying(partition for partition, _ in context.replicas_on([broker]))
+    partitions = context.staying([partition async for partition, _ in office.in_turns(context.replicas_on([broker]))])
     rules, requests = office.rules(), office.requests()
 
     def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
