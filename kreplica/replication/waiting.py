@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
 
 from kreplica.runtime import Reactor
 
 if TYPE_CHECKING:
     from kreplica.replication.partition import Partition
+
+log = Logger()
 
 
 class Watcher(Protocol):
@@ -95,4 +98,8 @@ class Wakeups:
         for partition in sorted(marked, key=lambda p: p.topic_partition):
             waiting.update(partition.waiting)
         for request in waiting:
-            request.changed(marked)
+            try:
+                request.changed(marked)
+            except Exception:
+                # The others of this turn are told all the same: they would wait until their time is up.
+                log.failure("a request that waited for {count} partitions failed", count=len(marked))

@@ -8,8 +8,10 @@ from typing import Any
 
 from leading_scene import LEADER, SECOND, THIRD, Leading, batch, fetch, leadership
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 
 from kreplica.errors import ErrorCode
+from kreplica.replication import Partition
 from kreplica.server.handlers.produce import Produce
 from kreplica.server.metadata import MetadataCache
 
@@ -177,3 +179,18 @@ def test_a_partition_that_is_being_removed() -> None:
     assert producing.send(acks=1).error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+def test_another_request_that_fails() -> None:
+    """Whatever goes wrong with one of those that wait for a partition, the others are answered."""
+    producing = Producing()
+
+    class Failing:
+        def changed(self, partitions: set[Partition]) -> None:
+            raise RuntimeError("a mistake in a handler")
+
+    failing = Failing()
+    producing.led.waiting[failing] = None
+    with capturedLogs() as logged:
+        sent = producing.send()
+        producing.all_fetch()
+    assert sent.error is ErrorCode.NONE
+    assert {event["log_failure"].type for event in logged} == {RuntimeError}
