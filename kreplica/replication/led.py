@@ -178,8 +178,20 @@ class Led:
 
     def look_for_lag(self) -> None:
         """Propose what follows from time alone: who lags leaves; who might have joined long ago is tried again."""
-        if self.followers and self.proposal() is not None:
+        if self.followers and not self._is_at_rest() and self.proposal() is not None:
             self._surroundings.propose(self)
+
+    def _is_at_rest(self) -> bool:
+        """Whether every replica is in sync and has everything, as in most partitions at most times: no rule is asked."""
+        leadership = self.partition.leadership
+        if len(leadership.isr) != len(leadership.replicas) or leadership.eligible:
+            return False
+        end_offset, now_s = self.partition.log.log_end_offset, self._surroundings.seconds()
+        for progress in self.followers.values():
+            if progress.log_end_offset < end_offset:
+                return False
+            progress.looked_at(end_offset, now_s)
+        return True
 
     def proposal(self, gone: Mapping[int, int] = NOBODY) -> Proposal | None:
         """The state that is to be written now; None where there is nothing to write, or a write is under way.
