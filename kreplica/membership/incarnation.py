@@ -56,13 +56,17 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
 
 
 class Incarnations:
-    """Owned by the broker; reads its directories' notes once they are open, and writes them at each registration."""
+    """Owned by the broker; reads its directories' notes once they are open, and writes them at each registration.
+
+    :ivar last_epoch: of the registration before this start; -1 where that is not known.
+    """
 
     def __init__(self, runtime: Runtime, directories: LogDirectories) -> None:
         self._disk = runtime.disk
         self._boot_id = runtime.boot_id
         self._directories = directories
         self._intact_since = NO_BROKER_EPOCH
+        self.last_epoch = NO_BROKER_EPOCH
         directories.on_offline(lambda _: self._directory_failed())
 
     @property
@@ -78,8 +82,10 @@ class Incarnations:
         missing = [key for directory in self._directories.directories for key in directory.missing]
         if missing:
             log.warn("logs are gone that were here: {missing}", missing=", ".join(map(str, missing[:10])))
+        notes = [self._read(path) for path in self._paths()]
+        self.last_epoch = max((note.broker_epoch for note in notes if note is not None), default=NO_BROKER_EPOCH)
         self._intact_since = intact_since(
-            [self._read(path) for path in self._paths()],
+            notes,
             boot_id=self._boot_id,
             clean_epoch=self._directories.clean_broker_epoch,
             logs_missing=bool(missing),

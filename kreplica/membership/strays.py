@@ -6,6 +6,7 @@ A broker that was down while a topic was deleted, or while its replica was moved
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 from twisted.logger import Logger
@@ -20,19 +21,46 @@ from kreplica.zookeeper import NoNode, ZooKeeperClient, read_all
 log = Logger()
 
 
-def why_stray(
-    key: TopicPartition, topic_id: UUID | None, assignment: TopicAssignment | None, broker_id: int
-) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as ZooKeeper has it.
+
+    :param made_in: the transaction (zxid) in which its znode was made.
+    """
+
+    assignment: TopicAssignment
+    made_in: int
+
+
+def has_another_id(topic_id: UUID | None, topic: Topic) -> bool:
+    """Whether a log was made for another id than its topic has.
+
+    :param topic_id: of the log; None where it is not known.
+    """
+    return topic_id is not None and topic.assignment.topic_id not in (ZERO_UUID, topic_id)
+
+
+def is_rewritten(topic: Topic, last_epoch: int) -> bool:
+    """Whether the topic is the one that was there when this broker registered last, whatever its id is now.
+
+    Then a tool wrote over its id, for with an earlier topic's logs that start would have done away.
+
+    :param last_epoch: the broker epoch of that registration; -1 where it is not known.
+    """
+    return topic.made_in < last_epoch
+
+
+def why_stray(key: TopicPartition, topic_id: UUID | None, topic: Topic | None, broker_id: int) -> str | None:
     """Why a log is none of this broker's; None where it is.
 
     :param topic_id: the one that the log was made for; None where it is not known.
-    :param assignment: its topic's as ZooKeeper has it; None where there is no such topic.
+    :param topic: its topic; None where there is none of the name.
     """
-    if assignment is None:
+    if topic is None:
         return "there is no such topic"
-    if topic_id is not None and assignment.topic_id not in (ZERO_UUID, topic_id):
+    if has_another_id(topic_id, topic):
         return "its topic was deleted, and another was made under the name"
-    replicas = assignment.partitions.get(key.partition)
+    replicas = topic.assignment.partitions.get(key.partition)
     if replicas is None:
         return "its topic has no such partition"
     if broker_id not in replicas:
@@ -41,14 +69,15 @@ def why_stray(
 
 
 async def find_strays(
-    client: ZooKeeperClient, logs: Mapping[TopicPartition, UUID | None], broker_id: int
+    client: ZooKeeperClient, logs: Mapping[TopicPartition, UUID | None], broker_id: int, last_epoch: int
 ) -> dict[TopicPartition, str]:
     """The logs that are no replicas of this broker, with the reason of each.
 
-    What ZooKeeper does not clearly say is not held against a log: a topic that cannot be read, or a cluster that has
-    no topics at all, which is more likely to be a coordinator that lost its data.
+    What ZooKeeper does not clearly say is not held against a log: a topic that cannot be read, one whose id was written
+    over, or a cluster that has no topics at all, which is more likely to be a coordinator that lost its data.
 
     :param logs: what is on disk, each with the id of the topic that it was made for, where that is known.
+    :param last_epoch: see ``is_rewritten``.
     :raise ZooKeeperError: where it cannot be asked.
     """
     if not logs:
@@ -57,44 +86,57 @@ async def find_strays(
     if not await client.get_children(znodes.TOPICS):
         log.warn("ZooKeeper knows no topic at all, but {count} logs are here: they are left alone", count=len(logs))
         return {}
-    assignments = await _read_assignments(client, list(dict.fromkeys(key.topic for key in logs)))
+    topics = await _read_topics(client, list(dict.fromkeys(key.topic for key in logs)))
     strays = {}
     for key, topic_id in logs.items():
-        if key.topic in assignments:
-            reason = why_stray(key, topic_id, assignments[key.topic], broker_id)
-            if reason is not None:
-                strays[key] = reason
+        if key.topic not in topics:
+            continue
+        topic = topics[key.topic]
+        if topic is not None and has_another_id(topic_id, topic) and is_rewritten(topic, last_epoch):
+            log.error(
+                "the log of {partition} is left alone, and cannot be served: {path} had the topic id {known}, and has "
+                "{now} now; write the old one back while all brokers are stopped",
+                partition=str(key),
+                path=znodes.topic_path(key.topic),
+                known=topic_id,
+                now=topic.assignment.topic_id,
+            )
+            continue
+        reason = why_stray(key, topic_id, topic, broker_id)
+        if reason is not None:
+            strays[key] = reason
     return strays
 
 
-async def _read_assignments(client: ZooKeeperClient, topics: list[str]) -> dict[str, TopicAssignment | None]:
-    """The assignments of these topics, None for those that do not exist; a topic that cannot be read is left out."""
-    assignments: dict[str, TopicAssignment | None] = {}
+async def _read_topics(client: ZooKeeperClient, topics: list[str]) -> dict[str, Topic | None]:
+    """These topics, None for those that do not exist; one that cannot be read is left out."""
+    found: dict[str, Topic | None] = {}
     answers = await read_all(client, [znodes.topic_path(topic) for topic in topics])
     for topic, answer in zip(topics, answers, strict=True):
         if isinstance(answer, tuple):
             try:
-                assignments[topic] = znodes.decode_topic(topic, answer[0])
+                found[topic] = Topic(znodes.decode_topic(topic, answer[0]), answer[1].czxid)
             except znodes.ZnodeError as error:
                 log.error("the logs of {topic} are left alone: {error}", topic=topic, error=str(error))
         elif isinstance(answer, NoNode):
-            assignments[topic] = None
+            found[topic] = None
         else:
             log.error("the logs of {topic} are left alone: {error}", topic=topic, error=str(answer))
-    return assignments
+    return found
 
 
 async def remove_strays(
-    reactor: Reactor, client: ZooKeeperClient, directories: LogDirectories, broker_id: int
+    reactor: Reactor, client: ZooKeeperClient, directories: LogDirectories, broker_id: int, last_epoch: int
 ) -> None:
     """Delete the logs that are no replicas of this broker; files go after ``file.delete.delay.ms``, as always.
 
+    :param last_epoch: the broker epoch of the last registration; -1 where it is not known.
     :raise ZooKeeperError: where it cannot be asked; nothing was removed.
     :raise OSError: the device fails.
     """
     logs = {key: directories.topic_id(key) for key in directories.logs}
     turns = Turns(reactor)
-    for key, reason in (await find_strays(client, logs, broker_id)).items():
+    for key, reason in (await find_strays(client, logs, broker_id, last_epoch)).items():
         log.warn("the log of {partition} is removed: {reason}", partition=str(key), reason=reason)
         await directories.delete(key)
         if turns.is_over:

@@ -129,7 +129,9 @@ class Broker:
         await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
         self._opened = True
         self.incarnations.begin()
-        await remove_strays(self.runtime.reactor, self.client, self.directories, self.broker_id)
+        await remove_strays(
+            self.runtime.reactor, self.client, self.directories, self.broker_id, self.incarnations.last_epoch
+        )
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
         endpoints = self._listen(self.server)

@@ -9,8 +9,8 @@ import pytest
 
 from kreplica.cluster import znodes
 from kreplica.membership.registration import create_persistent_paths
-from kreplica.membership.strays import find_strays, remove_strays, why_stray
-from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
+from kreplica.membership.strays import Topic, find_strays, remove_strays, why_stray
+from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
 from kreplica.testing.simulation import Simulation
@@ -39,7 +39,8 @@ def test_what_makes_a_stray(
     partition: int, topic_id: UUID | None, assignment: TopicAssignment | None, reason: str | None
 ) -> None:
     """A log stays where topic, topic id and assignment all say that it is ours."""
-    found = why_stray(TopicPartition("orders", partition), topic_id, assignment, broker_id=1)
+    topic = Topic(assignment, made_in=9) if assignment is not None else None
+    found = why_stray(TopicPartition("orders", partition), topic_id, topic, broker_id=1)
     assert (found is None) if reason is None else (found or "").startswith(reason)
 
 
@@ -66,9 +67,9 @@ class World:
     def make_log(self, topic: str, partition: int, topic_id: UUID) -> None:
         self.directories.create(TopicPartition(topic, partition), topic_id, LogConfig())
 
-    def remove_strays(self) -> list[str]:
+    def remove_strays(self, last_epoch: int = NO_BROKER_EPOCH) -> list[str]:
         """The logs that are left."""
-        self.run(remove_strays(self.runtime.reactor, self.client, self.directories, 1))
+        self.run(remove_strays(self.runtime.reactor, self.client, self.directories, 1, last_epoch))
         return sorted(map(str, self.directories.logs))
 
 
@@ -104,6 +105,26 @@ def test_a_topic_that_cannot_be_read_is_not_held_against_its_logs(world: World) 
     assert world.remove_strays() == ["orders-0"]
 
 
+@pytest.mark.parametrize(
+    ("registered", "left"),
+    [
+        pytest.param("before", [], id="another topic, made while the broker was down"),
+        pytest.param("after", ["orders-0"], id="the topic that was there, with an id that a tool wrote"),
+        pytest.param("unknown", [], id="nobody knows"),
+    ],
+)
+def test_a_topic_with_another_id(world: World, registered: str, left: list[str]) -> None:
+    """The logs of a topic that goes on are worth more than the id in its znode, which an operator can write back."""
+    last_epoch = NO_BROKER_EPOCH
+    for step in ("before", "after"):
+        if registered == step:
+            last_epoch = world.run(world.client.create("/registration", ephemeral=True)).stat.czxid
+        if step == "before":
+            world.make_topic(ASSIGNMENT)
+    world.make_log("orders", 0, PAYMENTS)
+    assert world.remove_strays(last_epoch) == left
+
+
 def test_nothing_is_removed_when_zookeeper_does_not_answer(world: World) -> None:
     """An error is an error: the start fails, and every log is still there."""
     world.make_topic(ASSIGNMENT)
@@ -117,4 +138,4 @@ def test_nothing_is_removed_when_zookeeper_does_not_answer(world: World) -> None
 def test_a_broker_without_logs_asks_nobody(world: World) -> None:
     """The first start of a broker needs no answer."""
     world.simulation.network.cut("broker", "coordinator")
-    assert world.run(find_strays(world.client, {}, 1)) == {}
+    assert world.run(find_strays(world.client, {}, 1, NO_BROKER_EPOCH)) == {}
