@@ -182,7 +182,7 @@ class Led:
             self._surroundings.propose(self)
 
     def _is_at_rest(self) -> bool:
-        """Whether every replica is in sync and has everything, as in most partitions at most times: no rule is asked."""
+        """Whether every replica is in sync and has everything, as mostly they do: no rule need be asked."""
         leadership = self.partition.leadership
         if len(leadership.isr) != len(leadership.replicas) or leadership.eligible:
             return False
