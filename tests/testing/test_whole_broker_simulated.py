@@ -127,6 +127,7 @@ class TestSeveralBrokers:
         simulation.run_until(machine.start())
         clients = [WireClient(host.reactor, "127.0.0.1", 9092 + i, client_id=f"client-{i}") for i in range(3)]
         simulation.run_until(clients[0].create_topic("orders", 3))
+        simulation.run(1)  # the others hear of it a moment later
         leaders = _leaders(simulation.run_until(clients[1].metadata()), "orders")
         assert sorted(leaders.values()) == [1, 2, 3]
         for partition, leader in leaders.items():
