@@ -13,6 +13,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from kreplica.testing.blocking_client import BlockingClient
+from kreplica.wire.messages import METADATA
 
 PARTITIONS = range(3)
 LAST = 2
@@ -27,6 +31,7 @@ class Removal:
 
     def __init__(self, broker, topic):
         self._topic = topic
+        self._port = broker.port
         self._zookeeper = KazooClient(f"127.0.0.1:{broker.coordinator_port}")
         self._admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         self._zookeeper.start()
@@ -58,11 +63,26 @@ class Removal:
         return f"/admin/partitions_remove/{self._topic}/{LAST}"
 
     def _condition(self):
-        listed = self._admin.list_topics(self._topic, 10).topics[self._topic].partitions
-        document = json.loads(self._zookeeper.get(f"/brokers/topics/{self._topic}")[0])
+        document = self._document()
+        listed = self._listed_epochs()
         if LAST not in listed and str(LAST) not in document["partitions"]:
             return "gone"
+        if listed.get(LAST) != self._document(f"/partitions/{LAST}/state").get("leader_epoch"):
+            return "changing"
         return "read-only" if LAST in document.get("kreplica_read_only", ()) else "writable"
+
+    def _document(self, below=""):
+        try:
+            return json.loads(self._zookeeper.get(f"/brokers/topics/{self._topic}{below}")[0])
+        except NoNodeError:
+            return {}
+
+    def _listed_epochs(self):
+        """The leader epochs that clients are told: a broker tells them once it has obeyed the controller."""
+        with BlockingClient("127.0.0.1", self._port) as client:
+            answer = client.request(METADATA, {"topics": None, "allow_auto_topic_creation": False})
+        (topic,) = (row for row in answer["topics"] if row["name"] == self._topic)
+        return {row["partition_index"]: row["leader_epoch"] for row in topic["partitions"]}
 
 
 @pytest.fixture
