@@ -133,7 +133,8 @@ class BrokerChannel:
                 # Whatever it is, the commands that wait must not be forgotten.
                 is_stopping = self._stopping()
                 if is_stopping:
-                    self._left(command)
+                    for waiting in list(self._waiting):
+                        self._left(waiting)
                 tell = log.debug if is_stopping else log.warn
                 tell(
                     "controller: {api} to broker {broker} at {endpoint} failed, trying again: {error}",
@@ -159,4 +160,12 @@ class BrokerChannel:
                 connect_timeout_s=self._timeout_s,
             )
         self._sent(command, len(body["topic_states"].data))
-        return await self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)
+        answered = self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)
+        self._prepare_next()
+        return await answered
+
+    def _prepare_next(self) -> None:
+        """Put the next command together while the broker obeys this one; what is put together is kept, and found."""
+        if len(self._waiting) > 1:
+            prepared = Deferred.fromCoroutine(self._waiting[1].form(self._reactor))
+            prepared.addErrback(lambda _: None)  # it fails again when it is sent, and is told then
