@@ -114,12 +114,23 @@ class BrokerChannel:
                 answer = await self._until_answered(command)
                 if self._waiting and self._waiting[0] is command:
                     self._waiting.popleft()
-                    self._answered(self.registration.broker_id, command, answer)
+                    self._take_in(command, answer)
         except CancelledError:
             if not self._closed:
                 raise
         finally:
             self._running = None
+
+    def _take_in(self, command: Command, answer: dict[str, Any]) -> None:
+        try:
+            self._answered(self.registration.broker_id, command, answer)
+        except Exception:
+            # The commands that wait are sent all the same.
+            log.failure(
+                "controller: what broker {broker} answered to {api} cannot be understood",
+                broker=self.registration.broker_id,
+                api=command.api.name,
+            )
 
     async def _until_answered(self, command: Command) -> dict[str, Any]:
         delay = RETRY_SECONDS_MIN

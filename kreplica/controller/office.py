@@ -345,7 +345,7 @@ def _errors(context: ControllerContext, command: Command, answer: dict[str, Any]
     """The errors in a broker's answer, by partition; an error for the whole request counts for each of them."""
     whole = answer["error_code"]
     if whole:
-        return dict.fromkeys(command.what, ErrorCode(whole))
+        return dict.fromkeys(command.what, ErrorCode.of(whole))
     found: dict[TopicPartition, ErrorCode] = {}
     names = {assignment.topic_id: topic for topic, assignment in context.topics.items()} if "topics" in answer else {}
     groups = [(names.get(t["topic_id"]), t["partition_errors"]) for t in answer.get("topics") or ()]
@@ -354,6 +354,6 @@ def _errors(context: ControllerContext, command: Command, answer: dict[str, Any]
         for row in rows:
             name = topic or row.get("topic_name")
             if row["error_code"] and name:
-                found[TopicPartition(name, row["partition_index"])] = ErrorCode(row["error_code"])
+                found[TopicPartition(name, row["partition_index"])] = ErrorCode.of(row["error_code"])
     return found
 

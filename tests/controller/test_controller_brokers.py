@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from kreplica.cluster import znodes
 from kreplica.controller.events import BrokersChanged
@@ -303,3 +305,18 @@ def test_a_broker_that_has_heard_of_a_later_controller_makes_this_one_look(scene
     scene.await_expiry()
     assert scene.controllers[101].in_office
     assert states(scene)[0] == (2, (2, 3), ())
+
+
+def test_an_error_that_nobody_knows() -> None:
+    """A broker of a later version may answer one: it stands in the log, and the next commands are sent all the same."""
+    scene = ControllerScene(brokers=2)
+    scene.start()
+    later: Any = 9999
+    scene.brokers[1].errors[TopicPartition("t", 0)] = later
+    with capturedLogs() as logged:
+        scene.make_topic("t", {0: (1, 2)})
+        scene.make_topic("u", {0: (1, 2)})
+    assert TopicPartition("u", 0) in scene.brokers[1].told_of("LeaderAndIsr")[-1].partitions
+    warnings = [formatEvent(event) for event in logged if event["log_level"] >= LogLevel.warn]
+    assert len(warnings) == 1
+    assert "UNKNOWN_SERVER_ERROR" in warnings[0]
