@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -19,7 +21,7 @@ from kreplica.testing.cluster_state import state_of
 from kreplica.testing.simulation import Simulation
 from kreplica.testing.wire_client import WireClient
 from kreplica.wire.batch_building import BatchBuilder
-from kreplica.zookeeper import ZooKeeperClient
+from kreplica.zookeeper import Create, Delete, ZooKeeperClient
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 
 SAFE = {"min.insync.replicas": "2"}
@@ -185,3 +187,28 @@ class TestItsIdIsTaken:
         cluster.run(30)
         assert cluster.brokers[2].host.reactor.getDelayedCalls() == []
         assert cluster.run_until(other.exists(path)).czxid == made.stat.czxid
+
+
+class TestByHand:
+    def test_a_topic_that_is_replaced_while_nobody_is_in_office(self, cluster: SimulatedCluster) -> None:
+        """Brokers that ran on have another topic's files under its name: they delete these, and serve the new one."""
+        old_producer = cluster.leader_client("orders", 0, name="old")
+        cluster.run_until(old_producer.produce("orders", 0, batch(b"old")))
+        host = cluster.simulation.host("operator")
+        zookeeper = ZooKeeperClient(host.reactor, "coordinator:2181", random=host.runtime.random)
+        cluster.run_until(zookeeper.start())
+        path, controller = znodes.topic_path("orders"), cluster.controller()
+        assert controller is not None
+        cluster.brokers[controller].kill()
+        assignment = znodes.decode_topic("orders", cluster.run_until(zookeeper.get_data(path))[0])
+        tree = [znodes.partition_state_path("orders", number) for number in range(3)]
+        tree += [znodes.partition_path("orders", number) for number in range(3)]
+        deletions = [Delete(each) for each in [*tree, znodes.partitions_path("orders"), path]]
+        again = znodes.encode_topic(replace(assignment, topic_id=UUID(int=7)))
+        cluster.run_until(zookeeper.multi([*deletions, Create(path, again)]))
+        cluster.run_until(lambda: cluster.controller() not in (None, controller))
+        cluster.run_until(cluster.brokers[controller].start())
+        cluster.wait_in_sync("orders", range(3))
+        producer = cluster.leader_client("orders", 0, name="new")
+        cluster.run_until(producer.produce("orders", 0, batch(b"new")))
+        assert [record.value for record in cluster.run_until(producer.read_all("orders", 0))] == [b"new"]
