@@ -232,9 +232,7 @@ class ControllerScene:
         )
         host = self.simulation.host
         self.brokers = {n: ScriptedBroker(host(f"broker-{n}"), n) for n in range(1, brokers + 1)}
-        self.controllers = {
-            n: ScriptedController(host(f"controller-{n}"), n) for n in range(101, 101 + controllers)
-        }
+        self.controllers = {n: ScriptedController(host(f"controller-{n}"), n) for n in range(101, 101 + controllers)}
         operator = host("operator").runtime
         self.zookeeper = ZooKeeperClient(operator.reactor, COORDINATOR, random=operator.random)
 
