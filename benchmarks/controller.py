@@ -22,7 +22,7 @@ from twisted.internet.defer import Deferred
 
 from benchmarks.simulated_brokers import SimulatedBrokers
 from benchmarks.zookeeper import SCRATCH, ZOOKEEPER_FLAGS
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller.controller import Controller
 from kreplica.controller.figures import Cost
 from kreplica.controller.office import ControllerConfig
@@ -210,7 +210,7 @@ class Measured:
         await self._register(2)
 
     async def _create_topic(self) -> None:
-        await self._operator.create(znodes.topic_path("new"), znodes.encode_topic(_assignment("new", 7)))
+        await self._operator.create(znodes.topic_path("new"), documents.encode_topic(_assignment("new", 7)))
 
     async def _delete_topic(self) -> None:
         await self._operator.create(znodes.delete_topic_path("new"), b"")
@@ -219,7 +219,7 @@ class Measured:
 
     async def _register(self, broker_id: int) -> None:
         endpoint = Endpoint(LISTENER, "127.0.0.1", self._ports[broker_id - 1])
-        data = znodes.encode_broker(BrokerRegistration(broker_id, (endpoint,)))
+        data = documents.encode_broker(BrokerRegistration(broker_id, (endpoint,)))
         await self._operator.create(znodes.broker_path(broker_id), data, ephemeral=True)
 
     async def _populate(self) -> None:
@@ -231,7 +231,7 @@ class Measured:
         for number, name in enumerate(names, 1):
             assignment = _assignment(name, number)
             parents = [
-                Create(znodes.topic_path(name), znodes.encode_topic(assignment)),
+                Create(znodes.topic_path(name), documents.encode_topic(assignment)),
                 Create(znodes.partitions_path(name), b""),
             ]
             for outcome in await write_units(self._operator, [parents]):
@@ -255,5 +255,5 @@ def _partition(name: str, index: int, replicas: tuple[int, ...]) -> list[Operati
     state = LeaderAndIsr(replicas[0], 0, replicas, 0)
     return [
         Create(znodes.partition_path(*partition), b""),
-        Create(znodes.partition_state_path(*partition), znodes.encode_partition_state(state)),
+        Create(znodes.partition_state_path(*partition), documents.encode_partition_state(state)),
     ]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
+from kreplica.cluster.json_documents import dump, load_any
 from kreplica.cluster.znodes import ZnodeError
 
 
 def encode_addition(replicas: Sequence[int]) -> bytes:
     """The replicas of the partition that is asked for, the preferred leader first."""
-    return json.dumps(list(replicas), separators=(",", ":")).encode()
+    return dump(list(replicas))
 
 
 def decode_addition(path: str, data: bytes) -> tuple[int, ...]:
     """:raise ZnodeError: where it is not a list of broker ids."""
-    replicas = _json(path, data)
+    replicas = load_any(path, data)
     if not isinstance(replicas, list) or not all(type(replica) is int for replica in replicas):
         raise ZnodeError(f"{path}: a JSON list of broker ids is expected, such as [1,2,3]")
     return tuple(replicas)
@@ -28,7 +28,7 @@ def encode_removal(wait_ms: int | None = None) -> bytes:
     """
     if wait_ms is None:
         return b""
-    return json.dumps({"version": 1, "wait_ms": wait_ms}, separators=(",", ":")).encode()
+    return dump({"version": 1, "wait_ms": wait_ms})
 
 
 def decode_removal(path: str, data: bytes) -> int | None:
@@ -38,16 +38,8 @@ def decode_removal(path: str, data: bytes) -> int | None:
     """
     if not data.strip():
         return None
-    document = _json(path, data)
+    document = load_any(path, data)
     wait_ms = document.get("wait_ms") if isinstance(document, dict) else -1
     if wait_ms is not None and (type(wait_ms) is not int or wait_ms < 0):
         raise ZnodeError(f'{path}: nothing is expected, or {{"version":1,"wait_ms":MILLISECONDS}}')
     return wait_ms
-
-
-def _json(path: str, data: bytes) -> object:
-    try:
-        document: object = json.loads(data)
-    except ValueError as error:
-        raise ZnodeError(f"{path}: not JSON ({error})") from None
-    return document

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller import decisions, reassignment, replica_deletion
 from kreplica.controller.broker_requests import BrokerRequests
 from kreplica.controller.decisions import StateChange
@@ -110,7 +110,7 @@ async def _read_broker(office: Office, broker_id: int) -> BrokerRegistration | N
     watch = office.watch(path, BrokersChanged(), ignored=EventType.NODE_DELETED)
     try:
         data, stat = await office.client.get_data(path, watch)
-        return znodes.decode_broker(broker_id, data, stat.czxid)
+        return documents.decode_broker(broker_id, data, stat.czxid)
     except NoNode:
         if watch is not None:
             office.unwatched(path)

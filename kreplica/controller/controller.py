@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller import (
     brokers,
     departures,
@@ -277,7 +277,7 @@ class Controller:
         except NoNode:
             self.queue.put(ControllerChanged())
             return
-        self.controller_id = znodes.decode_controller(data)
+        self.controller_id = documents.decode_controller(data)
         if stat.ephemeral_owner != self._client.session_id:
             self._resign()
         elif self.controller_id != self._config.broker_id:
@@ -287,7 +287,7 @@ class Controller:
         elif self._office is None:
             epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
             if epoch_stat.mzxid == stat.czxid:
-                await self._take_office(znodes.decode_controller_epoch(epoch), epoch_stat.version)
+                await self._take_office(documents.decode_controller_epoch(epoch), epoch_stat.version)
             else:
                 # Both are written by one multi: somebody wrote the epoch since, so our term is over.
                 await self._client.delete(znodes.CONTROLLER, stat.version)
@@ -298,17 +298,17 @@ class Controller:
             data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
         except NoNode:
             try:
-                await self._client.create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(0))
+                await self._client.create(znodes.CONTROLLER_EPOCH, documents.encode_controller_epoch(0))
             except NodeExists:
                 pass
             data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
-        epoch = znodes.decode_controller_epoch(data) + 1
-        controller = znodes.encode_controller(self._config.broker_id, self._runtime.wall_clock_ms())
+        epoch = documents.decode_controller_epoch(data) + 1
+        controller = documents.encode_controller(self._config.broker_id, self._runtime.wall_clock_ms())
         try:
             await self._client.multi(
                 [
                     Create(znodes.CONTROLLER, controller, ephemeral=True),
-                    SetData(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), stat.version),
+                    SetData(znodes.CONTROLLER_EPOCH, documents.encode_controller_epoch(epoch), stat.version),
                 ]
             )
         except MultiFailed:

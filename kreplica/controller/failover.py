@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller import decisions, isr_changes, log_dir_events, partition_counts, reassignment
 from kreplica.controller.brokers import read_brokers
 from kreplica.controller.context import ControllerContext
@@ -113,7 +113,7 @@ async def _known_epochs(office: Office, written: Mapping[TopicPartition, int]) -
     """
     try:
         data, _ = await office.client.get_data(znodes.BROKER_EPOCHS)
-        office.noted_epochs = znodes.decode_broker_epochs(data)
+        office.noted_epochs = documents.decode_broker_epochs(data)
     except NoNode:
         pass
     except znodes.ZnodeError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller import decisions, reassignment
 from kreplica.controller.decisions import StateChange
 from kreplica.controller.events import InSyncSetsChanged
@@ -62,7 +62,7 @@ async def _partitions_in(office: Office, paths: Sequence[str]) -> Iterable[Topic
     for path, answer in zip(paths, await read_all(office.client, paths), strict=True):
         if isinstance(answer, tuple):
             try:
-                found.update(dict.fromkeys(znodes.decode_partitions(path, answer[0])))
+                found.update(dict.fromkeys(documents.decode_partitions(path, answer[0])))
             except znodes.ZnodeError as error:
                 log.error("controller: a notification that cannot be read is removed: {error}", error=str(error))
     return found

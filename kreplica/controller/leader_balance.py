@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller import decisions
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import StateChange
@@ -74,7 +74,7 @@ async def preferred_election_asked(office: Office) -> None:
         return
     try:
         data, _ = await office.client.get_data(path)
-        await _elect(office, znodes.decode_partitions(path, data), ElectionType.PREFERRED)
+        await _elect(office, documents.decode_partitions(path, data), ElectionType.PREFERRED)
     except NoNode:
         return
     except znodes.ZnodeError as error:

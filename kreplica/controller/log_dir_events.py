@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller.events import DirectoriesFailed
 from kreplica.controller.office import Office
 from kreplica.zookeeper import read_all
@@ -39,7 +39,7 @@ async def _brokers_in(office: Office, paths: Sequence[str]) -> list[int]:
     for path, answer in zip(paths, await read_all(office.client, paths), strict=True):
         if isinstance(answer, tuple):
             try:
-                found[znodes.decode_log_dir_event(path, answer[0])] = None
+                found[documents.decode_log_dir_event(path, answer[0])] = None
             except znodes.ZnodeError as error:
                 log.error("controller: a notification that cannot be read is removed: {error}", error=str(error))
     return sorted(found)

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller.broker_requests import BrokerRequests, Command
 from kreplica.controller.channels import BrokerChannel
 from kreplica.controller.context import ControllerContext
@@ -334,7 +334,7 @@ class Office:
             if isinstance(answer, tuple):
                 data, stat = answer
                 try:
-                    self.context.leadership[partition] = znodes.decode_partition_state(path, data, stat.version)
+                    self.context.leadership[partition] = documents.decode_partition_state(path, data, stat.version)
                     written[partition] = stat.mzxid
                 except znodes.ZnodeError as error:
                     log.error("controller: a state that cannot be read is left alone: {error}", error=str(error))

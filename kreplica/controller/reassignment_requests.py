@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller import reassignment
 from kreplica.controller.events import ReassignmentsRequested
 from kreplica.controller.office import Office
@@ -24,7 +24,7 @@ async def reassignments_requested(office: Office) -> None:
     context = office.context
     try:
         data, stat = await office.client.get_data(znodes.REASSIGN_PARTITIONS)
-        targets = znodes.decode_reassignments(data)
+        targets = documents.decode_reassignments(data)
     except NoNode:
         context.reassignments_requested, context.reassignments_version = {}, -1
         return
@@ -51,7 +51,7 @@ async def _cross_out_finished(office: Office) -> None:
     }
     if rest and rest == context.reassignments_requested:
         return
-    data = znodes.encode_reassignments(rest) if rest else None
+    data = documents.encode_reassignments(rest) if rest else None
     if await office.writes.rewrite_request(znodes.REASSIGN_PARTITIONS, data, context.reassignments_version):
         context.reassignments_requested = rest
         context.reassignments_version = context.reassignments_version + 1 if rest else -1

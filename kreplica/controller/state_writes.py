@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import StateChange
 from kreplica.controller.figures import CountedClient
 from kreplica.errors import KreplicaError
@@ -172,7 +172,7 @@ class StateWrites:
 
     async def write_broker_epochs(self, epochs: Mapping[int, int]) -> None:
         """Note which processes of brokers were dealt with, for the next controller."""
-        (error,) = await self._write([[SetData(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs), -1)]])
+        (error,) = await self._write([[SetData(znodes.BROKER_EPOCHS, documents.encode_broker_epochs(epochs), -1)]])
         if error is not None:
             log.error("controller: {path} is not there; start any broker anew", path=znodes.BROKER_EPOCHS)
 
@@ -244,7 +244,7 @@ def _written(change: StateChange) -> StateChange:
 
 def _topic_operations(change: TopicChange) -> list[Operation]:
     operations: list[Operation] = [
-        SetData(znodes.topic_path(change.assignment.topic), znodes.encode_topic(change.assignment), change.version)
+        SetData(znodes.topic_path(change.assignment.topic), documents.encode_topic(change.assignment), change.version)
     ]
     for state in change.states:
         operations += _operations(state)
@@ -259,7 +259,7 @@ def _topic_operations(change: TopicChange) -> list[Operation]:
 def _operations(change: StateChange) -> list[Operation]:
     topic, partition = change.partition
     path = znodes.partition_state_path(topic, partition)
-    data = znodes.encode_partition_state(change.state)
+    data = documents.encode_partition_state(change.state)
     if change.previous is None:
         return [Create(znodes.partition_path(topic, partition), b""), Create(path, data)]
     return [SetData(path, data, change.previous.partition_epoch)]

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.decisions import initial_elections
 from kreplica.controller.events import AssignmentChanged, TopicsChanged
 from kreplica.controller.office import Office
@@ -79,7 +80,7 @@ async def _read_topic(office: Office, topic: str) -> bool:
     watch = office.watch(path, AssignmentChanged(topic))
     try:
         data, stat = await office.client.get_data(path, watch)
-        assignment = znodes.decode_topic(topic, data)
+        assignment = documents.decode_topic(topic, data)
         version = stat.version
     except NoNode:
         if watch is not None:
@@ -110,7 +111,7 @@ def _id_of(office: Office, assignment: TopicAssignment) -> UUID:
     known = office.context.topics.get(assignment.topic)
     if known is not None:
         return known.topic_id
-    return assignment.topic_id if assignment.topic_id != ZERO_UUID else znodes.random_uuid(office.runtime.random)
+    return assignment.topic_id if assignment.topic_id != ZERO_UUID else random_uuid(office.runtime.random)
 
 
 async def start_new_partitions(office: Office, topics: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.effective_topic import PartitionSettings, partition_settings
 from kreplica.membership.reachable import reachable
@@ -230,7 +230,7 @@ class DynamicSettings:
         return stat.version, dict(self._decode(path, data))
 
     async def _write(self, path: str, settings: Mapping[str, str], version: int | None) -> None:
-        data = znodes.encode_config(settings)
+        data = documents.encode_config(settings)
         if version is None:
             await self._client.create(path, data)
         else:
@@ -238,7 +238,7 @@ class DynamicSettings:
 
     async def _notify(self, entity_type: str, entity: str) -> None:
         path = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
-        await self._client.create(path, znodes.encode_config_change(entity_type, entity), sequence=True)
+        await self._client.create(path, documents.encode_config_change(entity_type, entity), sequence=True)
 
     # --- changes by anybody ------------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class DynamicSettings:
     def _decode(self, path: str, data: bytes) -> Mapping[str, str]:
         """Settings that cannot be read are nobody's: the defaults hold, and the log says so."""
         try:
-            return znodes.decode_config(path, data)
+            return documents.decode_config(path, data)
         except znodes.ZnodeError as error:
             log.error("settings that cannot be read are left out: {error}", error=str(error))
             return {}
@@ -321,7 +321,7 @@ class DynamicSettings:
             data, stat = answer
             self._changes[name] = stat.mtime_ms
             try:
-                changed[znodes.decode_config_change(path, data)] = None
+                changed[documents.decode_config_change(path, data)] = None
             except znodes.ZnodeError as error:
                 log.warn("a notification of changed settings is ignored: {error}", error=str(error))
         for entity in changed if apply else ():

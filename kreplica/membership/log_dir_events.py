@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
@@ -26,7 +26,7 @@ class LogDirEvents:
         self._reactor = reactor
         self._client = client
         self._path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}"
-        self._data = znodes.encode_log_dir_event(broker_id)
+        self._data = documents.encode_log_dir_event(broker_id)
         self._telling: Deferred[None] | None = None
         self._again = False
 

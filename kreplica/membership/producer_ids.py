@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from kreplica.cluster import znodes
-from kreplica.cluster.znodes import ProducerIdBlock
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.documents import ProducerIdBlock
 from kreplica.zookeeper import BadVersion, ZooKeeperClient
 
 
@@ -51,10 +51,10 @@ class ProducerIds:
     async def _claim(self) -> ProducerIdBlock:
         while True:
             data, stat = await self._client.get_data(znodes.LATEST_PRODUCER_ID_BLOCK)
-            block = znodes.next_producer_id_block(self._broker_id, data)
+            block = documents.next_producer_id_block(self._broker_id, data)
             try:
                 await self._client.set_data(
-                    znodes.LATEST_PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(block), stat.version
+                    znodes.LATEST_PRODUCER_ID_BLOCK, documents.encode_producer_id_block(block), stat.version
                 )
             except BadVersion:
                 continue  # another broker took that block

@@ -8,7 +8,8 @@ from dataclasses import replace
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.uuids import random_uuid, uuid_text
 from kreplica.errors import KreplicaError
 from kreplica.model import BrokerRegistration
 from kreplica.runtime import Reactor
@@ -49,11 +50,11 @@ async def read_or_make_cluster_id(client: ZooKeeperClient, rng: random.Random) -
     while True:
         try:
             data, _ = await client.get_data(znodes.CLUSTER_ID)
-            return znodes.decode_cluster_id(data)
+            return documents.decode_cluster_id(data)
         except NoNode:
             pass
-        made = znodes.uuid_text(znodes.random_uuid(rng))
-        for path, data in (("/cluster", b""), (znodes.CLUSTER_ID, znodes.encode_cluster_id(made))):
+        made = uuid_text(random_uuid(rng))
+        for path, data in (("/cluster", b""), (znodes.CLUSTER_ID, documents.encode_cluster_id(made))):
             try:
                 await client.create(path, data)
             except NodeExists:
@@ -70,7 +71,7 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
     :raise BrokerIdInUse: where another broker has our id.
     """
     path = znodes.broker_path(registration.broker_id)
-    data = znodes.encode_broker(registration)
+    data = documents.encode_broker(registration)
     patience_s = PATIENCE_SESSIONS * client.session_timeout_ms / 1000
     while True:
         try:
@@ -86,7 +87,7 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
             continue
         if stat.ephemeral_owner == client.session_id:
             return replace(registration, epoch=stat.czxid)
-        old = znodes.decode_broker(registration.broker_id, old_data, stat.czxid)
+        old = documents.decode_broker(registration.broker_id, old_data, stat.czxid)
         in_use = BrokerIdInUse(
             f"broker id {registration.broker_id} is taken: {', '.join(map(str, old.endpoints))} registered it in "
             f"ZooKeeper session 0x{stat.ephemeral_owner:x}; give this broker another broker.id, or stop that one"

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
@@ -115,7 +115,7 @@ async def _read_topics(client: ZooKeeperClient, topics: list[str]) -> dict[str, 
     for topic, answer in zip(topics, answers, strict=True):
         if isinstance(answer, tuple):
             try:
-                found[topic] = Topic(znodes.decode_topic(topic, answer[0]), answer[1].czxid)
+                found[topic] = Topic(documents.decode_topic(topic, answer[0]), answer[1].czxid)
             except znodes.ZnodeError as error:
                 log.error("the logs of {topic} are left alone: {error}", topic=topic, error=str(error))
         elif isinstance(answer, NoNode):

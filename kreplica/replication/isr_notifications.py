@@ -8,7 +8,7 @@ from typing import Protocol
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
@@ -60,7 +60,7 @@ class IsrNotifications:
             while self._changed:
                 told = list(islice(self._changed, PARTITIONS_MAX))
                 try:
-                    await self._client.create(PATH, znodes.encode_partitions(told), sequence=True)
+                    await self._client.create(PATH, documents.encode_partitions(told), sequence=True)
                 except ZooKeeperError as error:
                     log.warn("changed in-sync sets are not told yet: {error}", error=str(error))
                 else:

@@ -14,7 +14,7 @@ from typing import Protocol
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import in_sync
 from kreplica.replication.isr_notifications import IsrNotifications
@@ -165,7 +165,7 @@ class IsrWrites:
             [
                 SetData(
                     _path(led),
-                    znodes.encode_partition_state(proposal.state),
+                    documents.encode_partition_state(proposal.state),
                     in_sync.expected_version(proposal.base.partition_epoch),
                 )
             ]
@@ -214,7 +214,7 @@ class IsrWrites:
                 continue
             data, stat = answer
             try:
-                state = znodes.decode_partition_state(_path(led), data, stat.version)
+                state = documents.decode_partition_state(_path(led), data, stat.version)
             except znodes.ZnodeError as error:
                 log.error("a partition is led no more: {error}", error=str(error))
                 led.partition.stop()

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeoutError
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.cluster.placement import BrokerPlace, place
 from kreplica.cluster.topic_names import check_collision, check_topic_name
+from kreplica.cluster.uuids import random_uuid
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.reachable import reachable
 from kreplica.model import TopicAssignment
@@ -92,7 +93,7 @@ class TopicAdmin:
             partitions = self._check_assignment(topic.assignment)
         else:
             partitions = self._place(topic)
-        return TopicAssignment(topic.name, znodes.random_uuid(self._random), partitions)
+        return TopicAssignment(topic.name, random_uuid(self._random), partitions)
 
     async def create(self, topic: NewTopic, planned: TopicAssignment | None = None) -> TopicAssignment:
         """Write a topic's znodes: settings and assignment in one multi.
@@ -102,10 +103,10 @@ class TopicAdmin:
         """
         assignment = planned or self.plan(topic)
         config_path = znodes.config_path("topics", topic.name)
-        create_topic = Create(znodes.topic_path(topic.name), znodes.encode_topic(assignment))
+        create_topic = Create(znodes.topic_path(topic.name), documents.encode_topic(assignment))
         # Settings that a deletion half-way left behind must not come alive in a new topic.
         leftover = await reachable(self._client.exists(config_path))
-        data = znodes.encode_config(topic.configs or {})
+        data = documents.encode_config(topic.configs or {})
         config: list[Operation] = []
         if leftover is not None:
             config = [SetData(config_path, data, leftover.version)]
@@ -171,7 +172,7 @@ class TopicAdmin:
         except NoNode:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}") from None
         try:
-            old = znodes.decode_topic(topic, data)
+            old = documents.decode_topic(topic, data)
         except znodes.ZnodeError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         _check_settled(old)
@@ -190,7 +191,7 @@ class TopicAdmin:
             return
         grown = replace(old, partitions=old.partitions | new)
         try:
-            await reachable(self._client.set_data(path, znodes.encode_topic(grown), stat.version))
+            await reachable(self._client.set_data(path, documents.encode_topic(grown), stat.version))
         except (BadVersion, NoNode) as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic} changed meanwhile: try again") from error
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.replication import Partition, Role
 from kreplica.zookeeper.embedded.znode import Znode
@@ -20,12 +20,12 @@ ACTING = (Role.LEADER, Role.FOLLOWER)
 
 @lru_cache(maxsize=10_000)
 def _state(path: str, data: bytes, version: int) -> LeaderAndIsr:
-    return znodes.decode_partition_state(path, data, version)
+    return documents.decode_partition_state(path, data, version)
 
 
 @lru_cache(maxsize=1_000)
 def _assignment(topic: str, data: bytes) -> TopicAssignment:
-    return znodes.decode_topic(topic, data)
+    return documents.decode_topic(topic, data)
 
 
 def znode(cluster: SimulatedCluster, path: str) -> Znode | None:

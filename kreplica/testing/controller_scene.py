@@ -21,7 +21,8 @@ from uuid import UUID
 
 from twisted.internet.defer import Deferred
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.controller import Controller
 from kreplica.controller.events import Question
@@ -107,7 +108,7 @@ class ScriptedBroker:
         self._server.listen(Endpoint(LISTENER, self._host.name, PORT))
         self._client = ZooKeeperClient(runtime.reactor, COORDINATOR, random=runtime.random, session_timeout_ms=6000)
         await self._client.start()
-        data = znodes.encode_broker(self._registration(intact_since))
+        data = documents.encode_broker(self._registration(intact_since))
         await self._client.create(znodes.broker_path(self.broker_id), data, ephemeral=True)
         _, stat = await self._client.get_data(znodes.broker_path(self.broker_id))
         self.epoch = stat.czxid
@@ -120,7 +121,7 @@ class ScriptedBroker:
         assert self._server is not None
         self._endpoints = (Endpoint(LISTENER, self._host.name, port),)
         self._server.listen(self._endpoints[0])
-        data = znodes.encode_broker(self._registration(NO_BROKER_EPOCH))
+        data = documents.encode_broker(self._registration(NO_BROKER_EPOCH))
         await self.client.set_data(znodes.broker_path(self.broker_id), data)
 
     def kill(self) -> None:
@@ -149,12 +150,12 @@ class ScriptedBroker:
         """Change an in-sync set as a leader does, and tell the controller."""
         path = znodes.partition_state_path(*partition)
         data, stat = await self.client.get_data(path)
-        state = znodes.decode_partition_state(path, data, stat.version)
+        state = documents.decode_partition_state(path, data, stat.version)
         changed = LeaderAndIsr(state.leader, state.leader_epoch, isr, state.controller_epoch)
-        await self.client.set_data(path, znodes.encode_partition_state(changed), stat.version)
+        await self.client.set_data(path, documents.encode_partition_state(changed), stat.version)
         if notify:
             parent = f"{znodes.ISR_CHANGE_NOTIFICATION}/{znodes.ISR_CHANGE_PREFIX}"
-            await self.client.create(parent, znodes.encode_partitions([partition]), sequence=True)
+            await self.client.create(parent, documents.encode_partitions([partition]), sequence=True)
 
     def _obey(self, request: Request) -> None:
         told = Told(request.api.name, request.body)
@@ -301,9 +302,9 @@ class ControllerScene:
         self, name: str, partitions: Mapping[int, tuple[int, ...]], *, topic_id: UUID | None = None
     ) -> TopicAssignment:
         """Write a topic's znode, and let the controller start it."""
-        made = topic_id or znodes.random_uuid(self.simulation.random)
+        made = topic_id or random_uuid(self.simulation.random)
         assignment = TopicAssignment(name, made, dict(partitions))
-        self.run(self.zookeeper.multi([Create(znodes.topic_path(name), znodes.encode_topic(assignment))]))
+        self.run(self.zookeeper.multi([Create(znodes.topic_path(name), documents.encode_topic(assignment))]))
         self.settle()
         return assignment
 
@@ -311,7 +312,7 @@ class ControllerScene:
         """A partition's state, as ZooKeeper has it."""
         path = znodes.partition_state_path(topic, partition)
         data, stat = self.run(self.zookeeper.get_data(path))
-        return znodes.decode_partition_state(path, data, stat.version)
+        return documents.decode_partition_state(path, data, stat.version)
 
     def forget_told(self) -> None:
         """Forget what brokers were told so far."""

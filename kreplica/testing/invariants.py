@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.cluster.eligible_leaders import required
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition
@@ -103,7 +103,7 @@ class Invariants:
             self._controller_epoch = 0
         node = znode(self._cluster, znodes.CONTROLLER_EPOCH)
         if node is not None:
-            epoch = znodes.decode_controller_epoch(node.data or b"")
+            epoch = documents.decode_controller_epoch(node.data or b"")
             _hold(epoch >= self._controller_epoch, "the controller epoch went back", epoch, self._controller_epoch)
             self._controller_epoch = epoch
         for key in self._keys:

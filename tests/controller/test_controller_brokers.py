@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller.events import BrokersChanged
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -151,7 +151,7 @@ def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -
     """Others lead, the rest of the broker's replicas stay, and everybody is told which replicas are gone."""
     scene.brokers[1].errors = {P0: ErrorCode.KAFKA_STORAGE_ERROR}
     parent = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}"
-    scene.run(scene.brokers[1].client.create(parent, znodes.encode_log_dir_event(1), sequence=True))
+    scene.run(scene.brokers[1].client.create(parent, documents.encode_log_dir_event(1), sequence=True))
     scene.settle()
     assert states(scene) == [(2, (2, 3), ()), (2, (2, 3, 1), ()), (3, (3, 1, 2), ())]
     assert scene.brokers[3].told_of("UpdateMetadata")[-1].partitions[P0]["offline_replicas"] == [1]
@@ -241,7 +241,7 @@ def test_the_next_controller_finds_out_who_came_back_unclean(noted: bytes | None
     scene.settle(3)
     assert states(scene) == [(1, (1, 3), ()), (3, (3, 1), ()), (3, (3, 1), ())]
     data, _ = scene.run(scene.zookeeper.get_data(znodes.BROKER_EPOCHS))
-    assert znodes.decode_broker_epochs(data) == {number: broker.epoch for number, broker in scene.brokers.items()}
+    assert documents.decode_broker_epochs(data) == {number: broker.epoch for number, broker in scene.brokers.items()}
 
 
 def test_a_loss_that_no_controller_saw_is_not_forgotten_by_the_next_but_one() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.controller.events import ReassignmentAsked
 from kreplica.model import TopicAssignment, TopicPartition
@@ -39,7 +39,7 @@ def znode(scene: ControllerScene) -> TopicAssignment | None:
         data, _ = scene.run(scene.zookeeper.get_data(znodes.topic_path("t")))
     except NoNode:
         return None
-    return znodes.decode_topic("t", data)
+    return documents.decode_topic("t", data)
 
 
 def create(scene: ControllerScene, *rows: tuple[str, bytes]) -> None:
@@ -70,7 +70,7 @@ def nothing(_: ControllerScene) -> None:
 
 def ask_to_move(scene: ControllerScene) -> None:
     targets = {P0: (3, 4), TopicPartition("t", 1): (2, 3), TopicPartition("t", 2): (1,)}
-    create(scene, (znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(targets)))
+    create(scene, (znodes.REASSIGN_PARTITIONS, documents.encode_reassignments(targets)))
 
 
 def has_moved(scene: ControllerScene) -> bool:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from uuid import UUID
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.model import TopicAssignment
 from kreplica.testing.broker_scene import Scene, batch, create_body, on_broker
 from kreplica.wire.messages import CREATE_TOPICS
@@ -18,7 +18,7 @@ LED_SECONDS_MAX = 2.0
 
 
 def assignment(name: str, partitions: int = 1, topic_id: UUID = TOPIC_ID) -> bytes:
-    return znodes.encode_topic(TopicAssignment(name, topic_id, dict.fromkeys(range(partitions), (1,))))
+    return documents.encode_topic(TopicAssignment(name, topic_id, dict.fromkeys(range(partitions), (1,))))
 
 
 async def led(scene: Scene, name: str, partitions: int = 1) -> None:
@@ -51,7 +51,7 @@ async def state(scene: Scene, name: str, partition: int = 0) -> dict[str, object
 
 async def epoch(scene: Scene) -> int:
     data, _ = await scene.zookeeper.get_data(znodes.CONTROLLER_EPOCH)
-    return znodes.decode_controller_epoch(data)
+    return documents.decode_controller_epoch(data)
 
 
 async def in_office(scene: Scene, at_least: int) -> None:
@@ -90,7 +90,7 @@ def test_a_topic_made_by_writing_its_znode_is_served(tmp_path: Path) -> None:
         await scene.zookeeper.create(znodes.topic_path("old"), b'{"version":1,"partitions":{"0":[1]}}')
         await led(scene, "old")
         data, _ = await scene.zookeeper.get_data(znodes.topic_path("old"))
-        assert znodes.decode_topic("old", data).topic_id == scene.broker.metadata.topic_id("old") != UUID(int=0)
+        assert documents.decode_topic("old", data).topic_id == scene.broker.metadata.topic_id("old") != UUID(int=0)
 
     on_broker(tmp_path, story)
 
@@ -212,10 +212,10 @@ def test_a_controller_znode_with_another_id_makes_its_owner_resign(tmp_path: Pat
 
     async def story(scene: Scene) -> None:
         first = await epoch(scene)
-        await scene.zookeeper.set_data(znodes.CONTROLLER, znodes.encode_controller(99, 0))
+        await scene.zookeeper.set_data(znodes.CONTROLLER, documents.encode_controller(99, 0))
         await in_office(scene, first + 1)
         data, _ = await scene.zookeeper.get_data(znodes.CONTROLLER)
-        assert znodes.decode_controller(data) == 1
+        assert documents.decode_controller(data) == 1
         await scene.make_topic("t")
 
     on_broker(tmp_path, story)
@@ -226,7 +226,7 @@ def test_a_controller_whose_epoch_was_taken_writes_nothing_more(tmp_path: Path) 
 
     async def story(scene: Scene) -> None:
         first = await epoch(scene)
-        await scene.zookeeper.set_data(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(first + 5))
+        await scene.zookeeper.set_data(znodes.CONTROLLER_EPOCH, documents.encode_controller_epoch(first + 5))
         row = await scene.make_topic("t")
         assert row["error_code"] == 0
         assert (await state(scene, "t"))["controller_epoch"] == first + 6

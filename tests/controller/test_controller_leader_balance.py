@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller.events import ElectionAsked, ElectionType
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
@@ -81,7 +81,7 @@ def test_preferred_leaders_by_znode(scene: ControllerScene) -> None:
     astray(scene)
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     path = znodes.PREFERRED_REPLICA_ELECTION
-    for document in (znodes.encode_partitions([P0, P3, TopicPartition("gone", 0)]), b"nonsense"):
+    for document in (documents.encode_partitions([P0, P3, TopicPartition("gone", 0)]), b"nonsense"):
         scene.run(scene.zookeeper.create(path, document))
         scene.settle()
         assert scene.run(scene.zookeeper.exists(path)) is None

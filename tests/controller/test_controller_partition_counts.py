@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.controller.events import ReassignmentAsked
 from kreplica.errors import ErrorCode
@@ -31,7 +31,7 @@ def scene_with(partitions: int, *, brokers: int = 3, wait_s: float = 10.0) -> Co
 
 def znode(scene: ControllerScene):
     data, _ = scene.run(scene.zookeeper.get_data(znodes.topic_path("t")))
-    return znodes.decode_topic("t", data)
+    return documents.decode_topic("t", data)
 
 
 def there_is(scene: ControllerScene, path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.controller.events import MovesAsked, ReassignmentAsked
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
@@ -29,7 +29,7 @@ def move(scene: ControllerScene, targets: dict[TopicPartition, tuple[int, ...] |
 
 def znode(scene: ControllerScene, topic: str = "t"):
     data, _ = scene.run(scene.zookeeper.get_data(znodes.topic_path(topic)))
-    return znodes.decode_topic(topic, data)
+    return documents.decode_topic(topic, data)
 
 
 def in_sync(scene: ControllerScene, partition: TopicPartition, *isr: int) -> None:
@@ -279,11 +279,11 @@ def requested(scene: ControllerScene) -> dict[TopicPartition, tuple[int, ...]] |
     if scene.run(scene.zookeeper.exists(znodes.REASSIGN_PARTITIONS)) is None:
         return None
     data, _ = scene.run(scene.zookeeper.get_data(znodes.REASSIGN_PARTITIONS))
-    return znodes.decode_reassignments(data)
+    return documents.decode_reassignments(data)
 
 
 def request(scene: ControllerScene, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
-    scene.run(scene.zookeeper.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(targets)))
+    scene.run(scene.zookeeper.create(znodes.REASSIGN_PARTITIONS, documents.encode_reassignments(targets)))
     scene.settle()
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
 from kreplica.server.metadata import WHOLE
@@ -54,7 +54,7 @@ def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.forget_told()
     new = replace(old, topic_id=OTHER_ID, partitions={0: (2, 1)})
-    scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), znodes.encode_topic(new))]))
+    scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), documents.encode_topic(new))]))
     scene.settle()
     names = [told.name for told in scene.brokers[2].told]
     assert names == ["UpdateMetadata", "StopReplica", "LeaderAndIsr", "UpdateMetadata"]
@@ -70,7 +70,7 @@ def test_a_topic_that_was_replaced_while_nobody_was_in_office(scene: ControllerS
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.controllers[101].kill()
     new = replace(old, topic_id=OTHER_ID, partitions={0: (1, 2)})
-    scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), znodes.encode_topic(new))]))
+    scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), documents.encode_topic(new))]))
     scene.await_expiry()
     scene.brokers[1].errors[P0] = ErrorCode.INCONSISTENT_TOPIC_ID
     scene.forget_told()
@@ -123,7 +123,7 @@ def test_a_topic_whose_id_was_lost_while_nobody_was_in_office(scene: ControllerS
     """Its replicas refuse the new id, and keep what they have: an operator can write the old one back."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.controllers[101].kill()
-    rewritten = znodes.encode_topic(replace(old, topic_id=OTHER_ID))
+    rewritten = documents.encode_topic(replace(old, topic_id=OTHER_ID))
     scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), rewritten))
     for broker in scene.brokers.values():
         broker.errors.update({P0: ErrorCode.INCONSISTENT_TOPIC_ID, P1: ErrorCode.INCONSISTENT_TOPIC_ID})
@@ -139,8 +139,8 @@ def test_a_rewritten_topic_keeps_its_id(scene: ControllerScene) -> None:
     """Whatever id a tool writes into it: the replicas' files are of the old one."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.forget_told()
-    scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), znodes.encode_topic(replace(old, topic_id=OTHER_ID))))
+    scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), documents.encode_topic(replace(old, topic_id=OTHER_ID))))
     scene.settle()
     data, _ = scene.run(scene.zookeeper.get_data(znodes.topic_path("t")))
-    assert znodes.decode_topic("t", data) == old
+    assert documents.decode_topic("t", data) == old
     assert not scene.brokers[1].told_of("StopReplica")

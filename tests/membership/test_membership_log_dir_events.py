@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.testing.simulation import Simulation
@@ -42,7 +42,7 @@ class World:
         for name in sorted(self.run(self.watcher.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION))):
             assert name.startswith("log_dir_event_")
             path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{name}"
-            found.append(znodes.decode_log_dir_event(path, self.run(self.watcher.get_data(path))[0]))
+            found.append(documents.decode_log_dir_event(path, self.run(self.watcher.get_data(path))[0]))
         return found
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.membership.strays import Topic, find_strays, remove_strays, why_stray
 from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, TopicAssignment, TopicPartition
@@ -62,7 +62,7 @@ class World:
         return self.simulation.run_until(goal)
 
     def make_topic(self, assignment: TopicAssignment) -> None:
-        self.run(self.client.create(znodes.topic_path(assignment.topic), znodes.encode_topic(assignment)))
+        self.run(self.client.create(znodes.topic_path(assignment.topic), documents.encode_topic(assignment)))
 
     def make_log(self, topic: str, partition: int, topic_id: UUID) -> None:
         self.directories.create(TopicPartition(topic, partition), topic_id, LogConfig())

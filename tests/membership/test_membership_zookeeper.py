@@ -2,7 +2,7 @@
 
 import pytest
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import (
@@ -82,7 +82,7 @@ def test_registration_carries_its_epoch(world):
     made = world.register(client, registration())
     data, stat = world.run(client.get_data("/brokers/ids/1"))
     assert made.epoch == stat.czxid > 0
-    assert znodes.decode_broker(1, data, stat.czxid) == made
+    assert documents.decode_broker(1, data, stat.czxid) == made
     assert world.register(client, registration()).epoch == made.epoch
 
 
@@ -203,7 +203,7 @@ def test_a_lost_session_is_replaced(world):
     assert [made.broker_id for made in joined] == [1, 1]
     assert joined[1].epoch > joined[0].epoch
     assert [made.intact_since for made in joined] == [-1, joined[0].epoch]
-    assert znodes.decode_broker(1, *world.run(registered(other))) == joined[1]
+    assert documents.decode_broker(1, *world.run(registered(other))) == joined[1]
     assert world.run(other.exists("/brokers/ids/1")).czxid == joined[1].epoch
     world.run(membership.leave())
 

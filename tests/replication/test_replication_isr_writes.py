@@ -9,7 +9,7 @@ import pytest
 from leading_scene import EVERYBODY, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership
 from twisted.internet.defer import Deferred
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition, in_sync
@@ -84,7 +84,7 @@ class World:
         path = znodes.broker_path(broker)
         if self.run(self.onlooker.exists(path)) is not None:
             self.run(self.onlooker.delete(path))
-        registration = znodes.encode_broker(BrokerRegistration(broker, ()))
+        registration = documents.encode_broker(BrokerRegistration(broker, ()))
         return int(self.run(self.onlooker.create(path, registration)).stat.czxid)
 
     def lead(self, number: int = 0, isr: tuple[int, ...] = (LEADER,), **more: Any) -> Partition:
@@ -98,7 +98,7 @@ class World:
             if self.run(self.onlooker.exists(path)) is None:
                 self.run(self.onlooker.create(path))
         state = LeaderAndIsr(LEADER, 5, isr, 1)
-        stat = self.run(self.onlooker.set_data(path, znodes.encode_partition_state(state)))
+        stat = self.run(self.onlooker.set_data(path, documents.encode_partition_state(state)))
         partition.told_again(first._replace(partition_epoch=stat.version))
         return partition
 
@@ -110,13 +110,13 @@ class World:
         """What ZooKeeper holds."""
         path = znodes.partition_state_path("t", number)
         data, stat = self.run(self.onlooker.get_data(path))
-        return znodes.decode_partition_state(path, data, stat.version)
+        return documents.decode_partition_state(path, data, stat.version)
 
     def overwrite(self, number: int = 0, **changes: Any) -> LeaderAndIsr:
         """What a controller does."""
         known = self.state(number)
         fields = {name: getattr(known, name) for name in LeaderAndIsr.__dataclass_fields__}
-        data = znodes.encode_partition_state(LeaderAndIsr(**fields | changes))
+        data = documents.encode_partition_state(LeaderAndIsr(**fields | changes))
         self.run(self.onlooker.set_data(znodes.partition_state_path("t", number), data))
         return self.state(number)
 
@@ -126,7 +126,7 @@ class World:
         for name in sorted(self.run(self.onlooker.get_children(znodes.ISR_CHANGE_NOTIFICATION))):
             path = f"{znodes.ISR_CHANGE_NOTIFICATION}/{name}"
             data, _ = self.run(self.onlooker.get_data(path))
-            found.append({key.partition for key in znodes.decode_partitions(path, data)})
+            found.append({key.partition for key in documents.decode_partitions(path, data)})
         return found
 
     def agree(self, partition: Partition) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.model import TopicAssignment
 from kreplica.testing.broker_scene import Scene, create_body, on_broker
 from kreplica.wire.messages import (
@@ -70,7 +70,7 @@ def test_a_move_that_goes_on_is_listed_and_cancelled(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         # Broker 3 does not live, so what was to go there waits for it.
         moving = TopicAssignment("t", UUID(int=7), {0: (3, 1)}, adding={0: (3,)}, removing={0: (1,)})
-        await scene.zookeeper.create(znodes.topic_path("t"), znodes.encode_topic(moving))
+        await scene.zookeeper.create(znodes.topic_path("t"), documents.encode_topic(moving))
         await make(scene, "u", [1])
         listed = {"partition_index": 0, "replicas": [3, 1], "adding_replicas": [3], "removing_replicas": [1]}
         assert await moves(scene) == {("t", 0): listed}

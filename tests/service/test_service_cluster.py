@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from kreplica.client.errors import ClientError
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.errors import KafkaError
 from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
 from kreplica.service.standalone import Standalone, StandaloneConfig
@@ -181,7 +181,7 @@ class TestItsIdIsTaken:
         cluster.run(40)
         registration = BrokerRegistration(2, (Endpoint("PLAINTEXT", "elsewhere", 9092),))
         path = znodes.broker_path(2)
-        made = cluster.run_until(other.create(path, znodes.encode_broker(registration), ephemeral=True))
+        made = cluster.run_until(other.create(path, documents.encode_broker(registration), ephemeral=True))
         cluster.simulation.network.heal()
         cluster.run_until(lambda: broker.stopping)
         cluster.run(30)
@@ -200,11 +200,11 @@ class TestByHand:
         path, controller = znodes.topic_path("orders"), cluster.controller()
         assert controller is not None
         cluster.brokers[controller].kill()
-        assignment = znodes.decode_topic("orders", cluster.run_until(zookeeper.get_data(path))[0])
+        assignment = documents.decode_topic("orders", cluster.run_until(zookeeper.get_data(path))[0])
         tree = [znodes.partition_state_path("orders", number) for number in range(3)]
         tree += [znodes.partition_path("orders", number) for number in range(3)]
         deletions = [Delete(each) for each in [*tree, znodes.partitions_path("orders"), path]]
-        again = znodes.encode_topic(replace(assignment, topic_id=UUID(int=7)))
+        again = documents.encode_topic(replace(assignment, topic_id=UUID(int=7)))
         cluster.run_until(zookeeper.multi([*deletions, Create(path, again)]))
         cluster.run_until(lambda: cluster.controller() not in (None, controller))
         cluster.run_until(cluster.brokers[controller].start())

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration, TopicAssignment, TopicPartition
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.zookeeper import ZooKeeperClient
@@ -23,7 +23,7 @@ def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
 def registration(cluster: SimulatedCluster, watcher: ZooKeeperClient, broker: int = 1) -> BrokerRegistration:
     """What the broker says of itself."""
     data, stat = cluster.run_until(watcher.get_data(znodes.broker_path(broker)))
-    return znodes.decode_broker(broker, data, stat.czxid)
+    return documents.decode_broker(broker, data, stat.czxid)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ class TestStrays:
             cluster.run_until(delete_topic(watcher, topic))
         for assignment in (again, moved):
             path = znodes.topic_path(assignment.topic)
-            cluster.run_until(watcher.create(path, znodes.encode_topic(assignment)))
+            cluster.run_until(watcher.create(path, documents.encode_topic(assignment)))
         cluster.run_until(machine.start())
         cluster.run_until(lambda: TopicPartition("again", 0) in machine.program.directories.logs)
         assert sorted(map(str, machine.program.directories.logs)) == ["again-0", "orders-0"]

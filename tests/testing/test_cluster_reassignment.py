@@ -10,7 +10,7 @@ from broker_runs import TOPIC
 from cluster_runs import ReplicatedRun, replicated, seeds
 
 from kreplica.client.errors import ClientError
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
@@ -79,7 +79,7 @@ class Mover:
     def is_moving(self) -> bool:
         node = znode(self.cluster, znodes.topic_path(TOPIC))
         assert node is not None
-        assignment = znodes.decode_topic(TOPIC, node.data or b"")
+        assignment = documents.decode_topic(TOPIC, node.data or b"")
         return bool(assignment.adding or assignment.removing)
 
     def arrive(self, timeout_s: float = 60.0) -> None:

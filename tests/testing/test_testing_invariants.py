@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from broker_runs import batch
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
 from kreplica.storage.config import LogConfig
@@ -56,7 +56,7 @@ class Scene:
         state, node = state_of(self.cluster, KEY), znode(self.cluster, znodes.partition_state_path(*KEY))
         assert state is not None
         assert node is not None
-        node.data = znodes.encode_partition_state(replace(state, **changes))  # type: ignore[arg-type]
+        node.data = documents.encode_partition_state(replace(state, **changes))  # type: ignore[arg-type]
         node.version += 1
 
 

@@ -14,7 +14,7 @@ from broker_runs import batch, everyday, until_it_works, values
 from twisted.internet.defer import Deferred
 from twisted.web.client import Agent
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.service.standalone import Standalone, StandaloneConfig
 from kreplica.testing.cluster import Machine, SimulatedCluster
@@ -219,7 +219,7 @@ class TestZooKeeper:
         if fault == "deleted":
             cluster.run_until(watcher.delete(znodes.CONTROLLER))
         else:
-            cluster.run_until(watcher.set_data(znodes.CONTROLLER, znodes.encode_controller(7, 0)))
+            cluster.run_until(watcher.set_data(znodes.CONTROLLER, documents.encode_controller(7, 0)))
         cluster.run_until(lambda: broker.controller.context not in (None, term))
         assert broker.controller.context is not None
         assert broker.controller.context.controller_epoch == term.controller_epoch + 1

@@ -1,0 +1,130 @@
+"""The documents that we write are Kafka's, and every older one that Kafka wrote can be read."""
+
+import json
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.uuids import uuid_from_text, uuid_text
+from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment
+
+
+def test_broker_goes_both_ways():
+    """A registration that was written is read back, with its epoch from the znode."""
+    registration = BrokerRegistration(
+        7, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INSIDE", "::1", 9093)), "r1", 99, 1234, "http://h:8080"
+    )
+    assert documents.decode_broker(7, documents.encode_broker(registration), 99) == registration
+
+
+def test_broker_document_is_kafkas():
+    """Kafka's own brokers find every key that they look for."""
+    registration = BrokerRegistration(1, (Endpoint("PLAINTEXT", "h", 9092),), None, -1, 5)
+    assert json.loads(documents.encode_broker(registration)) == {
+        "version": 5,
+        "host": "h",
+        "port": 9092,
+        "jmx_port": -1,
+        "timestamp": "5",
+        "endpoints": ["PLAINTEXT://h:9092"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "features": {},
+    }
+
+
+def test_broker_of_version_1_is_read():
+    """An old broker that knows no listeners has one: PLAINTEXT."""
+    data = b'{"version":1,"host":"a","port":9000,"jmx_port":1,"timestamp":"2"}'
+    assert documents.decode_broker(3, data, 8).endpoints == (Endpoint("PLAINTEXT", "a", 9000),)
+
+
+TOPIC_ID = UUID("12345678-1234-4234-8234-123456789abc")
+
+
+def test_topic_goes_both_ways():
+    """An assignment with a move in progress is read back as it was."""
+    assignment = TopicAssignment("t", TOPIC_ID, {0: (1, 2), 1: (2, 3)}, {1: (3,)}, {1: (1,)})
+    assert documents.decode_topic("t", documents.encode_topic(assignment)) == assignment
+
+
+def test_topic_of_version_1_has_no_id():
+    """A topic made by an old Kafka is read; its id is none."""
+    assignment = documents.decode_topic("t", b'{"version":1,"partitions":{"0":[1]}}')
+    assert assignment.partitions == {0: (1,)}
+    assert assignment.topic_id == UUID(int=0)
+
+
+def test_partition_state_goes_both_ways():
+    """The znode's version is the partition's epoch; eligible replicas are kept."""
+    state = LeaderAndIsr(1, 4, (1, 2), 9, 17, (3,))
+    assert documents.decode_partition_state("/p", documents.encode_partition_state(state), 17) == state
+
+
+def test_partition_state_without_eligible_replicas_is_exactly_kafkas():
+    """A cluster that never lost a replica writes what Kafka writes."""
+    document = json.loads(documents.encode_partition_state(LeaderAndIsr(1, 4, (1, 2), 9)))
+    assert document == {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{", b'{"leader":1}', b'{"leader":"x","leader_epoch":0,"isr":[],"controller_epoch":0}']
+)
+def test_damaged_state_names_its_path(data):
+    """Whatever is in a znode, the error says which znode."""
+    with pytest.raises(znodes.ZnodeError, match="/brokers/topics/t/partitions/0/state"):
+        documents.decode_partition_state(znodes.partition_state_path("t", 0), data, 0)
+
+
+def test_topic_id_text_is_kafkas():
+    """22 characters of URL-safe base64."""
+    text = uuid_text(TOPIC_ID)
+    assert len(text) == 22
+    assert uuid_from_text(text) == TOPIC_ID
+
+
+def test_config_names_are_percent_encoded():
+    """A client id with a slash is one znode; the default entity keeps its name."""
+    assert znodes.config_path("clients", "a/b*") == "/config/clients/a%2Fb%2A"
+    assert znodes.config_path("brokers", "<default>") == "/config/brokers/<default>"
+
+
+def test_config_change_goes_both_ways():
+    """A notification names the entity that changed, in both versions."""
+    assert documents.decode_config_change("/c", documents.encode_config_change("topics", "t.x")) == ("topics", "t.x")
+    old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+    assert documents.decode_config_change("/c", old) == ("topics", "t")
+
+
+def test_producer_id_blocks_follow_each_other():
+    """A fresh cluster starts at 0; each block of 1,000 starts where the last one ended; ids of 63 bits end."""
+    first = documents.next_producer_id_block(1, b"")
+    assert (first.first, first.last) == (0, 999)
+    second = documents.next_producer_id_block(2, documents.encode_producer_id_block(first))
+    assert (second.broker_id, second.first, second.last) == (2, 1000, 1999)
+    full = documents.encode_producer_id_block(documents.ProducerIdBlock(1, 0, 2**63 - 500))
+    with pytest.raises(znodes.ZnodeError, match="no producer ids are left"):
+        documents.next_producer_id_block(1, full)
+
+
+def test_a_state_is_written_as_json_would_be():
+    """Thousands of states are written and read in a moment, byte for byte as the JSON that Kafka writes."""
+    rng = Random(5)
+    for _ in range(500):
+        isr = tuple(rng.sample(range(2000), rng.randint(0, 5)))
+        eligible = tuple(rng.sample(range(2000), rng.choice((0, 0, 1, 3))))
+        leader, partition_epoch = rng.choice((-1, 0, 7, 2**31 - 1)), rng.randrange(2**31)
+        state = LeaderAndIsr(leader, rng.randrange(2**31), isr, rng.randrange(2**31), partition_epoch, eligible)
+        document = {
+            "controller_epoch": state.controller_epoch,
+            "leader": leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(isr),
+        } | ({"eligible_leader_replicas": list(eligible)} if eligible else {})
+        data = documents.encode_partition_state(state)
+        assert data == json.dumps(document, separators=(",", ":")).encode()
+        assert documents.decode_partition_state("/p", data, partition_epoch) == state
+        spaced = json.dumps(document, indent=1).encode()
+        assert documents.decode_partition_state("/p", spaced, partition_epoch) == state
