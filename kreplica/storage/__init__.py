@@ -14,7 +14,8 @@ A broker's data, from the outside in:
 
 A log, from the outside in:
 
-* ``log`` one partition's log: append, truncate, retention, what is durable
+* ``log`` one partition's log: append, truncate, retention
+* ``durable_log`` what of it is durable: syncing, closing, failing
 * ``readable_log`` its state, and reading by offset and by time
 * ``results`` what a log answers to an append and to a read
 * ``owner`` whom a log reports to

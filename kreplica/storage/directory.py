@@ -39,6 +39,7 @@ from kreplica.storage.names import DELETE_SUFFIX, deleted_name, directory_name, 
 from kreplica.storage.new_directories import Made, NewDirectories
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.opening import LogToOpen, open_all
+from kreplica.storage.readable_log import ReadableLog
 from kreplica.storage.removals import Removals
 from kreplica.storage.segments import remove_files
 
@@ -283,7 +284,7 @@ class LogDirectory:
                 error=str(error),
             )
 
-    def failed(self, log: Log, error: OSError) -> None:
+    def failed(self, log: ReadableLog, error: OSError) -> None:
         self._failed(error)
 
     def remove(self, log: Log, paths: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""A partition's log: what may be appended, read, truncated and removed, and what of it is durable.
+"""A partition's log: what may be appended, truncated and removed.
 
 Everything here is synchronous and quick, and runs on the reactor's thread; what blocks (``open`` of a log that has to
 be recovered, ``Unsynced.sync``, compaction, ``close``) is called through ``Offload`` by the log directory.
@@ -11,14 +11,12 @@ from collections.abc import Callable, Sequence
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Buffer, Disk, is_full
-from kreplica.storage.checkpoints import PARTITION_METADATA
 from kreplica.storage.config import DAY_MS, LogConfig
-from kreplica.storage.durability import Unsynced, index_paths
+from kreplica.storage.durable_log import DurableLog
 from kreplica.storage.loading import Loading, nothing_yet, restore_producers
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.owner import LogOwner
 from kreplica.storage.producers import Origin
-from kreplica.storage.readable_log import ReadableLog
 from kreplica.storage.results import AppendResult
 from kreplica.storage.retention import expired_segments
 from kreplica.storage.segment import Segment
@@ -34,7 +32,7 @@ _RECENT_MAX = 16
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
 
 
-class Log(ReadableLog):
+class Log(DurableLog):
     """Opened by ``open``; owned by one log directory; used on one thread."""
 
     @classmethod
@@ -215,13 +213,6 @@ class Log(ReadableLog):
         """Note that an epoch starts at the log's end."""
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
-    def fail(self, error: OSError) -> None:
-        """Accept nothing more: the device failed."""
-        if self._failure is None:
-            self._failure = StorageError(f"{self.path}: {error}; the replica is offline until the disk works again")
-            if self.owner is not None:
-                self.owner.failed(self, error)
-
     # --- segments ---
 
     def roll(self, now_ms: int) -> None:
@@ -370,67 +361,7 @@ class Log(ReadableLog):
         else:
             remove_files(self._disk, paths)
 
-    # --- durability ---
-
-    def unsynced(self) -> Unsynced:
-        """What has to be synced for everything up to the log end to be durable."""
-        active = self._segments.active
-        closed = [segment for segment in self._segments.not_durable(self.recovery_point) if segment is not active]
-        return self._to_sync([*closed, active], closed)
-
-    def _to_sync(self, segments: Sequence[Segment], complete: Sequence[Segment], *paths: str) -> Unsynced:
-        """
-        :param complete: segments whose indexes must last too (recovery makes those of the active one again).
-        """
-        if complete or self.recovery_point <= segments[0].base_offset:
-            paths = (*paths, self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}")
-        paths = (*index_paths(complete), *paths)
-        files = tuple(segment.file for segment in segments)
-        return Unsynced(files, paths, self.path, self.log_end_offset, self._generation, self._disk)
-
-    def mark_synced(self, synced: Unsynced) -> None:
-        """Note that its ``sync`` came back; a truncation since then makes it void."""
-        if synced.generation == self._generation and synced.end_offset > self.recovery_point:
-            self.recovery_point = synced.end_offset
-
-    def flush(self) -> None:
-        """Make everything durable now; blocks.
-
-        :raise OSError: and then the log has failed.
-        """
-        self._sync(self.unsynced())
-
-    def _sync(self, unsynced: Unsynced) -> None:
-        try:
-            unsynced.sync()
-        except OSError as error:
-            self.fail(error)
-            raise
-        self.mark_synced(unsynced)
-
-    def close(self) -> None:
-        """Write indexes and producers, make everything durable, and let go of all files; blocks.
-
-        :raise OSError: the device fails; the directory must not be marked as closed in order.
-        """
-        self.leader_epochs.write()
-        if (self.log_end_offset, self._generation) != self._closed_as:
-            self._close_anew()
-        self.release()
-
-    def _close_anew(self) -> None:
-        paths = []
-        if self._segments.active.size:
-            self._segments.active.seal()
-            self._snapshots.write(self.log_end_offset, self.producers.entries)
-            paths.append(self._snapshots.path(self.log_end_offset))
-        segments = self._segments.not_durable(self.recovery_point)
-        self._sync(self._to_sync(segments, segments, *paths))
-
-    def release(self) -> None:
-        """Let go of all files; what is still being sent keeps its own."""
-        for segment in self._segments:
-            segment.forget()
+    # --- the end ---
 
     def rename_for_deletion(self, path: str) -> None:
         """Move its directory to where it is to be deleted; the log is of no use any more.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kreplica.storage.log import Log
+    from kreplica.storage.readable_log import ReadableLog
 
 
 class LogOwner(Protocol):
@@ -20,7 +21,7 @@ class LogOwner(Protocol):
     def truncated(self, log: Log) -> None:
         """The offsets that were remembered may be beyond the log's end."""
 
-    def failed(self, log: Log, error: OSError) -> None:
+    def failed(self, log: ReadableLog, error: OSError) -> None:
         """The device failed: nothing may be trusted to be written any more."""
 
     def remove(self, log: Log, paths: list[str]) -> None:

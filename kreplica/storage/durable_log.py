@@ -1,0 +1,82 @@
+"""What of a log is durable, and how all of it becomes so: syncing, closing, and what a failure of the device means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kreplica.errors import StorageError
+from kreplica.storage.checkpoints import PARTITION_METADATA
+from kreplica.storage.durability import Unsynced, index_paths
+from kreplica.storage.readable_log import ReadableLog
+from kreplica.storage.segment import Segment
+
+
+class DurableLog(ReadableLog):
+    """The part of a ``Log`` that changes no record, and makes those last that are there."""
+
+    def unsynced(self) -> Unsynced:
+        """What has to be synced for everything up to the log end to be durable."""
+        active = self._segments.active
+        closed = [segment for segment in self._segments.not_durable(self.recovery_point) if segment is not active]
+        return self._to_sync([*closed, active], closed)
+
+    def _to_sync(self, segments: Sequence[Segment], complete: Sequence[Segment], *paths: str) -> Unsynced:
+        """
+        :param complete: segments whose indexes must last too (recovery makes those of the active one again).
+        """
+        if complete or self.recovery_point <= segments[0].base_offset:
+            paths = (*paths, self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}")
+        paths = (*index_paths(complete), *paths)
+        files = tuple(segment.file for segment in segments)
+        return Unsynced(files, paths, self.path, self.log_end_offset, self._generation, self._disk)
+
+    def mark_synced(self, synced: Unsynced) -> None:
+        """Note that its ``sync`` came back; a truncation since then makes it void."""
+        if synced.generation == self._generation and synced.end_offset > self.recovery_point:
+            self.recovery_point = synced.end_offset
+
+    def flush(self) -> None:
+        """Make everything durable now; blocks.
+
+        :raise OSError: and then the log has failed.
+        """
+        self._sync(self.unsynced())
+
+    def _sync(self, unsynced: Unsynced) -> None:
+        try:
+            unsynced.sync()
+        except OSError as error:
+            self.fail(error)
+            raise
+        self.mark_synced(unsynced)
+
+    def close(self) -> None:
+        """Write indexes and producers, make everything durable, and let go of all files; blocks.
+
+        :raise OSError: the device fails; the directory must not be marked as closed in order.
+        """
+        self.leader_epochs.write()
+        if (self.log_end_offset, self._generation) != self._closed_as:
+            self._close_anew()
+        self.release()
+
+    def _close_anew(self) -> None:
+        paths = []
+        if self._segments.active.size:
+            self._segments.active.seal()
+            self._snapshots.write(self.log_end_offset, self.producers.entries)
+            paths.append(self._snapshots.path(self.log_end_offset))
+        segments = self._segments.not_durable(self.recovery_point)
+        self._sync(self._to_sync(segments, segments, *paths))
+
+    def release(self) -> None:
+        """Let go of all files; what is still being sent keeps its own."""
+        for segment in self._segments:
+            segment.forget()
+
+    def fail(self, error: OSError) -> None:
+        """Accept nothing more: the device failed."""
+        if self._failure is None:
+            self._failure = StorageError(f"{self.path}: {error}; the replica is offline until the disk works again")
+            if self.owner is not None:
+                self.owner.failed(self, error)
