@@ -26,7 +26,7 @@ from kreplica.controller.states import PartitionState
 from kreplica.errors import ErrorCode, KreplicaError
 from kreplica.model import NO_LEADER, BrokerRegistration, TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.pause import pause
+from kreplica.runtime.turns import Turns
 from kreplica.zookeeper import EventType, WatchEvent, ZooKeeperClient, read_all
 
 log = Logger()
@@ -35,9 +35,6 @@ T = TypeVar("T")
 
 CONFLICTS_MAX = 10
 """How often an event's decisions are made anew because leaders wrote states meanwhile."""
-
-TURN_SECONDS_MAX = 0.01
-"""After so long a loop over many partitions lets others have a turn of the reactor."""
 
 SLICE = 500
 """So many partitions are decided between two looks at the clock."""
@@ -108,7 +105,7 @@ class Office:
         self._closed = False
         self._timers: dict[Event, IDelayedCall] = {}
         self._watched: set[str] = set()
-        self._turn_began = 0.0
+        self._turns = Turns(runtime.reactor)
 
     # --- brokers -----------------------------------------------------------------------------------------------------
 
@@ -249,10 +246,8 @@ class Office:
 
     async def breathe(self) -> None:
         """Let others have a turn of the reactor, where this one has lasted long enough."""
-        reactor = self.runtime.reactor
-        if reactor.seconds() - self._turn_began > TURN_SECONDS_MAX:
-            await pause(reactor, 0)
-            self._turn_began = reactor.seconds()
+        if self._turns.is_over:
+            await self._turns.next()
 
     async def in_turns(self, items: Iterable[T]) -> AsyncIterator[T]:
         """The same items, with turns for others in between."""

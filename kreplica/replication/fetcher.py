@@ -29,12 +29,10 @@ from kreplica.replication.retries import Retries
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
+from kreplica.runtime.turns import Turns
 from kreplica.wire.messages import FETCH
 
 log = Logger()
-
-TURN_SECONDS_MAX = 0.01
-"""After so long a large answer lets others have a turn of the reactor."""
 
 DIVERGENCE_FROM = 12
 """The first version of Fetch in which a leader says where a follower's history leaves its own (KIP-595)."""
@@ -325,7 +323,7 @@ class Fetcher:
         self._failures = self._refused_sessions = 0
         self._session.answered(answer["session_id"])
         out_of_range: list[Followed] = []
-        turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+        turns = Turns(self._reactor)
         for followed, row in self._rows(answer):
             if self._followed.get(followed.key) is not followed or not followed.is_answered_by(sent.number):
                 continue
@@ -334,9 +332,8 @@ class Fetcher:
                 out_of_range.append(followed)
             elif self._followed.get(followed.key) is followed:
                 self._go_on(followed, what)
-            if self._reactor.seconds() > turn_ends:
-                await self._wait(pause(self._reactor, 0))
-                turn_ends = self._reactor.seconds() + TURN_SECONDS_MAX
+            if turns.is_over:
+                await self._wait(turns.next())
         if out_of_range:
             await self._find_ranges(connection, out_of_range)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
+
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 
@@ -23,14 +25,19 @@ class Turns:
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
-        self._ends_s = reactor.seconds() + TURN_SECONDS_MAX
+        self._begin()
 
     @property
     def is_over(self) -> bool:
         """Whether this turn has lasted long enough."""
         return self._reactor.seconds() > self._ends_s
 
-    async def next(self) -> None:
-        """Let everybody else have a turn; what the loop goes over may have changed meanwhile."""
-        await pause(self._reactor, 0)
+    def next(self) -> Deferred[None]:
+        """Let everybody else have a turn; what the loop goes over may have changed meanwhile.
+
+        :return: fires when the next turn begins; cancelling it leaves no timer behind.
+        """
+        return pause(self._reactor, 0).addCallback(self._begin)
+
+    def _begin(self, _: None = None) -> None:
         self._ends_s = self._reactor.seconds() + TURN_SECONDS_MAX

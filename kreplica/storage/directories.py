@@ -16,14 +16,12 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime import Runtime
+from kreplica.runtime.turns import Turns
 from kreplica.storage.cleaner import Cleaner
 from kreplica.storage.config import NO_LIMIT, LogConfig, StorageConfig
 from kreplica.storage.directory import LogDirectory
 from kreplica.storage.log import Log
 from kreplica.storage.open_segments import OpenSegments
-
-_TURN_SECONDS_MAX = 0.01
-"""After so long a loop over many logs lets others have a turn of the reactor."""
 
 _log = Logger()
 
@@ -269,18 +267,14 @@ class LogDirectories:
 
     async def _for_each_log(self, work: Callable[[Log], None]) -> None:
         """Do something with every log that is there; others have their turn of the reactor in between."""
-        reactor = self._runtime.reactor
-        turn_ends = reactor.seconds() + _TURN_SECONDS_MAX
+        turns = Turns(self._runtime.reactor)
         for key in list(self._logs):
             log = self._logs.get(key)
             if log is None:
                 continue
             work(log)
-            if reactor.seconds() > turn_ends:
-                turn: Deferred[None] = Deferred()
-                reactor.callLater(0, turn.callback, None)
-                await turn
-                turn_ends = reactor.seconds() + _TURN_SECONDS_MAX
+            if turns.is_over:
+                await turns.next()
 
     # --- the end ---
 
