@@ -2,7 +2,8 @@
 
 A leader writes on the strength of what it knows: the version of the znode, and which incarnations of its followers
 fetched.  Both are looked at by the write itself, or just before it.  While it is not known what became of a write both
-in-sync sets count, and nothing else is written for that partition until the znode was read again.
+in-sync sets count, and nothing else is written for that partition until the znode was read again.  What ZooKeeper
+refuses for another reason than a conflict is a partition's own affair: it is put off, and the others go on.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from kreplica.replication import in_sync
 from kreplica.replication.isr_notifications import IsrNotifications
 from kreplica.replication.isr_proposal import Proposal
 from kreplica.replication.led import Led
+from kreplica.replication.retries import Retries
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.runtime.together import together
-from kreplica.zookeeper import BadVersion, NoNode, SetData, Stat, ZooKeeperError, read_all, write_units
+from kreplica.zookeeper import BadVersion, ConnectionLoss, NoNode, SetData, Stat, ZooKeeperError, read_all, write_units
 from kreplica.zookeeper.batches import MultiReader, MultiWriter
 
 log = Logger()
@@ -32,10 +34,10 @@ BATCH_MAX = 1000
 """Partitions in one batch: what can be made ready without keeping the reactor for long."""
 
 RETRY_SECONDS = 1.0
-"""After ZooKeeper could not be reached."""
+"""After ZooKeeper could not be reached, or refused what was asked for."""
 
 Batch = dict[Led, Proposal]
-
+Refused = list[tuple[Led, Proposal, Exception]]
 
 TOLD_MAX = 5
 """Changes of one batch that are a line of the log each."""
@@ -53,16 +55,22 @@ class IsrWrites:
     :ivar expands: in-sync sets that were written with somebody new; ``shrinks`` those without somebody.
     :ivar conflicts: writes that found another version than they knew of: the znode's was adopted (KAFKA-2729).
     :ivar unknown_outcomes: writes of which nobody could say whether they were done.
+    :ivar refused_writes: writes that were no conflict, and still could not be done (no rights on the znode).
     :ivar refused_joins: followers of which another incarnation is registered, or none (KIP-903).
     """
 
     def __init__(self, reactor: Reactor, client: States, notifications: IsrNotifications) -> None:
-        self.expands = self.shrinks = self.conflicts = self.unknown_outcomes = self.refused_joins = 0
+        self.expands = self.shrinks = self.conflicts = self.unknown_outcomes = 0
+        self.refused_writes = self.refused_joins = 0
         self._reactor = reactor
         self._client = client
         self._notifications = notifications
         self._wanted: dict[Led, None] = {}
         self._unknown: Batch = {}
+        """Both in-sync sets count, and the znode is to be read."""
+        self._put_off: Batch = {}
+        """The same, and not before ``RETRY_SECONDS`` have passed."""
+        self._retries = Retries(reactor, self._put_off_is_due)
         self._gone: dict[int, int] = {}
         """By broker: it had another epoch than this one when its registration was read; no epoch comes back."""
         self._working: Deferred[None] | None = None
@@ -71,15 +79,19 @@ class IsrWrites:
     def propose(self, led: Led) -> None:
         """The in-sync set of a partition may have to change: whether it has is asked when its turn comes."""
         self._wanted[led] = None
-        if self._working is None and not self._stopped:
-            self._working = Deferred.fromCoroutine(self._work())
-            self._working.addErrback(lambda failure: log.failure("in-sync sets cannot be written", failure))
+        self._go_on()
 
     def stop(self) -> None:
         """Write nothing more; what is under way may be written all the same."""
         self._stopped = True
+        self._retries.clear()
         if self._working is not None:
             self._working.cancel()
+
+    def _go_on(self) -> None:
+        if self._working is None and not self._stopped:
+            self._working = Deferred.fromCoroutine(self._work())
+            self._working.addErrback(lambda failure: log.failure("in-sync sets are written no more", failure))
 
     async def _work(self) -> None:
         try:
@@ -89,26 +101,65 @@ class IsrWrites:
                 try:
                     if self._unknown:
                         await self._find_out()
-                    await self._write(await self._checked(self._begin()))
+                    await self._write_next()
+                except CancelledError:
+                    raise
                 except ZooKeeperError as error:
                     log.warn("in-sync sets wait for ZooKeeper: {error}", error=str(error))
+                    await pause(self._reactor, RETRY_SECONDS)
+                except Exception:
+                    log.failure("in-sync sets could not be written, and are read again")
                     await pause(self._reactor, RETRY_SECONDS)
         except CancelledError:
             pass
         finally:
             self._working = None
 
-    def _begin(self) -> Batch:
+    async def _write_next(self) -> None:
         batch: Batch = {}
+        try:
+            self._begin(batch)
+            await self._write(await self._checked(batch))
+        except CancelledError:
+            raise
+        except Exception:
+            # However far it had come: those that still wait for an outcome have to find it out.
+            self._unknown.update((led, proposal) for led, proposal in batch.items() if led.proposed is proposal)
+            raise
+
+    def _begin(self, batch: Batch) -> None:
         for led in list(islice(self._wanted, BATCH_MAX)):
             del self._wanted[led]
+            if led in self._put_off:
+                continue  # it is wanted again when it has been read
             if led.proposed is not None and not led.is_over:
                 self._unknown[led] = led.proposed  # from an earlier tenure, or a state that was not read yet
             proposal = led.proposal(self._gone)
             if proposal is not None:
-                led.write_begins(proposal)
                 batch[led] = proposal
-        return batch
+                led.write_begins(proposal)
+
+    # --- what has to wait --------------------------------------------------------------------------------------------
+
+    def _wait_with(self, refused: Refused) -> None:
+        """Leave some partitions alone for a while; until they were read again both in-sync sets count."""
+        if not refused:
+            return
+        first, _, error = refused[0]
+        log.warn(
+            "{count} in-sync sets wait after an error, {partition} for one: {error}",
+            count=len(refused),
+            partition=str(first.partition.topic_partition),
+            error=str(error),
+        )
+        for led, proposal, _ in refused:
+            self._put_off[led] = proposal
+            self._retries.add(led, RETRY_SECONDS)
+
+    def _put_off_is_due(self, due: list[Led]) -> None:
+        for led in due:
+            self._unknown[led] = self._put_off.pop(led)
+        self._go_on()
 
     # --- who may join ------------------------------------------------------------------------------------------------
 
@@ -173,15 +224,19 @@ class IsrWrites:
         ]
         outcomes = await write_units(self._client, units)
         written: list[tuple[Led, Proposal]] = []
+        refused: Refused = []
         for (led, proposal), outcome in zip(batch.items(), outcomes, strict=True):
             if isinstance(outcome, NoNode):
                 led.not_written(proposal)  # the topic is deleted
-            elif isinstance(outcome, ZooKeeperError):
-                if isinstance(outcome, BadVersion):
-                    self.conflicts += 1
-                else:
-                    self.unknown_outcomes += 1
+            elif isinstance(outcome, BadVersion):
+                self.conflicts += 1
                 self._unknown[led] = proposal
+            elif isinstance(outcome, ConnectionLoss):
+                self.unknown_outcomes += 1
+                self._unknown[led] = proposal
+            elif isinstance(outcome, ZooKeeperError):
+                self.refused_writes += 1
+                refused.append((led, proposal, outcome))
             else:
                 (stat,) = outcome
                 assert isinstance(stat, Stat)
@@ -189,6 +244,7 @@ class IsrWrites:
                     self._was_written(led, proposal)
                     written.append((led, proposal))
         _tell(written)
+        self._wait_with(refused)
 
     def _was_written(self, led: Led, proposal: Proposal) -> None:
         self.expands += bool(proposal.joining)
@@ -207,22 +263,34 @@ class IsrWrites:
         """
         batch = dict(islice(self._unknown.items(), BATCH_MAX))
         found = await self._read(map(_path, batch))
+        refused: Refused = []
         for (led, proposal), answer in zip(batch.items(), found, strict=True):
             del self._unknown[led]
-            if isinstance(answer, ZooKeeperError):
-                led.not_written(proposal)  # the topic is deleted
+            if isinstance(answer, ZooKeeperError) and not isinstance(answer, NoNode):
+                refused.append((led, proposal, answer))
                 continue
-            data, stat = answer
             try:
-                state = documents.decode_partition_state(_path(led), data, stat.version)
-            except znodes.ZnodeError as error:
-                log.error("a partition is led no more: {error}", error=str(error))
-                led.partition.stop()
-                continue
-            led.was_read(proposal, state)
-            if state.isr == proposal.isr:
-                self._notifications.add(led.partition.topic_partition)
-            self._wanted[led] = None
+                self._resolve(led, proposal, answer)
+            except Exception as error:
+                log.failure("what became of an in-sync set cannot be said")
+                refused.append((led, proposal, error))
+        self._wait_with(refused)
+
+    def _resolve(self, led: Led, proposal: Proposal, answer: tuple[bytes, Stat] | ZooKeeperError) -> None:
+        if isinstance(answer, ZooKeeperError):
+            led.not_written(proposal)  # the topic is deleted
+            return
+        data, stat = answer
+        try:
+            state = documents.decode_partition_state(_path(led), data, stat.version)
+        except znodes.ZnodeError as error:
+            log.error("a partition is led no more: {error}", error=str(error))
+            led.partition.stop()
+            return
+        led.was_read(proposal, state)
+        if state.isr == proposal.isr:
+            self._notifications.add(led.partition.topic_partition)
+        self._wanted[led] = None
 
 
 def _path(led: Led) -> str:

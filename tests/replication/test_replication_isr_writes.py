@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from leading_scene import EVERYBODY, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership
 from twisted.internet.defer import Deferred
+from twisted.logger import formatEvent
 
 from kreplica.cluster import documents, znodes
 from kreplica.membership.registration import create_persistent_paths
@@ -17,21 +18,23 @@ from kreplica.replication.isr_notifications import INTERVAL_SECONDS, IsrNotifica
 from kreplica.replication.isr_writes import RETRY_SECONDS, IsrWrites
 from kreplica.replication.leadership import Leadership
 from kreplica.testing.simulation import Simulation
-from kreplica.zookeeper import ConnectionLoss, Operation, OperationResult, ZooKeeperClient
+from kreplica.zookeeper import Acl, ConnectionLoss, Operation, OperationResult, Permission, ZooKeeperClient
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 
 SESSION_S = 6.0
 
 
 class Client(ZooKeeperClient):
-    """A client that counts its multis, and may lose the answer to one, written or not.
+    """A client that counts its multis, and may lose the answer to one, written or not, or turn out to have a bug.
 
     :ivar lose_answers: so many multis from now on are done, and their answers are lost.
     :ivar lose_requests: so many multis from now on are lost themselves.
+    :ivar stumble: so many multis from now on are done, and end with an error that is not ZooKeeper's.
     """
 
     lose_answers = 0
     lose_requests = 0
+    stumble = 0
     multis = 0
 
     def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
@@ -45,6 +48,9 @@ class Client(ZooKeeperClient):
         if self.lose_answers:
             self.lose_answers -= 1
             done.addCallback(lambda _: _lost())
+        if self.stumble:
+            self.stumble -= 1
+            done.addCallback(lambda _: {}["a bug"])
         return done
 
 
@@ -119,6 +125,16 @@ class World:
         data = documents.encode_partition_state(LeaderAndIsr(**fields | changes))
         self.run(self.onlooker.set_data(znodes.partition_state_path("t", number), data))
         return self.state(number)
+
+    def allow(self, permissions: Permission) -> None:
+        """What everybody may do with the state of partition 0."""
+        acl = (Acl(permissions | Permission.ADMIN, "world", "anyone"),)
+        self.run(self.onlooker.set_acl(znodes.partition_state_path("t", 0), acl))
+
+    def timers(self) -> list[str]:
+        """The broker's, but for those of its connection."""
+        calls = map(repr, self.simulation.scheduler.pending())
+        return [call for call in calls if "broker#" in call and "Connection._check" not in call]
 
     def told(self) -> list[set[int]]:
         """The partitions of each notification."""
@@ -321,6 +337,93 @@ def test_a_topic_that_was_deleted(world: World) -> None:
     assert partition.leadership.isr == (LEADER,)
 
 
+def test_a_state_that_may_not_be_written(world: World, caplog_events: list[dict[str, Any]]) -> None:
+    """It is tried about once a second, with a line in the log, while the others go on; and written when it may be."""
+    first, second = world.lead(0), world.lead(1)
+    world.allow(Permission.READ)
+    before = world.broker.multis
+    for partition in (first, second):
+        world.fetch(partition, SECOND, 0)
+    world.simulation.run(RETRY_SECONDS / 2)
+    assert world.agree(second)
+    assert world.state(1).isr == (LEADER, SECOND)
+    append(first)
+    assert first.high_watermark == 0, "the second counts until the state was read"
+    for replica in (SECOND, THIRD):
+        world.fetch(first, replica, 1)
+    world.simulation.run(5 * RETRY_SECONDS)
+    assert 3 <= world.writes.refused_writes <= 7
+    assert world.broker.multis - before <= 9
+    lines = [formatEvent(event) for event in caplog_events if "wait after an error" in str(event["log_format"])]
+    assert len(lines) == world.writes.refused_writes
+    assert "t-0" in lines[0]
+    world.allow(Permission.ALL)
+    world.simulation.run(2 * RETRY_SECONDS)
+    assert world.agree(first)
+    assert world.state().isr == EVERYBODY
+
+
+def test_a_state_that_may_not_be_read(world: World) -> None:
+    """What nobody can read is not taken for deleted: both sets count until it can be read again."""
+    partition = world.lead()
+    world.allow(Permission.WRITE)
+    world.broker.lose_answers = 1
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(5 * RETRY_SECONDS)
+    append(partition)
+    assert partition.high_watermark == 0, "the second is in sync"
+    world.allow(Permission.ALL)
+    world.simulation.run(2 * RETRY_SECONDS)
+    assert world.agree(partition)
+    assert partition.leadership.isr == (LEADER, SECOND)
+    assert world.told() == [{0}]
+
+
+def test_an_error_that_nobody_expects(world: World, caplog_events: list[dict[str, Any]]) -> None:
+    """It is in the log, nothing waits for ever, and it is not tried again at once."""
+    partition = world.lead()
+    world.broker.stumble = 1
+    world.fetch(partition, SECOND, 0)
+    world.simulation.run(RETRY_SECONDS / 2)
+    assert partition.led is not None
+    assert partition.led.proposed is not None, "it may be written, or not"
+    assert [event for event in caplog_events if "could not be written" in str(event["log_format"])]
+    world.simulation.run(RETRY_SECONDS)
+    assert world.agree(partition)
+    assert partition.leadership.isr == (LEADER, SECOND)
+
+
+def test_a_state_that_the_leader_stumbles_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other partitions go on without it, and it comes after them."""
+    first, second = world.lead(0, isr=(LEADER, THIRD)), world.lead(1)
+    world.overwrite(0, controller_epoch=2)  # so that it has to be read
+    assert first.led is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(type(first.led), "was_read", lambda *_: {}["a bug"])
+        for partition in (first, second):
+            world.fetch(partition, SECOND, 0)
+        world.simulation.run(3 * RETRY_SECONDS)
+        world.fetch(second, THIRD, 0)
+        world.simulation.run(RETRY_SECONDS / 4)
+        assert world.state(1).isr == EVERYBODY
+        assert not world.agree(first)
+    world.simulation.run(2 * RETRY_SECONDS)
+    assert world.agree(first)
+    assert world.state().isr == (LEADER, THIRD, SECOND)
+
+
+def test_a_broker_that_stops_before_it_tries_again(world: World) -> None:
+    """No timer is left."""
+    partition = world.lead()
+    world.allow(Permission.READ)
+    world.fetch(partition, SECOND, 0)
+    world.run(lambda: bool(world.writes.refused_writes))
+    world.simulation.run(RETRY_SECONDS / 4)
+    assert world.timers()
+    world.writes.stop()
+    assert not world.timers()
+
+
 def test_leadership_lost_while_it_is_written(world: World) -> None:
     """The answer changes nothing for whoever is something else by then."""
     partition = world.lead()
@@ -363,15 +466,10 @@ def test_notifications_are_not_too_many(world: World) -> None:
 
 def test_a_broker_that_stops(world: World) -> None:
     """No timer is left, whatever was under way, and nothing is begun any more."""
-
-    def timers() -> list[str]:
-        calls = map(repr, world.simulation.scheduler.pending())
-        return [call for call in calls if "broker#" in call and "Connection._check" not in call]
-
     first, second = world.lead(0), world.lead(1)
     world.fetch(first, SECOND, 0)
     world.simulation.run(INTERVAL_SECONDS / 5)
-    assert timers(), "the next notification has to wait"
+    assert world.timers(), "the next notification has to wait"
     world.simulation.network.cut("broker", "coordinator")
     world.fetch(second, SECOND, 0)
     world.simulation.run(INTERVAL_SECONDS / 5)
@@ -380,7 +478,7 @@ def test_a_broker_that_stops(world: World) -> None:
     world.notifications.add(second.topic_partition)
     assert second.led is not None
     world.writes.propose(second.led)
-    assert not timers()
+    assert not world.timers()
     world.simulation.network.heal("broker", "coordinator")
     world.simulation.run(10)
     assert world.state(1).isr == (LEADER,)
