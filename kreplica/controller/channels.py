@@ -32,7 +32,6 @@ class BrokerChannel:
 
     :param answered: called with (broker id, command, answer).
     :param stopping: whether the broker has said that it is about to stop: that it does not answer then is no trouble.
-    :param left: called with a command that a stopping broker did not answer: nobody need wait for that.
     :param sent: called with a command and how many bytes it says of partitions, each time that it is sent.
     :param late: called once for a command that has not been answered ``timeout_s`` after it was first sent; the channel
         goes on trying.
@@ -52,7 +51,6 @@ class BrokerChannel:
         answered: Answered,
         overflowed: Callable[[int], None],
         stopping: Callable[[], bool],
-        left: Callable[[Command], None],
         sent: Callable[[Command, int], None],
         late: Callable[[int, Command], None],
     ) -> None:
@@ -65,7 +63,6 @@ class BrokerChannel:
         self._answered = answered
         self._overflowed = overflowed
         self._stopping = stopping
-        self._left = left
         self._sent = sent
         self._late = late
         self._waiting: deque[Command] = deque()
@@ -142,11 +139,7 @@ class BrokerChannel:
                 raise
             except Exception as error:
                 # Whatever it is, the commands that wait must not be forgotten.
-                is_stopping = self._stopping()
-                if is_stopping:
-                    for waiting in list(self._waiting):
-                        self._left(waiting)
-                tell = log.debug if is_stopping else log.warn
+                tell = log.debug if self._stopping() else log.warn
                 tell(
                     "controller: {api} to broker {broker} at {endpoint} failed, trying again: {error}",
                     api=command.api.name,

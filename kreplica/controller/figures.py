@@ -92,10 +92,13 @@ class Counters:
         """Of everything so far."""
         return Cost(self._round_trips, self._requests, self.commands, self.operations, self.bytes)
 
-    def command_queued(self, broker_id: int, command: Command) -> None:
-        """A command waits to be sent to a broker."""
+    def command_queued(self, broker_id: int, command: Command, *, awaited: bool) -> None:
+        """A command waits to be sent to a broker.
+
+        :param awaited: whether the step it belongs to is over only when the broker has answered.
+        """
         self.commands += 1
-        self.timeline.queued(broker_id, command)
+        self.timeline.queued(broker_id, command, awaited=awaited)
 
     def command_late(self, broker_id: int, command: Command) -> None:
         """A broker did not answer in time; its channel goes on asking."""

@@ -132,7 +132,6 @@ class Office:
             answered=self._answered,
             overflowed=self._overflowed,
             stopping=lambda: registration.broker_id in self.context.shutting_down,
-            left=self.counters.timeline.answered,
             sent=self.counters.timeline.sent,
             late=self.counters.command_late,
         )
@@ -177,7 +176,8 @@ class Office:
     def _send(self, broker_id: int, command: Command) -> None:
         channel = self._channels.get(broker_id)
         if channel is not None:
-            self.counters.command_queued(broker_id, command)
+            # Nobody waits for what a broker does that is about to stop: the others act in its place.
+            self.counters.command_queued(broker_id, command, awaited=broker_id not in self.context.shutting_down)
             channel.send(command)
 
     def _overflowed(self, broker_id: int) -> None:

@@ -90,12 +90,16 @@ class Timeline:
             step.cost = cost
             self._look(step)
 
-    def queued(self, broker_id: int, command: object) -> None:
-        """A command waits to be sent to a broker."""
+    def queued(self, broker_id: int, command: object, *, awaited: bool = True) -> None:
+        """A command waits to be sent to a broker.
+
+        :param awaited: false where what the broker does about it no longer matters, because it is about to stop.
+        """
         if self._now is not None:
             self._now.commands += 1
-            self._now.waits_for[command] = broker_id
-            self._of_command[command] = self._now
+            if awaited:
+                self._now.waits_for[command] = broker_id
+                self._of_command[command] = self._now
 
     def sent(self, command: object, size_bytes: int) -> None:
         """A command is on its way."""
