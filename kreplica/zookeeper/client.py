@@ -12,7 +12,6 @@ from twisted.python.failure import Failure
 
 from kreplica.runtime import Reactor
 from kreplica.zookeeper.chroot import Chroot
-from kreplica.zookeeper.connection import Answered
 from kreplica.zookeeper.ensemble import Ensemble, TlsContextFactory
 from kreplica.zookeeper.errors import NodeExists, NoNode
 from kreplica.zookeeper.multi import multi_decoder
@@ -258,7 +257,7 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = Exists(absolute, watch is not None).encode()
-        answered = None if watch is None else self._leave_exists_watch(absolute, watch)
+        answered = watch and self._session.watches.left_by_exists(absolute, self._chroot.listener(watch))
         answer: Deferred[Stat | None] = self._session.submit(Opcode.EXISTS, body, decode_stat, path, answered)
         return answer.addErrback(_none_without_node)
 
@@ -270,7 +269,7 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = GetData(absolute, watch is not None).encode()
-        answered = None if watch is None else self._leave_watch(self._session.watches.data, absolute, watch)
+        answered = watch and self._session.watches.left_by_data(absolute, self._chroot.listener(watch))
         return self._session.submit(Opcode.GET_DATA, body, decode_data, path, answered)
 
     def set_data(self, path: str, data: bytes, version: int = ANY_VERSION) -> Deferred[Stat]:
@@ -290,7 +289,7 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = GetChildren(absolute, watch is not None).encode()
-        answered = None if watch is None else self._leave_watch(self._session.watches.children, absolute, watch)
+        answered = watch and self._session.watches.left_by_children(absolute, self._chroot.listener(watch))
         return self._session.submit(Opcode.GET_CHILDREN, body, decode_children, path, answered)
 
     def get_acl(self, path: str) -> Deferred[tuple[tuple[Acl, ...], Stat]]:
@@ -379,23 +378,6 @@ class ZooKeeperClient:
     def _decode_created(self, data: bytes, start: int, end: int) -> Created:
         created = decode_created(data, start, end)
         return created._replace(path=self._chroot.relative(created.path)) if self._chroot.path else created
-
-    def _leave_watch(self, registry: dict[str, list[WatchListener]], absolute: str, watch: WatchListener) -> Answered:
-        def answered(error: int) -> None:
-            if not error:
-                registry.setdefault(absolute, []).append(self._chroot.listener(watch))
-
-        return answered
-
-    def _leave_exists_watch(self, absolute: str, watch: WatchListener) -> Answered:
-        watches = self._session.watches
-
-        def answered(error: int) -> None:
-            if error in (0, NoNode.code):
-                registry = watches.exists if error else watches.data
-                registry.setdefault(absolute, []).append(self._chroot.listener(watch))
-
-        return answered
 
 
 def _none_without_node(failure: Failure) -> None:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from twisted.logger import Logger
 
+from kreplica.zookeeper.errors import NoNode
 from kreplica.zookeeper.jute import pack_text
 from kreplica.zookeeper.records import AddWatchMode, EventType, KeeperState, WatchEvent
 from kreplica.zookeeper.requests import SetWatches
@@ -42,6 +43,27 @@ class Watches:
         self.exists: _ByPath = {}
         self.children: _ByPath = {}
         self.persistent: dict[AddWatchMode, _ByPath] = {mode: {} for mode in AddWatchMode}
+
+    def left_by_data(self, path: str, listener: WatchListener) -> Callable[[int], None]:
+        """A read of data with a watch was sent.
+
+        :return: to be called with the answer's error code, which says whether the server has left the watch.
+        """
+        return _left(self.data, path, listener)
+
+    def left_by_children(self, path: str, listener: WatchListener) -> Callable[[int], None]:
+        """A read of children with a watch was sent; as ``left_by_data``."""
+        return _left(self.children, path, listener)
+
+    def left_by_exists(self, path: str, listener: WatchListener) -> Callable[[int], None]:
+        """A question whether a znode exists was sent; where it does not, its creation is watched for."""
+
+        def answered(error: int) -> None:
+            if error in (0, NoNode.code):
+                registry = self.exists if error else self.data
+                registry.setdefault(path, []).append(listener)
+
+        return answered
 
     def add_persistent(self, path: str, mode: AddWatchMode, listener: WatchListener) -> None:
         self.persistent[mode].setdefault(path, []).append(listener)
@@ -104,6 +126,14 @@ class Watches:
         if size:
             batches.append(SetWatches(relative_zxid, *batch))
         return batches
+
+
+def _left(registry: _ByPath, path: str, listener: WatchListener) -> Callable[[int], None]:
+    def answered(error: int) -> None:
+        if not error:
+            registry.setdefault(path, []).append(listener)
+
+    return answered
 
 
 def _ancestors(path: str) -> Iterator[str]:
