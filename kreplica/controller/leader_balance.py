@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.controller import decisions
 from kreplica.controller.context import ControllerContext
-from kreplica.controller.decisions import StateChange
+from kreplica.controller.decisions import RulesOf, StateChange
 from kreplica.controller.events import BalanceLeaders, ElectionAsked, ElectionType, PreferredElectionAsked
 from kreplica.controller.office import Office
 from kreplica.errors import ErrorCode
@@ -18,6 +18,8 @@ from kreplica.model import NO_LEADER, TopicPartition
 from kreplica.zookeeper import NoNode
 
 log = Logger()
+
+Elections = Callable[[ControllerContext, Sequence[TopicPartition], RulesOf], list[StateChange]]
 
 FIRST_BALANCE_SECONDS = 5.0
 
@@ -37,7 +39,7 @@ async def balance_leaders(office: Office) -> None:
     strayed = imbalance(office.context, office.config.imbalance_percentage)
     if strayed:
         log.info("controller: {count} partitions are led by others than they should be", count=len(strayed))
-        await _elect_preferred(office, strayed)
+        await _hold(office, strayed, decisions.preferred_elections)
 
 
 def imbalance(context: ControllerContext, percentage_max: int) -> list[TopicPartition]:
@@ -120,10 +122,8 @@ async def _elect(
     context = office.context
     results = {partition: refusal(context, partition, election_type) for partition in partitions}
     wanted = [partition for partition, error in results.items() if error is ErrorCode.NONE]
-    if election_type is ElectionType.PREFERRED:
-        await _elect_preferred(office, wanted)
-    else:
-        await _elect_unclean(office, wanted)
+    preferred = election_type is ElectionType.PREFERRED
+    await _hold(office, wanted, decisions.preferred_elections if preferred else decisions.unclean_elections)
     for partition in wanted:
         # What a leader wrote meanwhile may have made it impossible.
         outcome = refusal(context, partition, election_type)
@@ -131,21 +131,8 @@ async def _elect(
     return results
 
 
-async def _elect_preferred(office: Office, partitions: Sequence[TopicPartition]) -> None:
+async def _hold(office: Office, partitions: Sequence[TopicPartition], elections: Elections) -> None:
+    """Have these elections written and told."""
     rules, requests = office.rules(), office.requests()
-
-    def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.preferred_elections(office.context, some, rules)
-
-    await office.decide(partitions, decide, requests)
-    requests.send()
-
-
-async def _elect_unclean(office: Office, partitions: Sequence[TopicPartition]) -> None:
-    rules, requests = office.rules(), office.requests()
-
-    def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.unclean_elections(office.context, some, rules)
-
-    await office.decide(partitions, decide, requests)
+    await office.decide(partitions, lambda some: elections(office.context, some, rules), requests)
     requests.send()
