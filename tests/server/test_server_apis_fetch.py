@@ -101,9 +101,10 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
         other = await scene.connect()
         size = len(batch(b"v"))
         waiting = other.request(FETCH, 12, fetch_body("t", 0, wait_ms=60_000, min_bytes=2 * size))
-        await scene.produce("t", batch(b"v"))
-        await scene.sleep(0.01)
-        assert scene.broker.partitions.get(("t", 0)).waiting, "one batch is not enough"  # type: ignore[arg-type, union-attr]
+        partition = next(p for p in scene.broker.partitions if p.topic_partition == ("t", 0))
+        await scene.until(lambda: bool(partition.waiting), "the fetch waits")
+        await scene.produce("t", batch(b"v"))  # what waits has been looked at before this is answered
+        assert partition.waiting, "one batch is not enough"
         await scene.produce("t", batch(b"v"))
         assert len((await waiting)["responses"][0]["partitions"][0]["records"]) == 2 * size
 

@@ -152,8 +152,10 @@ def test_a_client_that_goes_away_while_it_waits_leaves_nothing(tmp_path: Path) -
         lost.addErrback(lambda _: None)
         partitions = list(scene.broker.partitions)
         await scene.until(lambda: all(p.waiting for p in partitions), "the fetch waits")
+        connections = scene.broker.server.resources.connections
+        before = len(connections)
         await other.close()
-        await scene.sleep(0.02)
+        await scene.until(lambda: len(connections) < before, "the broker notices")
         await scene.produce("t", batch(b"x"), partition=7)
         answer = await scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=2), 17)
         assert set(rows_of(answer)) == {7}
