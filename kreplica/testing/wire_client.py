@@ -93,6 +93,14 @@ class WireClient:
         _check(answer)
         _check(answer["responses"][0]["partitions"][0])
 
+    async def elect_preferred(self, topic: str, partition: int) -> None:
+        """Have a partition led by its preferred replica (by the controller)."""
+        rows = [{"topic": topic, "partitions": [partition]}]
+        body = {"election_type": 0, "topic_partitions": rows, "timeout_ms": 10_000}
+        answer = await self.request(messages.ELECT_LEADERS, body)
+        _check(answer)
+        _check(answer["replica_election_results"][0]["partition_result"][0])
+
     async def metadata(self) -> dict[str, Any]:
         """What the broker says of the cluster and of all topics."""
         return await self.request(messages.METADATA, {"topics": None, "allow_auto_topic_creation": False})

@@ -6,11 +6,12 @@ import errno
 from collections.abc import Sequence
 
 import pytest
-from cluster_runs import SAFE, ReplicatedRun, replicated, seeds
+from cluster_runs import replicated, seeds, traced_run
 
 from kreplica.errors import ErrorCode
 from kreplica.testing.cluster_state import state_of
 from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
 from kreplica.zookeeper import ConnectionLoss
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
@@ -23,7 +24,7 @@ LAG_S = 3.0
 
 
 def synced(seed: int) -> ReplicatedRun:
-    return ReplicatedRun(seed, configs=SYNCED)
+    return traced_run(seed, configs=SYNCED)
 
 
 class TestKilled:

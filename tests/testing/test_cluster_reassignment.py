@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from broker_runs import TOPIC
-from cluster_runs import ReplicatedRun, replicated, seeds
+from cluster_runs import replicated, seeds, traced_run
 
 from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
@@ -16,6 +16,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.testing.broker_scene import batch
 from kreplica.testing.cluster_state import replicas_of, state_of, znode
+from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.wire import messages
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
@@ -25,7 +26,7 @@ Targets = Mapping[TopicPartition, "tuple[int, ...] | None"]
 
 
 def four_brokers(seed: int) -> ReplicatedRun:
-    return ReplicatedRun(seed, brokers=BROKERS)
+    return traced_run(seed, brokers=BROKERS)
 
 
 class Mover:

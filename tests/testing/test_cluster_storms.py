@@ -6,13 +6,14 @@ import errno
 from collections.abc import Callable, Sequence
 
 import pytest
-from cluster_runs import SAFE, ReplicatedRun, replicated, seeds
+from cluster_runs import replicated, seeds, traced_run
 from twisted.internet.defer import Deferred
 
 from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
 from kreplica.testing.wire_client import WireClient
 
 # Coroutines of processes that were killed are thrown away in the middle of whatever they awaited.
@@ -255,7 +256,12 @@ async def _reassign(client: WireClient, key: TopicPartition, target: Sequence[in
 def storm(seed: int) -> None:
     """One run: faults everywhere, then everything must come back.  Every other one has a fourth broker to move to."""
     synced, brokers = seed % 3 == 0, REPLICAS + seed % 2
-    with replicated(seed, lambda s: ReplicatedRun(s, brokers=brokers, configs=SYNCED if synced else SAFE)) as run:
+    with replicated(seed, lambda s: traced_run(
+            s,
+            brokers=brokers,
+            configs=SYNCED if synced else SAFE,
+            overrides=["replica.fetch.wait.max.ms=100"],
+        )) as run:
         Storm(run, synced=synced).blow()
         run.converge()
 

@@ -1,0 +1,115 @@
+"""What the cluster of a storm looks like, and how much of what happens to it: chosen by the seed, or by who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from random import Random
+from typing import Any
+
+from kreplica.errors import KreplicaError
+from kreplica.testing.idempotent_producer import Load
+from kreplica.testing.storms.replicated_run import REPLICAS, TOPIC
+
+VALUE_SIZE_MAX = 150
+"""Bytes: the largest batch still fits into the smallest segment."""
+
+
+class BadOption(KreplicaError):
+    """An option that nobody knows, or a value that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class StormOptions:
+    """One storm's circumstances.
+
+    :param seconds: how long the storm lasts, in virtual time; then everything must come back.
+    :param brokers: 3 replicas each partition; with more brokers there is somewhere to move to.
+    :param messages_per_s: that producers write, in all.
+    :param batch_records: of one batch, on average.
+    :param synced: whether the topic has ``flush.messages=1``: then any machine may lose power at any time.
+    :param session_ms: the brokers' ``zookeeper.session.timeout.ms``.
+    :param lag_ms: their ``replica.lag.time.max.ms``.
+    :param segment_bytes: the topic's ``segment.bytes``.
+    :param calm_s: mean time between the beginnings of two faults.
+    :param overlap: faults at once, at most.
+    """
+
+    seconds: float = 60.0
+    brokers: int = 3
+    partitions: int = 2
+    messages_per_s: int = 100
+    batch_records: int = 10
+    synced: bool = False
+    session_ms: int = 6000
+    lag_ms: int = 3000
+    segment_bytes: int = 5000
+    calm_s: float = 3.0
+    overlap: int = 3
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={_text(value)}" for name, value in asdict(self).items())
+
+    @property
+    def load(self) -> Load:
+        """What each partition's producer writes."""
+        batches_per_s = self.messages_per_s / self.batch_records / self.partitions
+        return Load(
+            TOPIC,
+            interval_s=1 / batches_per_s,
+            records_max=2 * self.batch_records - 1,
+            value_size_max=VALUE_SIZE_MAX,
+        )
+
+
+def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptions:
+    """The options that a seed draws.
+
+    :param chosen: those that are not left to it, as ``name: text``.
+    :raise BadOption: one of them is unknown, or its value cannot be.
+    """
+    random = Random(f"{seed}/options")
+    drawn = StormOptions(
+        brokers=REPLICAS + random.choice((0, 0, 1, 2)),
+        partitions=random.choice((1, 2, 3)),
+        messages_per_s=random.choice((20, 50, 100)),
+        batch_records=random.choice((2, 5, 10)),
+        synced=random.random() < 0.35,
+        session_ms=random.choice((3000, 6000, 6000, 10_000)),
+        lag_ms=random.choice((1000, 3000, 5000)),
+        segment_bytes=random.choice((4000, 10_000, 50_000)),
+        calm_s=random.choice((1.0, 2.0, 3.0, 5.0)),
+        overlap=random.choice((1, 2, 3, 4)),
+    )
+    options = replace(drawn, **{name: _parsed(name, text) for name, text in (chosen or {}).items()})
+    _check(options)
+    return options
+
+
+def _check(options: StormOptions) -> None:
+    if options.brokers < REPLICAS:
+        raise BadOption(f"brokers={options.brokers}: at least {REPLICAS} are needed, as many as there are replicas")
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if not isinstance(value, bool) and value <= 0:
+            raise BadOption(f"{field.name}={value}: must be more than 0")
+
+
+def _parsed(name: str, text: str) -> Any:
+    kinds: dict[str, type] = {field.name: type(field.default) for field in fields(StormOptions)}
+    if name not in kinds:
+        raise BadOption(f"no option is named {name!r}; there are {', '.join(kinds)}")
+    if kinds[name] is bool:
+        if text not in ("yes", "no"):
+            raise BadOption(f"{name}={text}: yes or no is expected")
+        return text == "yes"
+    try:
+        return kinds[name](text)
+    except ValueError:
+        raise BadOption(f"{name}={text}: a number is expected") from None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,81 @@
+"""One storm from its seed to its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from time import perf_counter
+from traceback import format_exception
+
+from kreplica.testing.storms.log_watch import LogWatch
+from kreplica.testing.storms.options import StormOptions
+from kreplica.testing.storms.plan import Fault, numbered
+from kreplica.testing.storms.storm import Storm
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a storm ended; the same for the same seed, options and faults, but for ``wall_s``.
+
+    :param plan: the faults that were to happen.
+    :param virtual_s: how long it lasted in all, the start and the return of everything included.
+    :param wall_s: how long that took.
+    :param events: that happened.
+    :param acknowledged: records.
+    :param failure: what was wrong, in a line; empty where nothing was.
+    :param details: the traceback of it.
+    :param story: what was done to the cluster, a line each.
+    """
+
+    seed: int
+    options: StormOptions
+    plan: tuple[Fault, ...]
+    virtual_s: float
+    wall_s: float
+    events: int
+    acknowledged: int
+    failure: str
+    details: str
+    story: tuple[str, ...]
+
+    @property
+    def clean(self) -> bool:
+        return not self.failure
+
+
+def run_storm(
+    seed: int,
+    options: StormOptions,
+    only: Collection[int] | None = None,
+    trace: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run one storm, whatever comes of it.
+
+    :param only: numbers of the faults that are to happen; None for all.
+    :param trace: called with one line per event.
+    """
+    began_s = perf_counter()
+    storm = Storm(seed, options, trace)
+    plan = storm.plan() if only is None else numbered(storm.plan(), only)
+    failure = details = ""
+    with LogWatch() as watch:
+        try:
+            storm.blow(plan)
+            storm.run.converge()
+            watch.check()
+        except Exception as error:
+            failure = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
+            details = "".join(format_exception(error))
+    scheduler = storm.run.cluster.simulation.scheduler
+    return Outcome(
+        seed=seed,
+        options=options,
+        plan=tuple(plan),
+        virtual_s=scheduler.now_s,
+        wall_s=perf_counter() - began_s,
+        events=scheduler.events_count,
+        acknowledged=storm.run.history.acked_count,
+        failure=failure,
+        details=details,
+        story=tuple(storm.run.story),
+    )

@@ -1,0 +1,85 @@
+"""One storm: a plan carried out on a cluster under load; then all is over, and everything must come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from kreplica.testing.storms.faults import FAULTS
+from kreplica.testing.storms.faults.fault import End
+from kreplica.testing.storms.options import StormOptions
+from kreplica.testing.storms.plan import Fault, make_plan
+from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
+
+WEIGHTS = {name: weight for name, (_, weight) in FAULTS.items()}
+
+
+class _Moment(NamedTuple):
+    """When a fault begins, or ends."""
+
+    at_s: float
+    number: int
+    ends: bool
+    fault: Fault
+
+
+class Storm:
+    """Safety first: faults everywhere, checks after every event; then liveness: no fault any more.
+
+    :param trace: called with one line per event.
+    :ivar run: the cluster and its clients.
+    """
+
+    def __init__(self, seed: int, options: StormOptions, trace: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.options = options
+        self.run = ReplicatedRun(
+            seed,
+            brokers=options.brokers,
+            partitions=options.partitions,
+            configs={**(SYNCED if options.synced else SAFE), "segment.bytes": str(options.segment_bytes)},
+            overrides=[
+                f"zookeeper.session.timeout.ms={options.session_ms}",
+                f"replica.lag.time.max.ms={options.lag_ms}",
+            ],
+            load=options.load,
+            trace=trace,
+        )
+        self._ends: dict[int, End] = {}
+
+    def plan(self) -> list[Fault]:
+        """The faults that the seed wants."""
+        return make_plan(self.seed, self.options, WEIGHTS)
+
+    def blow(self, plan: Sequence[Fault]) -> None:
+        """Let all faults of a plan happen, each at its time, and all that time pass."""
+        began_s = self.run.cluster.simulation.now_s
+        begins = [_Moment(fault.at_s, fault.number, False, fault) for fault in plan]
+        ends = [_Moment(fault.at_s + fault.lasts_s, fault.number, True, fault) for fault in plan]
+        for moment in sorted([*begins, *ends], key=lambda each: each[:3]):
+            self._pass_until(began_s + moment.at_s)
+            if moment.ends:
+                self._end(moment.fault)
+            else:
+                self.run.steps(moment.fault.steps)
+                self._begin(moment.fault)
+        self._pass_until(began_s + self.options.seconds)
+
+    def _pass_until(self, at_s: float) -> None:
+        left_s = at_s - self.run.cluster.simulation.now_s
+        if left_s > 0:
+            self.run.cluster.run(left_s)
+
+    def _begin(self, fault: Fault) -> None:
+        self.run.tell(f"{fault.number}: {fault.name}")
+        begin, _ = FAULTS[fault.name]
+        end = begin(self.run, Random(f"{self.seed}/fault/{fault.number}"))
+        if end is not None:
+            self._ends[fault.number] = end
+
+    def _end(self, fault: Fault) -> None:
+        end = self._ends.pop(fault.number, None)
+        if end is not None:
+            self.run.tell(f"{fault.number}: end of {fault.name}")
+            end()
