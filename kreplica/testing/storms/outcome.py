@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from traceback import format_exception
 
+from kreplica.testing.storms.burial import burial
 from kreplica.testing.storms.log_watch import LogWatch
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, numbered
@@ -54,6 +55,13 @@ def run_storm(
     :param only: numbers of the faults that are to happen; None for all.
     :param trace: called with one line per event.
     """
+    with burial():
+        return _run(seed, options, only, trace)
+
+
+def _run(
+    seed: int, options: StormOptions, only: Collection[int] | None, trace: Callable[[str], None] | None
+) -> Outcome:
     began_s = perf_counter()
     storm = Storm(seed, options, trace)
     plan = storm.plan() if only is None else numbered(storm.plan(), only)

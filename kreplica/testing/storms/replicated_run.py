@@ -267,8 +267,9 @@ class ReplicatedRun:
     def check(self) -> None:
         """What each partition must hold; then everything is stopped."""
         self.settle()
-        assert self.history.contradictions == []
-        assert [producer.resets for producer in self.producers] == [0] * len(self.keys)
+        assert not self.history.contradictions, "; ".join(self.history.contradictions)
+        resets = [producer.resets for producer in self.producers]
+        assert not any(resets), f"producers were told that their records are gone: {resets}"
         for key in self.keys:
             client = self.cluster.leader_client(TOPIC, key.partition, name="reader")
             records = self.cluster.run_until(client.read_all(TOPIC, key.partition), timeout_s=120.0)
@@ -276,9 +277,11 @@ class ReplicatedRun:
             check_whole(records, key.partition)
             check_nothing_lost(records, self.history.acked[key.partition], "acknowledged")
             check_nothing_lost(records, self.history.seen[key.partition], "read")
-            assert len(records) == self.history.sent[key.partition]
+            sent = self.history.sent[key.partition]
+            assert len(records) == sent, f"{key}: {sent} records were sent, {len(records)} are there"
             ends = {broker: partition.log.log_end_offset for broker, partition in acting(self.cluster, key)}
             assert set(ends.values()) == {len(records)}, f"{key}: replicas end at {ends}"
         self.invariants.check()
         self.cluster.stop()
-        assert self.cluster.simulation.failures == []
+        failures = [failure.getTraceback() for failure in self.cluster.simulation.failures]
+        assert not failures, "".join(failures)
