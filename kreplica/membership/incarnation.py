@@ -92,7 +92,8 @@ class Incarnations:
         )
         if self._intact_since == NO_BROKER_EPOCH:
             # Killed before the next registration, this start would leave notes that look as if nothing had happened.
-            self._forget()
+            for path in self._paths():
+                self._remove(path)
 
     def registered(self, registration: BrokerRegistration) -> None:
         """Note the registration; where that is not possible (a full disk), the next start takes logs for incomplete."""
@@ -113,17 +114,19 @@ class Incarnations:
     def _directory_failed(self) -> None:
         """A device that failed may have lost what the kernel had taken, whatever it gives back after a restart."""
         self._intact_since = NO_BROKER_EPOCH
-        try:
-            self._forget()
-        except OSError as error:
-            log.warn("notes of what was lost cannot be removed: {error}", error=error)
-
-    def _forget(self) -> None:
         for path in self._paths():
+            # Also in the one that failed: a device may take this and not that, and where there is no other directory
+            # nothing else would tell the next start.
             try:
-                self._disk.remove(path)
-            except FileNotFoundError:
-                pass
+                self._remove(path)
+            except OSError as error:
+                log.warn("a note of what was lost cannot be removed: {error}", error=error)
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._disk.remove(path)
+        except FileNotFoundError:
+            pass
 
     def _read(self, path: str) -> Note | None:
         try:
@@ -141,8 +144,4 @@ class Incarnations:
             return None
 
     def _paths(self) -> list[str]:
-        return [
-            os.path.join(directory.path, FILE_NAME)
-            for directory in self._directories.directories
-            if directory.offline is None
-        ]
+        return [os.path.join(directory.path, FILE_NAME) for directory in self._directories.directories]

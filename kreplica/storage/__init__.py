@@ -26,6 +26,7 @@ A log, from the outside in:
 * ``compaction`` one pass over one log: of every key the last record stays
 * ``compaction_filter`` what stays of one batch
 * ``durability`` what has to be synced, handed to whoever syncs it on another thread
+* ``failed_syncs`` the mark that is left where that fails
 * ``segments`` the segments of a log in order
 * ``segment`` one file of batches with its indexes
 * ``indexes`` offset -> position, timestamp -> offset

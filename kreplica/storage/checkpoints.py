@@ -32,10 +32,11 @@ def parse_checkpoint(path: str, data: bytes, *, fields: int) -> Iterator[list[st
     :param fields: how many fields a row has; a topic's name cannot hold a space.
     :raise StorageError: another version, another number of rows, or a row that is not of integers after the first.
     """
-    lines = data.decode("utf-8", "replace").splitlines()
+    text = data.decode("utf-8", "replace")
+    lines = text.splitlines()
     if not lines or lines[0].strip() != "0":
         raise StorageError(f"{path}: not a version 0 checkpoint; remove the file to have it made again")
-    if len(lines) < 2 or not lines[1].strip().isdigit() or int(lines[1]) != len(lines) - 2:
+    if len(lines) < 2 or not text.endswith("\n") or not lines[1].strip().isdigit() or int(lines[1]) != len(lines) - 2:
         raise StorageError(f"{path}: the number of rows in line 2 is not that of the rows; the file is cut short")
     for number, line in enumerate(lines[2:], start=3):
         row = line.split()

@@ -33,6 +33,7 @@ from kreplica.storage.checkpoints import (
 )
 from kreplica.storage.coalescing import Coalescing
 from kreplica.storage.config import LogConfig, StorageConfig
+from kreplica.storage.failed_syncs import is_marked, remove_mark
 from kreplica.storage.flushing import Flusher
 from kreplica.storage.log import Log
 from kreplica.storage.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
@@ -148,6 +149,9 @@ class LogDirectory:
     async def _load(self, config_of: Callable[[str], LogConfig]) -> None:
         self.clean_broker_epoch = read_clean_shutdown(self._disk, self._at(CLEAN_SHUTDOWN))
         clean = self.clean_broker_epoch is not None
+        sync_failed = is_marked(self._disk, self.path)
+        if sync_failed:
+            _log.warn("{path}: a sync failed before this start: what was not synced is written anew", path=self.path)
         if clean:
             # From here on the directory is in use: the marker may not outlive the next power loss.
             self._disk.remove(self._at(CLEAN_SHUTDOWN))
@@ -164,12 +168,15 @@ class LogDirectory:
                     self._to_open(key, config_of(key.topic)),
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=start_offsets.get(key),
-                    clean_shutdown=clean,
+                    clean_shutdown=clean and not sync_failed,
+                    sync_failed=sync_failed,
                 )
                 for key in found[first : first + _AT_ONCE_MAX]
             ]
             for one, opened in zip(work, await self._runtime.offload.run(open_all, work), strict=True):
                 self._adopt(one.key, opened)
+        if sync_failed and not self.failed_logs:
+            remove_mark(self._disk, self.path)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; a damaged one costs a longer recovery, never data."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kreplica.runtime.disk import Disk, File
+from kreplica.storage.failed_syncs import leave_mark
 from kreplica.storage.segment import LOG_SUFFIX, SUFFIXES, Segment
 
 
@@ -28,8 +29,16 @@ class Unsynced:
     def sync(self) -> None:
         """Make it durable; blocks.
 
-        :raise OSError: never to be tried again, since nothing is known of what was written: the directory is lost.
+        :raise OSError: never to be tried again, since nothing is known of what was written: the directory is lost,
+            and a mark in it tells the next start.
         """
+        try:
+            self._sync()
+        except OSError as error:
+            leave_mark(self.disk, posixpath.dirname(self.directory), error)
+            raise
+
+    def _sync(self) -> None:
         for file in self.files:
             file.sync()
         for path in self.paths:

@@ -124,13 +124,14 @@ class LeaderEpochs:
         """Forget everything."""
         self._entries = []
 
-    def write(self) -> None:
+    def write(self, *, anew: bool = False) -> None:
         """Bring the file up to date, where it is not; not synced.
 
+        :param anew: write it in any case.
         :raise OSError: the device fails, or is full.
         """
         entries = self.entries
-        if entries != self._written:
+        if anew or entries != self._written:
             data = render_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
             self._disk.write_file(self._path, data, sync=False)
             self._written = entries

@@ -79,6 +79,7 @@ class Loading:
         self._open_segments = open_segments
         self._segments: Segments
         self._now_ms: int
+        self._writes_anew: bool
         self._rebuilt: list[Segment] = []
         """Segments whose indexes are made anew."""
         self._epochs: list[tuple[int, int]] = []
@@ -90,15 +91,18 @@ class Loading:
         recovery_point: int,
         log_start_offset: int | None,
         clean_shutdown: bool,
+        sync_failed: bool,
         producer_expiration_ms: int,
         now_ms: int,
     ) -> Opened:
         """Open it.
 
         :param log_start_offset: as the checkpoint has it; None where it has nothing.
+        :param sync_failed: write what was not synced anew: only then another sync says anything about it.
         :raise StorageError: a batch below the recovery point is damaged.
         """
         self._now_ms = now_ms
+        self._writes_anew = sync_failed
         self._disk.make_directories(self._path)
         names = clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
@@ -201,6 +205,8 @@ class Loading:
                 break
             if 0 <= header.partition_leader_epoch < latest_epoch:
                 break  # a truncation that the power loss undid in part: what follows belongs to another history
+            if self._writes_anew and header.next_offset > recovery_point:
+                segment.file.write_at(position, (data,))
             segment.note(header, position, self._config.index_interval_bytes)
             if header.partition_leader_epoch > latest_epoch:
                 latest_epoch = header.partition_leader_epoch
@@ -291,8 +297,8 @@ class Loading:
             if offset < end_offset:
                 epochs.assign(epoch, offset)
         epochs.truncate_start(start_offset)
-        if self._segments.closed:
-            epochs.write()
+        if self._segments.closed or self._writes_anew:
+            epochs.write(anew=self._writes_anew)
         return epochs
 
     def _all_epochs(self) -> Iterator[tuple[int, int]]:

@@ -47,6 +47,7 @@ class Log(DurableLog):
         recovery_point: int = 0,
         log_start_offset: int | None = None,
         clean_shutdown: bool = False,
+        sync_failed: bool = False,
         producer_expiration_ms: int = DAY_MS,
     ) -> Log:
         """Open a log's directory, making it where it is missing; blocks while it recovers.
@@ -54,6 +55,7 @@ class Log(DurableLog):
         :param recovery_point: up to where the checkpoint says it was durable.
         :param log_start_offset: as the checkpoint has it.
         :param clean_shutdown: the directory was closed in order: nothing is scanned.
+        :param sync_failed: what was not synced may be in memory only, and clean to the kernel: it is written anew.
         :raise StorageError: something that was durable is damaged.
         :raise OSError: the device fails.
         """
@@ -62,6 +64,7 @@ class Log(DurableLog):
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
+            sync_failed=sync_failed,
             producer_expiration_ms=producer_expiration_ms,
             now_ms=wall_clock_ms(),
         )

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime.disk import Disk
-from kreplica.storage.checkpoints import PARTITION_METADATA, read_topic_id
+from kreplica.storage.checkpoints import PARTITION_METADATA, read_topic_id, write_topic_id
 from kreplica.storage.config import LogConfig
 from kreplica.storage.log import Log
 
@@ -31,6 +31,7 @@ class LogToOpen:
     recovery_point: int = 0
     log_start_offset: int | None = None
     clean_shutdown: bool = False
+    sync_failed: bool = False
 
     def open(self) -> tuple[Log, UUID]:
         """The log and its topic's id (zero where it is not known).
@@ -47,6 +48,7 @@ class LogToOpen:
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
             clean_shutdown=self.clean_shutdown,
+            sync_failed=self.sync_failed,
             producer_expiration_ms=self.producer_expiration_ms,
         )
         return log, self._topic_id()
@@ -63,11 +65,17 @@ class LogToOpen:
         )
 
     def _topic_id(self) -> UUID:
+        path = f"{self.path}/{PARTITION_METADATA}"
         try:
-            return read_topic_id(self.disk, f"{self.path}/{PARTITION_METADATA}") or ZERO_UUID
+            topic_id = read_topic_id(self.disk, path)
         except StorageError as error:
             _log.warn("{error}: the controller will say it again", error=str(error))
             return ZERO_UUID
+        if topic_id is None:
+            return ZERO_UUID
+        if self.sync_failed:
+            write_topic_id(self.disk, path, topic_id, sync=False)
+        return topic_id
 
 
 def open_all(work: list[LogToOpen]) -> list[tuple[Log, UUID] | StorageError]:

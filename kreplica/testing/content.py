@@ -100,21 +100,39 @@ class Content:
 
     def lose_power(self, random: Random) -> None:
         """Keep what is durable; keep, drop or tear each change that is not."""
-        changes = self._unsynced
+        self._lose(self._take_back_all(), random)
+        self.reserved = 0
+
+    def drop_clean_pages(self, random: Random) -> None:
+        """What met a failed sync counts as clean: from now on programs see of it what the device has."""
+        later = max(self._failed, self._settled)
+        if not self._failed:
+            return
+        changes = self._take_back_all()
+        self._lose(changes[:later], random)
+        for change, piece in changes[later:]:
+            if piece:
+                self.write(change.position, piece)
+            else:
+                self.truncate(change.size_after)
+
+    def _take_back_all(self) -> list[tuple[Change, bytes]]:
+        """See what was last synced; what was changed since, with the bytes that were written."""
         pieces: list[bytes] = []
-        for change in reversed(changes):
+        for change in reversed(self._unsynced):
             pieces.append(bytes(self.data[change.position : change.position + change.length]))
             self._take_back(change)
+        return list(zip(self._unsynced, reversed(pieces), strict=True))
+
+    def _lose(self, changes: list[tuple[Change, bytes]], random: Random) -> None:
         rate = random.choice(LOSS_RATES)
-        for index, change in enumerate(changes):
-            piece = pieces.pop()
+        for index, (change, piece) in enumerate(changes):
             if self._failed <= index < self._settled or random.random() >= rate:
                 self._redo(change, piece)
             else:
                 self._redo_partly(change, piece, random)
-        changes.clear()
+        self._unsynced.clear()
         self._failed = self._settled = 0
-        self.reserved = 0
 
     def _take_back(self, change: Change) -> None:
         self._resize(change.size_before)

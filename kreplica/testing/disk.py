@@ -294,6 +294,14 @@ class MemoryDisk:
             content.cold = True
             self._used_bytes += content.footprint()
 
+    def drop_caches(self, random: Random) -> None:
+        """The kernel needs its memory: clean pages are read from the device again, those of a failed sync too."""
+        for content in self._names.root.contents():
+            before = content.footprint()
+            content.drop_clean_pages(random)
+            content.cold = True
+            self._used_bytes += content.footprint() - before
+
     def write_back(self) -> None:
         """Make everything durable, as the kernel does by itself from time to time."""
         self._names.sync_all()

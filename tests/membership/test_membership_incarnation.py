@@ -160,6 +160,16 @@ def test_a_directory_that_failed(world: World) -> None:
     assert world.start() == NO_BROKER_EPOCH
 
 
+def test_the_only_directory_failed(world: World) -> None:
+    """Where there is no other to say so, its own note goes."""
+    world.start(paths=["/data/one"])
+    log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
+    world.registered(10)
+    log.fail(OSError(errno.EIO, "the device is broken"))
+    world.kill()
+    assert world.start(paths=["/data/one"]) == NO_BROKER_EPOCH
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"broker_epoch":"x"}'])
 def test_a_damaged_note(world: World, data: bytes) -> None:
     """It counts as none, and the start goes on."""

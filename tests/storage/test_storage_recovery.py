@@ -149,7 +149,7 @@ def test_damaged_leader_epochs_are_found_in_the_batches(path):
     log = open_log(path)
     for epoch in (1, 4, 9):
         fill(log, 6, epoch=epoch)
-    for text in (b"", b"0\n2\n1 0\n", b"nonsense"):
+    for text in (b"", b"0\n2\n1 0\n", b"0\n3\n1 0\n4 6\n9 1", b"nonsense"):
         (path / FILE_NAME).write_bytes(text)
         assert open_log(path).leader_epochs.entries == ((1, 0), (4, 6), (9, 12))
     (path / FILE_NAME).unlink()

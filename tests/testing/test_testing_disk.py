@@ -173,6 +173,26 @@ file.sync()
         assert {data[4096:] for data in seen} == {b"b" * 4096}
         assert {b"a" * 4096, bytes(4096)} <= {data[:4096] for data in seen}
 
+    def test_pages_of_a_failed_sync_are_dropped_from_memory(self) -> None:
+        """They count as clean: from then on programs read what the device has, and what they wrote since."""
+        seen = set()
+        for seed in range(30):
+            disk = MemoryDisk(directories=["/d"])
+            file = disk.open("/d/log", create=True)
+            disk.sync_directory("/d")
+            file.write_at(0, [b"a" * 4096])
+            disk.fail("sync", "/d/*", times=1)
+            with pytest.raises(OSError, match="Input/output"):
+                file.sync()
+            file.write_at(4096, [b"b" * 4096])
+            disk.drop_caches(Random(seed))
+            seen.add(file.read_at(0, 4096))
+            assert file.read_at(4096, 4096) == b"b" * 4096
+            file.sync()
+            disk.power_loss(Random(seed))
+            assert disk.read_file("/d/log")[4096:] == b"b" * 4096
+        assert {b"a" * 4096, bytes(4096)} <= seen
+
     def test_the_same_seed_loses_the_same(self) -> None:
         """A seed that found a bug finds it again."""
 

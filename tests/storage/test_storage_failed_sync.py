@@ -1,0 +1,155 @@
+"""What a failed sync leaves behind: pages that are in memory only, and clean to the kernel."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+from uuid import UUID
+
+import pytest
+from storage_world import batch, read_bytes
+from twisted.internet.defer import Deferred
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+
+from kreplica.model import TopicPartition
+from kreplica.storage import LogConfig, LogDirectories
+from kreplica.storage.failed_syncs import FILE_NAME, is_marked, leave_mark
+from kreplica.storage.log import Log
+from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulation import Simulation
+
+TOPIC_ID = UUID(int=77)
+KEYS = [TopicPartition("orders", partition) for partition in range(3)]
+SYNCED = LogConfig(segment_bytes=1000, index_interval_bytes=150, flush_messages=1)
+
+
+class World:
+    """One broker's log directory on a simulated host, with random records."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.simulation = Simulation(seed)
+        self.host = self.simulation.host("broker")
+        self.disk: MemoryDisk = self.host.disk
+        self.directories: LogDirectories
+        self._count = 0
+
+    def start(self) -> None:
+        self.directories = LogDirectories(self.host.runtime, ["/data/logs"])
+        opening = self.directories.open("cluster", 1, lambda _: SYNCED)
+        self.simulation.run_until(Deferred.fromCoroutine(opening))
+        self.directories.start(lambda: {key: log.log_end_offset for key, log in self.logs.items()})
+
+    @property
+    def logs(self) -> dict[TopicPartition, Log]:
+        return dict(self.directories.logs)
+
+    @property
+    def is_offline(self) -> bool:
+        return self.directories.directories[0].offline is not None
+
+    def write(self, count: int) -> None:
+        """Records of growing leader epochs, a few at a time, until the directory is offline."""
+        for _ in range(count):
+            for log in self.directories.logs.values():
+                self._count += 1
+                value = f"{self._count}".ljust(self.random.randrange(1, 300))
+                log.append_as_leader(batch(value), self._count // 20, now_ms=1)
+            self.simulation.run(self.random.choice((0.0, 0.0, 0.001)))
+            if self.is_offline:
+                return
+
+    def promised(self) -> dict[TopicPartition, tuple[bytes, object, UUID | None]]:
+        """All that was said to be durable."""
+        found = {}
+        for key, log in self.logs.items():
+            end_offset = log.recovery_point
+            epochs = [entry for entry in log.leader_epochs.entries if entry.start_offset < end_offset]
+            found[key] = read_bytes(log, offset_max=end_offset), epochs, self.directories.topic_id(key)
+        return found
+
+    def check(self, promised: dict[TopicPartition, tuple[bytes, object, UUID | None]]) -> None:
+        for key, (data, epochs, topic_id) in promised.items():
+            log = self.directories.logs[key]
+            assert read_bytes(log)[: len(data)] == data
+            assert list(log.leader_epochs.entries)[: len(epochs)] == epochs
+            assert self.directories.topic_id(key) == topic_id
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_synced_after_a_restart_survives_a_power_loss(seed: int) -> None:
+    """A broker that is started again on the device goes on, and what it says is durable then is."""
+    world = World(seed)
+    world.start()
+    for key in KEYS:
+        world.directories.create(key, TOPIC_ID, SYNCED)
+    world.write(world.random.randrange(20))
+    world.disk.fail("sync", "/data/logs/*", errno.EIO, times=world.random.randrange(1, 3))
+    world.write(20)
+    world.simulation.run(1)
+    assert world.is_offline
+    world.disk.mend()
+    world.host.kill()
+    if seed % 2:
+        world.disk.drop_caches(world.random)
+    world.start()
+    if seed % 3:
+        world.write(world.random.randrange(20))
+        world.simulation.run(world.random.choice((1, 100)))
+    else:
+        for log in world.logs.values():
+            log.flush()
+    promised = world.promised()
+    world.host.power_loss()
+    world.start()
+    world.check(promised)
+
+
+def test_it_is_written_anew_once() -> None:
+    """The mark goes with the start that has dealt with it; an orderly stop counts as usual after that."""
+    world = World(1)
+    world.start()
+    world.directories.create(KEYS[0], TOPIC_ID, SYNCED)
+    world.disk.fail("sync", "/data/logs/*", errno.EIO, times=1)
+    world.write(20)
+    assert world.is_offline
+    assert world.disk.read_file(f"/data/logs/{FILE_NAME}").startswith(b"[Errno 5]")
+    world.host.kill()
+    world.start()
+    assert not is_marked(world.disk, "/data/logs")
+    world.simulation.run_until(Deferred.fromCoroutine(world.directories.close(5)))
+    world.host.kill()
+    world.start()
+    assert world.directories.clean_broker_epoch == 5
+
+
+def test_killed_while_it_is_written_anew() -> None:
+    """The start after that begins again: the mark stays until all is done."""
+    world = World(1)
+    world.start()
+    world.directories.create(KEYS[0], TOPIC_ID, SYNCED)
+    world.disk.fail("sync", "/data/logs/*", errno.EIO, times=1)
+    world.write(20)
+    world.host.kill()
+    directories = LogDirectories(world.host.runtime, ["/data/logs"])
+    opening = Deferred.fromCoroutine(directories.open("cluster", 1, lambda _: SYNCED))
+    assert not opening.called
+    world.host.kill()
+    assert is_marked(world.disk, "/data/logs")
+
+
+def test_a_device_that_takes_no_mark() -> None:
+    """Whoever reads the log is told what to do instead."""
+    told: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        told.append(formatEvent(event))
+
+    disk = MemoryDisk(directories=["/data"])
+    disk.fail("open", "/data/*", errno.EROFS)
+    globalLogPublisher.addObserver(observe)
+    try:
+        leave_mark(disk, "/data", OSError(errno.EIO, "bad"))
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    assert ["unmounted and mounted again" in text for text in told] == [True]
