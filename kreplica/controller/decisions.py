@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kreplica.cluster.eligible_leaders import eligible_after, required
+from kreplica.cluster import eligible_leaders
+from kreplica.cluster.eligible_leaders import required
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.elections import Election, elect_for_shutdown, elect_new, elect_offline, elect_preferred
 from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicPartition
@@ -230,7 +231,7 @@ def changed(
     next_eligible: tuple[int, ...] = ()
     if not election.unclean:
         replicas = context.replicas(partition)
-        next_eligible = eligible_after(
+        next_eligible = eligible_leaders.eligible_after(
             old.isr if isr is None else isr,
             old.eligible_leader_replicas if eligible is None else eligible,
             election.isr,

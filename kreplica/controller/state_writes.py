@@ -94,7 +94,7 @@ class StateWrites:
     ) -> None:
         self._client = client
         self._breathe = breathe
-        self._guard = Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)
+        self._guard = guard_of_term(epoch_znode_version)
 
     async def write_states(self, changes: Sequence[StateChange]) -> Outcome:
         """Write the states of many partitions in as few multis as the size limit allows.
@@ -225,6 +225,11 @@ class StateWrites:
 
     async def _outcomes(self, units: list[list[Operation]]) -> list[UnitOutcome]:
         return await write_units(self._client, units, guard=self._guard) if units else []
+
+
+def guard_of_term(epoch_znode_version: int) -> Check:
+    """What stands at the head of every multi: a controller that was replaced writes nothing (KAFKA-3083)."""
+    return Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)
 
 
 def _written(change: StateChange) -> StateChange:

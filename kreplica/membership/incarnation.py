@@ -50,9 +50,16 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
     note = notes[0] if notes else None
     if note is None or logs_missing or len(notes) != note.directories_count or any(other != note for other in notes):
         return NO_BROKER_EPOCH
-    machine_stayed_up = bool(boot_id) and boot_id == note.boot_id
     stopped_in_order = clean_epoch == note.broker_epoch
-    return note.intact_since if machine_stayed_up or stopped_in_order else NO_BROKER_EPOCH
+    return note.intact_since if is_same_boot(boot_id, note.boot_id) or stopped_in_order else NO_BROKER_EPOCH
+
+
+def is_same_boot(boot_id: str, noted: str) -> bool:
+    """Whether the machine has stayed up, so that its page cache holds what a killed process wrote.
+
+    :param boot_id: of now; empty where nobody can tell.
+    """
+    return bool(boot_id) and boot_id == noted
 
 
 class Incarnations:

@@ -43,7 +43,7 @@ class ControlFence:
         oldest = max(self.broker_epoch, self._ended_epoch + 1)
         if is_stale_broker_epoch(broker_epoch, oldest):
             return ErrorCode.STALE_BROKER_EPOCH
-        if controller_epoch < self.controller_epoch:
+        if is_stale_controller_epoch(controller_epoch, self.controller_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
@@ -71,6 +71,11 @@ def is_stale_broker_epoch(asked: int, own: int) -> bool:
     return asked != UNKNOWN_BROKER_EPOCH and asked < own
 
 
+def is_stale_controller_epoch(asked: int, known: int) -> bool:
+    """Whether a command comes from a controller that was replaced."""
+    return asked < known
+
+
 def is_current_epoch(leader_epoch: int, known_epoch: int) -> bool:
     """Whether a command about a partition is not of a leader epoch that is over."""
     return leader_epoch >= known_epoch
@@ -79,3 +84,8 @@ def is_current_epoch(leader_epoch: int, known_epoch: int) -> bool:
 def is_new_epoch(leader_epoch: int, known_epoch: int) -> bool:
     """Whether a command begins another leader epoch: only then a follower starts anew, and a leader knows nobody."""
     return leader_epoch > known_epoch
+
+
+def is_of_leader_epoch(asked: int, own: int) -> bool:
+    """Whether who asks is in the leader epoch in which this broker leads or follows (KIP-320)."""
+    return asked == own

@@ -52,6 +52,11 @@ def is_current_incarnation(broker_epoch: int, registered_epoch: int | None) -> b
     return broker_epoch == registered_epoch
 
 
+def is_of_earlier_incarnation(broker_epoch: int, known_epoch: int) -> bool:
+    """Whether a fetch was sent by a process of that broker before the one that has fetched since (KIP-903)."""
+    return NO_BROKER_EPOCH < broker_epoch < known_epoch
+
+
 def is_lagging(progress: Progress, now_s: float, lag_s_max: float) -> bool:
     """Whether it has gone without being caught up for too long.
 

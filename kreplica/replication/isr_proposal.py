@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from kreplica.cluster.eligible_leaders import eligible_after
+from kreplica.cluster import eligible_leaders
 from kreplica.model import NO_BROKER_EPOCH, LeaderAndIsr
 from kreplica.replication import in_sync
 from kreplica.replication.followers import Progress
@@ -57,7 +57,7 @@ def propose(
         and in_sync.may_join(progress, high_watermark=high_watermark, epoch_start_offset=epoch_start_offset)
     )
     isr = (*stay, *(replica for replica, _ in joining))
-    eligible = eligible_after(
+    eligible = eligible_leaders.eligible_after(
         base.isr, base.eligible, isr, in_sync_required=in_sync_required, replicas=base.replicas
     )
     if isr == base.isr and eligible == base.eligible:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.model import NO_BROKER_EPOCH, LeaderAndIsr
+from kreplica.model import LeaderAndIsr
 from kreplica.replication import high_watermark, in_sync, isr_proposal
 from kreplica.replication.followers import UNKNOWN_OFFSET, Progress, in_epoch
 from kreplica.replication.isr_proposal import Proposal
@@ -151,7 +151,7 @@ class Led:
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"{replica_id} is not known as a replica of {partition.topic_partition}",
             )
-        if NO_BROKER_EPOCH < broker_epoch < progress.broker_epoch:
+        if in_sync.is_of_earlier_incarnation(broker_epoch, progress.broker_epoch):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has registered anew since")
         progress.fetched(broker_epoch, fetch_offset, partition.log.log_end_offset, now_s)
         if log_start_offset > progress.log_start_offset:

@@ -8,6 +8,7 @@ from uuid import UUID
 from kreplica.cluster.eligible_leaders import required
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
+from kreplica.replication import fencing
 from kreplica.replication.followers import UNKNOWN_OFFSET
 from kreplica.replication.isr_proposal import Proposal
 from kreplica.replication.leadership import NOT_LED, Leadership
@@ -160,7 +161,7 @@ class Partition:
         """
         if self.role is not Role.LEADER:
             raise self._not_here()
-        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leadership.leader_epoch:
+        if current_leader_epoch != NO_EPOCH:
             self._check_epoch(current_leader_epoch)
 
     def check_replica(self, current_leader_epoch: int = NO_EPOCH) -> None:
@@ -170,7 +171,7 @@ class Partition:
         """
         if self.role is not Role.LEADER and self.role is not Role.FOLLOWER:
             raise self._not_here()
-        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leadership.leader_epoch:
+        if current_leader_epoch != NO_EPOCH:
             self._check_epoch(current_leader_epoch)
 
     def _not_here(self) -> KafkaError:
@@ -178,10 +179,10 @@ class Partition:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {self.topic_partition} is offline")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _check_epoch(self, current_leader_epoch: int) -> None:
-        if current_leader_epoch < self.leadership.leader_epoch:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    def _check_epoch(self, asked: int) -> None:
+        own = self.leadership.leader_epoch
+        if not fencing.is_of_leader_epoch(asked, own):
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if asked < own else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     @property
     def in_sync_required(self) -> int:

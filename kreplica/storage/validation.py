@@ -94,7 +94,7 @@ def check_as_follower(data: memoryview, log_end_offset: int, leader_epoch: int |
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC in the batch of offset {header.base_offset}")
             if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
                 break
-            if header.base_offset < log_end_offset or header.last_offset_delta < 0:
+            if not may_follow(header.base_offset, log_end_offset) or header.last_offset_delta < 0:
                 raise KafkaError(
                     ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} where {log_end_offset} follows"
                 )
@@ -103,6 +103,11 @@ def check_as_follower(data: memoryview, log_end_offset: int, leader_epoch: int |
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return headers
+
+
+def may_follow(base_offset: int, log_end_offset: int) -> bool:
+    """Whether a batch of a leader may come next: compaction leaves gaps, and nothing is there twice."""
+    return base_offset >= log_end_offset
 
 
 def _too_large(size: int, config: LogConfig) -> KafkaError:
