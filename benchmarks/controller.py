@@ -25,7 +25,7 @@ from benchmarks.zookeeper import SCRATCH, ZOOKEEPER_FLAGS
 from kreplica.cluster import documents, znodes
 from kreplica.controller.controller import Controller
 from kreplica.controller.figures import Cost
-from kreplica.controller.office import ControllerConfig
+from kreplica.controller.surroundings import ControllerConfig, Surroundings
 from kreplica.controller.timeline import Step
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
@@ -125,7 +125,7 @@ class Measured:
         self._client = self._new_client(address)
         self._operator = self._new_client(address)
         config = ControllerConfig(1, LISTENER, lambda topic: False, min_insync_replicas=lambda topic: 2)
-        self._controller = Controller(runtime, self._client, config)
+        self._controller = Controller(Surroundings.real(runtime, self._client, config))
         self._stalls = Stalls(runtime.reactor)
 
     def _new_client(self, address: str) -> ZooKeeperClient:

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 
 from kreplica.client.connection import Connection, connect
 from kreplica.controller.broker_requests import Command
+from kreplica.controller.command_answers import CommandAnswer
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
@@ -22,7 +23,7 @@ WAITING_COMMANDS_MAX = 1000
 RETRY_SECONDS_MIN = 0.1
 RETRY_SECONDS_MAX = 5.0
 
-Answered = Callable[[int, Command, dict[str, Any]], None]
+Answered = Callable[[int, Command, CommandAnswer], None]
 
 
 class BrokerChannel:
@@ -32,7 +33,7 @@ class BrokerChannel:
 
     :param answered: called with (broker id, command, answer).
     :param stopping: whether the broker has said that it is about to stop: that it does not answer then is no trouble.
-    :param sent: called with a command and how many bytes it says of partitions, each time that it is sent.
+    :param sent: called with a command and its body, each time that it is sent.
     :param late: called once for a command that has not been answered ``timeout_s`` after it was first sent; the channel
         goes on trying.
     :param overflowed: called once when more commands wait than may; the channel forgets them, and the controller
@@ -51,7 +52,7 @@ class BrokerChannel:
         answered: Answered,
         overflowed: Callable[[int], None],
         stopping: Callable[[], bool],
-        sent: Callable[[Command, int], None],
+        sent: Callable[[Command, dict[str, Any]], None],
         late: Callable[[int, Command], None],
     ) -> None:
         self._reactor = reactor
@@ -120,7 +121,7 @@ class BrokerChannel:
 
     def _take_in(self, command: Command, answer: dict[str, Any]) -> None:
         try:
-            self._answered(self.registration.broker_id, command, answer)
+            self._answered(self.registration.broker_id, command, CommandAnswer.of(answer))
         except Exception:
             # The commands that wait are sent all the same.
             log.failure(
@@ -163,7 +164,7 @@ class BrokerChannel:
                 client_id=self._client_id,
                 connect_timeout_s=self._timeout_s,
             )
-        self._sent(command, len(body["topic_states"].data))
+        self._sent(command, body)
         answered = self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)
         self._prepare_next()
         return await answered

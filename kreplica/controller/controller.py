@@ -31,6 +31,7 @@ from kreplica.controller import (
     topics,
 )
 from kreplica.controller.context import ControllerContext
+from kreplica.controller.diary import Diary
 from kreplica.controller.event_queue import EventQueue
 from kreplica.controller.events import (
     AssignmentChanged,
@@ -60,11 +61,11 @@ from kreplica.controller.events import (
 )
 from kreplica.controller.failover import take_office
 from kreplica.controller.figures import Counters
-from kreplica.controller.office import ControllerConfig, Office
+from kreplica.controller.office import Office
 from kreplica.controller.state_writes import ControllerMoved
+from kreplica.controller.surroundings import Surroundings
 from kreplica.controller.timeline import Timeline
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.runtime import Runtime
 from kreplica.zookeeper import (
     ConnectionLoss,
     Create,
@@ -74,7 +75,6 @@ from kreplica.zookeeper import (
     SessionExpired,
     SessionState,
     SetData,
-    ZooKeeperClient,
     ZooKeeperError,
 )
 
@@ -90,14 +90,17 @@ WAITING_EVENTS_MAX = 1000
 class Controller:
     """Owned by the broker's service; ``start`` after the broker has registered itself.
 
-    :param client: the broker's session with ZooKeeper; on its expiry everything here is forgotten, and the owner calls
+    :param surroundings: when the session of their client expires everything here is forgotten, and the owner calls
         ``stand_for_election`` when a new session exists.
+    :param diary: is told of what the surroundings do not show.
     """
 
-    def __init__(self, runtime: Runtime, client: ZooKeeperClient, config: ControllerConfig) -> None:
-        self._runtime = runtime
-        self._client = client
-        self._config = config
+    def __init__(self, surroundings: Surroundings, diary: Diary | None = None) -> None:
+        self._surroundings = surroundings
+        self._diary = diary or Diary()
+        self._client = surroundings.client
+        self._config = surroundings.config
+        self._reactor = surroundings.runtime.reactor
         self._office: Office | None = None
         self.controller_id: int | None = None
         self._retry: IDelayedCall | None = None
@@ -105,9 +108,11 @@ class Controller:
         self._closing: list[Deferred[None]] = []
         self._watches = False
         self._stopped = False
-        self.timeline = Timeline(runtime.reactor.seconds)
+        self.timeline = Timeline(self._reactor.seconds)
         self.counters = Counters(self.timeline)
-        self.queue = EventQueue(runtime.reactor, self._handle, self._failed, lambda: self.counters.cost, self.timeline)
+        self.queue = EventQueue(
+            self._reactor, self._handle, self._failed, lambda: self.counters.cost, self.timeline, self._diary
+        )
         self._forget_listener: Callable[[], None] | None = None
 
     @property
@@ -121,12 +126,18 @@ class Controller:
         return self._office.context if self._office else None
 
     def start(self) -> None:
+        """Begin to stand for election."""
+        with self._diary.called("start"):
+            self._start()
+
+    def _start(self) -> None:
         self._forget_listener = self._client.on_session_event(self._session_changed)
         self.stand_for_election()
 
     def stand_for_election(self) -> None:
         """Look at ``/controller`` and take it where it is free."""
-        self.queue.put(ControllerChanged())
+        with self._diary.called("stand_for_election"):
+            self.queue.put(ControllerChanged())
 
     def ask(self, question: Question) -> Deferred[Any]:
         """Put a question of a broker or an administrator behind the events that wait.
@@ -135,6 +146,11 @@ class Controller:
         :raise KafkaError: (from the Deferred) NOT_CONTROLLER, also where the office is lost before the answer;
             REQUEST_TIMED_OUT where too much waits already.
         """
+        with self._diary.asked(question):
+            self._take_in(question)
+        return question.answer
+
+    def _take_in(self, question: Question) -> None:
         if self._office is None or self._stopped:
             question.dropped()
         elif len(self.queue) >= WAITING_EVENTS_MAX:
@@ -142,21 +158,23 @@ class Controller:
             question.settle(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
         else:
             self.queue.put(question)
-        return question.answer
 
     def topic_settings_changed(self) -> None:
         """Settings of topics are others now."""
-        if self._office is not None:
-            self.queue.put(TopicSettingsChanged())
+        with self._diary.called("topic_settings_changed"):
+            if self._office is not None:
+                self.queue.put(TopicSettingsChanged())
 
     async def stop(self) -> None:
         """Handle no more events and close the channels.  ``/controller`` goes with the session."""
-        self._stopped = True
-        if self._forget_listener is not None:
-            self._forget_listener()
-        if self._retry is not None and self._retry.active():
-            self._retry.cancel()
-        await self.queue.stop()
+        with self._diary.called("stop"):
+            self._stopped = True
+            if self._forget_listener is not None:
+                self._forget_listener()
+            if self._retry is not None and self._retry.active():
+                self._retry.cancel()
+            idle = self.queue.stop()
+        await idle
         self._resign()
         await DeferredList(list(self._closing))
 
@@ -239,8 +257,11 @@ class Controller:
         else:
             log.error("controller: {event} failed: {error!r}; starting anew", event=str(event), error=error)
         if self._retry is None or not self._retry.active():
-            self._retry = self._runtime.reactor.callLater(self._retry_seconds, self.stand_for_election)
+            self._retry = self._reactor.callLater(self._retry_seconds, self._look_again)
             self._retry_seconds = min(self._retry_seconds * 2, RETRY_SECONDS_MAX)
+
+    def _look_again(self) -> None:
+        self.queue.put(ControllerChanged())
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.SUSPENDED:
@@ -303,7 +324,7 @@ class Controller:
                 pass
             data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
         epoch = documents.decode_controller_epoch(data) + 1
-        controller = documents.encode_controller(self._config.broker_id, self._runtime.wall_clock_ms())
+        controller = documents.encode_controller(self._config.broker_id, self._surroundings.runtime.wall_clock_ms())
         try:
             await self._client.multi(
                 [
@@ -320,13 +341,15 @@ class Controller:
 
     async def _take_office(self, epoch: int, epoch_znode_version: int) -> None:
         context = ControllerContext(epoch, epoch_znode_version)
-        office = Office(self._runtime, self._client, self._config, context, self.queue.put, self.counters)
+        office = Office(self._surroundings, context, self.queue.put, self.counters)
         self._office = office
+        self._diary.took_office(epoch)
         await take_office(office)
 
     def _resign(self) -> None:
         office, self._office = self._office, None
         if office is not None:
+            self._diary.resigned()
             closing = Deferred.fromCoroutine(office.close())
             self._closing.append(closing)
             closing.addErrback(lambda failure: log.failure("resigning", failure))

@@ -9,6 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from kreplica.controller.diary import Diary
 from kreplica.controller.events import Event
 from kreplica.controller.figures import Cost, EventFigures, difference
 from kreplica.controller.timeline import Timeline
@@ -26,7 +27,8 @@ class EventQueue:
     :param handle: handles one event; whatever it raises is passed to ``failed`` and the next event follows.
     :param failed: decides what a failure means (for example, resign).
     :param cost: of everything that was handled so far.
-    :param timeline: is told when an event's handling begins and ends.
+    :param timeline: is told when an event's handling begins and ends, and has the time.
+    :param diary: is told what is queued, handled, and how that ended.
     :ivar last_event: what became of the event that was handled last.
     """
 
@@ -37,6 +39,7 @@ class EventQueue:
         failed: Callable[[Event, BaseException], None],
         cost: Callable[[], Cost] = Cost,
         timeline: Timeline | None = None,
+        diary: Diary | None = None,
     ) -> None:
         self._reactor = reactor
         self._handle = handle
@@ -49,6 +52,7 @@ class EventQueue:
         self._stopped = False
         self._cost = cost
         self._timeline = timeline or Timeline(reactor.seconds)
+        self._diary = diary or Diary()
         self.events_handled = 0
         self.last_event: EventFigures | None = None
 
@@ -68,7 +72,8 @@ class EventQueue:
         if event in self._queued:
             return
         self._queued.add(event)
-        self._waiting.append((self._reactor.seconds(), event))
+        self._waiting.append((self._timeline.seconds(), event))
+        self._diary.queued(event)
         self._next()
 
     def pause(self) -> None:
@@ -114,17 +119,20 @@ class EventQueue:
         running.addErrback(lambda failure: log.failure("controller event queue", failure))
 
     async def _run(self, event: Event, queued_at: float) -> None:
-        started, before = self._reactor.seconds(), self._cost()
+        started, before = self._timeline.seconds(), self._cost()
         self._timeline.began(event, queued_at)
+        self._diary.began(event)
         try:
             await self._handle(event)
         except CancelledError:
             event.dropped()
         except Exception as error:
             event.dropped()
+            self._diary.failed(event, error)
             self._failed(event, error)
+        self._diary.ended(event)
         self.events_handled += 1
-        handled_s = self._reactor.seconds() - started
+        handled_s = self._timeline.seconds() - started
         self.last_event = EventFigures(event, started - queued_at, handled_s, difference(self._cost(), before))
         self._timeline.ended(self.last_event.cost)
         self._running = None

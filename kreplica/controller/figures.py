@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from kreplica.controller.broker_requests import Command
 from kreplica.controller.events import Event
+from kreplica.controller.surroundings import Client
 from kreplica.controller.timeline import Timeline
 from kreplica.zookeeper import (
     Operation,
@@ -19,7 +20,6 @@ from kreplica.zookeeper import (
     ReadResult,
     Stat,
     WatchEvent,
-    ZooKeeperClient,
 )
 
 log = Logger()
@@ -122,7 +122,7 @@ class CountedClient:
     Its only write is a multi, since every one of them has to check the controller's epoch (``state_writes``).
     """
 
-    def __init__(self, client: ZooKeeperClient, counters: Counters) -> None:
+    def __init__(self, client: Client, counters: Counters) -> None:
         self._client = client
         self._counters = counters
         self._counted = counters.request

@@ -5,7 +5,7 @@ Made by winning the election, thrown away by resigning, so that nothing of an ol
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -16,18 +16,17 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.controller.broker_requests import BrokerRequests, Command
-from kreplica.controller.channels import BrokerChannel
+from kreplica.controller.command_answers import CommandAnswer
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import RulesOf, StateChange, TopicRules
 from kreplica.controller.events import BrokersChanged, CommandRefused, Event, ReplicasRecovered, ReplicasStopped
 from kreplica.controller.figures import CountedClient, Counters
 from kreplica.controller.state_writes import StateWrites
 from kreplica.controller.states import PartitionState
+from kreplica.controller.surroundings import Channel, Surroundings
 from kreplica.errors import ErrorCode, KreplicaError
 from kreplica.model import NO_LEADER, BrokerRegistration, TopicPartition
-from kreplica.runtime import Runtime
-from kreplica.runtime.turns import Turns
-from kreplica.zookeeper import EventType, WatchEvent, ZooKeeperClient, read_all
+from kreplica.zookeeper import EventType, WatchEvent, read_all
 
 log = Logger()
 
@@ -40,41 +39,28 @@ SLICE = 500
 """So many partitions are decided between two looks at the clock."""
 
 
-async def _nothing_to_learn(_: Sequence[str]) -> None:
-    return
-
-
 class StatesContested(KreplicaError):
     """Others wrote the same states each time: everything has to be read anew."""
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerConfig:
-    """What a controller is told once.
+class Watcher:
+    """A listener that queues an event when a znode changes.
 
-    :param listener: the name of the listener by which brokers speak to each other.
-    :param unclean_allowed: whether a topic's settings allow a replica that is not in sync to lead.
-    :param request_timeout_s: how long a broker may take to answer one command.
-    :param min_insync_replicas: ``min.insync.replicas`` of a topic.
-    :param learn: reads the settings of these topics, so that the two above know them: a new topic's are not told of.
-    :param rebalance: whether preferred replicas are to lead without being asked for
-        (``auto.leader.rebalance.enable``).
-    :param rebalance_interval_s: ``leader.imbalance.check.interval.seconds``.
-    :param imbalance_percentage: ``leader.imbalance.per.broker.percentage``: of the partitions that a broker is to
-        lead, so many may be led by others.
-    :param removal_wait_s: how long a partition that is to be removed is read-only, where its request does not say.
+    :param ignored: a kind of change that another listener tells of.
+    :param watched: the znodes that have a listener.
     """
 
-    broker_id: int
-    listener: str
-    unclean_allowed: Callable[[str], bool]
-    request_timeout_s: float = 30.0
-    min_insync_replicas: Callable[[str], int] = lambda _: 1
-    learn: Callable[[Sequence[str]], Coroutine[Deferred[Any], Any, None]] = _nothing_to_learn
-    rebalance: bool = True
-    rebalance_interval_s: float = 300.0
-    imbalance_percentage: int = 10
-    removal_wait_s: float = 60.0
+    path: str
+    event: Event
+    ignored: EventType | None
+    watched: set[str]
+    put: Callable[[Event], None]
+
+    def __call__(self, change: WatchEvent) -> None:
+        self.watched.discard(self.path)
+        if change.type is not self.ignored:
+            self.put(self.event)
 
 
 class Office:
@@ -82,16 +68,15 @@ class Office:
 
     def __init__(
         self,
-        runtime: Runtime,
-        client: ZooKeeperClient,
-        config: ControllerConfig,
+        surroundings: Surroundings,
         context: ControllerContext,
         put: Callable[[Event], None],
         counters: Counters,
     ) -> None:
-        self.runtime = runtime
-        self.client = CountedClient(client, counters)
-        self.config = config
+        self.runtime = surroundings.runtime
+        self.client = CountedClient(surroundings.client, counters)
+        self.config = surroundings.config
+        self.now_s = surroundings.now_s
         self.context = context
         self.put = put
         self.counters = counters
@@ -100,12 +85,13 @@ class Office:
         """Live brokers that missed commands, and have to be told everything."""
         self.noted_epochs: dict[int, int] = {}
         """What ``/kreplica/broker_epochs`` says."""
-        self._channels: dict[int, BrokerChannel] = {}
+        self._channels: dict[int, Channel] = {}
         self._closing: list[Deferred[None]] = []
         self._closed = False
         self._timers: dict[Event, IDelayedCall] = {}
         self._watched: set[str] = set()
-        self._turns = Turns(runtime.reactor)
+        self._long_loop = surroundings.long_loop()
+        self._connect = surroundings.connect
 
     # --- brokers -----------------------------------------------------------------------------------------------------
 
@@ -122,9 +108,7 @@ class Office:
                 known=", ".join(map(str, registration.endpoints)) or "none",
             )
             return
-        self._channels[registration.broker_id] = BrokerChannel(
-            self.runtime.reactor,
-            self.runtime.random,
+        self._channels[registration.broker_id] = self._connect(
             registration,
             endpoint,
             client_id=f"controller-{self.config.broker_id}",
@@ -132,7 +116,7 @@ class Office:
             answered=self._answered,
             overflowed=self._overflowed,
             stopping=lambda: registration.broker_id in self.context.shutting_down,
-            sent=self.counters.timeline.sent,
+            sent=self._sent,
             late=self.counters.command_late,
         )
 
@@ -185,9 +169,13 @@ class Office:
         self.untold.add(broker_id)
         self.put(BrokersChanged())
 
-    def _answered(self, broker_id: int, command: Command, answer: dict[str, Any]) -> None:
+    def _sent(self, command: Command, body: dict[str, Any]) -> None:
+        self.counters.timeline.sent(command, len(body["topic_states"].data))
+
+    def _answered(self, broker_id: int, command: Command, answer: CommandAnswer) -> None:
         self.counters.timeline.answered(command)
-        errors = _errors(self.context, command, answer)
+        names = {t.topic_id: name for name, t in self.context.topics.items()} if answer.refusals else {}
+        errors = answer.errors(command.what, names)
         if command.api.name == "StopReplica":
             going = [p for p in command.what if self.context.is_leaving(p, broker_id)]
             if going:
@@ -205,9 +193,7 @@ class Office:
 
     # --- ZooKeeper ---------------------------------------------------------------------------------------------------
 
-    def watch(
-        self, path: str, event: Event, ignored: EventType | None = None
-    ) -> Callable[[WatchEvent], None] | None:
+    def watch(self, path: str, event: Event, ignored: EventType | None = None) -> Watcher | None:
         """A listener that queues an event when the znode changes; None where one is left there already.
 
         :param ignored: a kind of change that another listener tells of.
@@ -216,12 +202,7 @@ class Office:
             return None
         self._watched.add(path)
 
-        def seen(change: WatchEvent) -> None:
-            self._watched.discard(path)
-            if change.type is not ignored:
-                self.put(event)
-
-        return seen
+        return Watcher(path, event, ignored, self._watched, self.put)
 
     def unwatched(self, path: str) -> None:
         """The read that was to leave a listener failed."""
@@ -246,8 +227,8 @@ class Office:
 
     async def breathe(self) -> None:
         """Let others have a turn of the reactor, where this one has lasted long enough."""
-        if self._turns.is_over:
-            await self._turns.next()
+        if self._long_loop.is_over:
+            await self._long_loop.next()
 
     async def in_turns(self, items: Iterable[T]) -> AsyncIterator[T]:
         """The same items, with turns for others in between."""
@@ -334,21 +315,3 @@ class Office:
                 except znodes.ZnodeError as error:
                     log.error("controller: a state that cannot be read is left alone: {error}", error=str(error))
         return written
-
-
-def _errors(context: ControllerContext, command: Command, answer: dict[str, Any]) -> dict[TopicPartition, ErrorCode]:
-    """The errors in a broker's answer, by partition; an error for the whole request counts for each of them."""
-    whole = answer["error_code"]
-    if whole:
-        return dict.fromkeys(command.what, ErrorCode.of(whole))
-    found: dict[TopicPartition, ErrorCode] = {}
-    names = {assignment.topic_id: topic for topic, assignment in context.topics.items()} if "topics" in answer else {}
-    groups = [(names.get(t["topic_id"]), t["partition_errors"]) for t in answer.get("topics") or ()]
-    groups.append((None, answer.get("partition_errors") or ()))
-    for topic, rows in groups:
-        for row in rows:
-            name = topic or row.get("topic_name")
-            if row["error_code"] and name:
-                found[TopicPartition(name, row["partition_index"])] = ErrorCode.of(row["error_code"])
-    return found
-

@@ -50,7 +50,7 @@ async def removals_asked(office: Office) -> None:
     rules = office.rules()
     await change_topics(office, topics, lambda topic: _reading_only(context, rules, topic, asked[topic]), requests)
     _note_read_only(office, waits)
-    now_s = office.runtime.reactor.seconds()
+    now_s = office.now_s()
     await change_topics(office, topics, lambda topic: _ending(context, topic, now_s), requests)
     requests.send()
     ended = [partition for partition in waits if context.leaving(partition) and not context.replicas(partition)]
@@ -75,7 +75,7 @@ async def _read_waits(office: Office) -> tuple[dict[TopicPartition, float], dict
 
 def _note_read_only(office: Office, waits: Waits) -> None:
     """Begin to count for partitions that are read-only now, and stop for those that are not."""
-    context, now_s = office.context, office.runtime.reactor.seconds()
+    context, now_s = office.context, office.now_s()
     known = context.read_only
     context.read_only = {
         partition: ReadOnly(known[partition].since_s if partition in known else now_s, wait_s)

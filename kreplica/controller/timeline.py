@@ -55,7 +55,7 @@ class Timeline:
     """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._steps: deque[Step] = deque(maxlen=STEPS_MAX)
         self._now: Step | None = None
         self._of_command: dict[object, Step] = {}
@@ -71,13 +71,13 @@ class Timeline:
 
     def began(self, event: Event, noticed_s: float) -> None:
         """An event is being handled now."""
-        self._now = Step(event, noticed_s, self._seconds())
+        self._now = Step(event, noticed_s, self.seconds())
         self._steps.append(self._now)
 
     def wrote(self) -> None:
         """ZooKeeper has answered a write."""
         if self._now is not None:
-            self._now.written_s = self._seconds()
+            self._now.written_s = self.seconds()
 
     def ended(self, cost: tuple[int, ...]) -> None:
         """The event was handled, however that went.
@@ -86,7 +86,7 @@ class Timeline:
         """
         step, self._now = self._now, None
         if step is not None:
-            step.ended_s = self._seconds()
+            step.ended_s = self.seconds()
             step.cost = cost
             self._look(step)
 
@@ -123,7 +123,7 @@ class Timeline:
     def _look(self, step: Step) -> None:
         if step.ended_s is None or step.waits_for or step.settled_s is not None:
             return
-        step.settled_s = self._seconds()
+        step.settled_s = self.seconds()
         if step.command_bytes >= LARGE_COMMANDS_BYTES:
             round_trips, _, _, znodes, size = (*step.cost, 0, 0, 0, 0, 0)[:5]
             log.info(

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from kreplica.admin.site import AdminSite
 from kreplica.controller.controller import Controller
+from kreplica.controller.surroundings import Surroundings
 from kreplica.membership.controlled_shutdown import ControlledShutdown
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.incarnation import Incarnations
@@ -88,7 +89,8 @@ class Broker:
             lambda: self.incarnations.intact_since,
             self._replaced,
         )
-        self.controller = Controller(runtime, self.client, controller_config(settings, self.dynamic_settings))
+        config = controller_config(settings, self.dynamic_settings)
+        self.controller = Controller(Surroundings.real(runtime, self.client, config))
         self._turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.controller.office import ControllerConfig
+from kreplica.controller.surroundings import ControllerConfig
 from kreplica.errors import SettingsError
 from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig

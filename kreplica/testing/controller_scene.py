@@ -26,7 +26,7 @@ from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.controller import Controller
 from kreplica.controller.events import Question
-from kreplica.controller.office import ControllerConfig
+from kreplica.controller.surroundings import ControllerConfig, Surroundings
 from kreplica.errors import ErrorCode
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import (
@@ -202,7 +202,7 @@ class ScriptedController:
         runtime = self._host.runtime
         client = ZooKeeperClient(runtime.reactor, COORDINATOR, random=runtime.random, session_timeout_ms=6000)
         await client.start()
-        self._controller = Controller(runtime, client, self.config)
+        self._controller = Controller(Surroundings.real(runtime, client, self.config))
         self._controller.start()
 
     def kill(self) -> None:

@@ -9,9 +9,10 @@ from twisted.internet.task import Clock
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.events import ReplicasStopped, RetryDeletions
 from kreplica.controller.figures import Counters
-from kreplica.controller.office import ControllerConfig, Office
+from kreplica.controller.office import Office
 from kreplica.controller.replica_deletion import DELETION_RETRY_SECONDS, replicas_stopped, resume_deletions
 from kreplica.controller.states import PartitionState, ReplicaState
+from kreplica.controller.surroundings import ControllerConfig, Surroundings
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime
@@ -32,7 +33,7 @@ def test_a_refused_deletion_is_tried_again_after_a_while():
         context.move_replica(KEY, 1, state)
     runtime = Runtime(clock, None, None, random.Random(1), lambda: 0)
     config = ControllerConfig(1, "PLAINTEXT", lambda _: False)
-    office = Office(runtime, None, config, context, events.append, Counters())
+    office = Office(Surroundings.real(runtime, None, config), context, events.append, Counters())
     office._send = lambda broker, command: sent.append((broker, command.api.name, command.delete))
 
     refused = ReplicasStopped(1, True, ((KEY, ErrorCode.KAFKA_STORAGE_ERROR),))
@@ -56,9 +57,7 @@ def test_a_resigned_controller_leaves_no_timer():
     clock, events = Clock(), []
     runtime = Runtime(clock, None, None, random.Random(1), lambda: 0)
     office = Office(
-        runtime,
-        None,
-        ControllerConfig(1, "PLAINTEXT", lambda _: False),
+        Surroundings.real(runtime, None, ControllerConfig(1, "PLAINTEXT", lambda _: False)),
         ControllerContext(1, 1),
         events.append,
         Counters(),
