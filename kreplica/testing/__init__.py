@@ -5,7 +5,7 @@
 * ``cluster_state`` what its files and znodes say
 * ``invariants`` what must hold after every event; ``committed_log`` what was ever committed
 * ``wire_client``, ``leader_client``, ``idempotent_producer``, ``tailing_consumer`` clients of it
-* ``histories`` what they were told
+* ``histories`` what they were told; ``anomalies`` what is wrong with that
 * ``scheduler`` virtual time and the queue of events
 * ``reactor`` Twisted's reactor for one process; ``transports`` Twisted's ports and connections on it
 * ``sockets`` the kernel's part of TCP; ``network`` links, partitions, who listens where

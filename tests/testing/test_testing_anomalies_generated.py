@@ -1,0 +1,233 @@
+"""Histories of a log without fault have no anomaly; with one thing changed they have that one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from kreplica.testing.anomalies import ClientHistory, Kind, find_anomalies
+from kreplica.testing.anomalies.history import Outcome, Poll
+
+PARTITION = "t-0"
+several = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+PLAIN, COMMITTED, ABORTED, REFUSED, UNANSWERED, UNANSWERED_LOST = range(6)
+
+
+@dataclass
+class Generated:
+    """A history, and the log that it is of.
+
+    :ivar log: what readers are to be given.
+    """
+
+    history: ClientHistory = field(default_factory=ClientHistory)
+    log: list[tuple[int, int]] = field(default_factory=list)
+    end: int = 0
+    now_s: float = 0.0
+
+    def tick(self) -> float:
+        self.now_s += 1.0
+        return self.now_s
+
+
+@st.composite
+def histories(draw) -> Generated:
+    """Producers write batches of every fate; readers then read all, in polls of every size."""
+    made = Generated()
+    numbers = iter(range(10_000))
+    fates = st.sampled_from([PLAIN, PLAIN, PLAIN, COMMITTED, ABORTED, REFUSED, UNANSWERED, UNANSWERED_LOST])
+    producers = st.sampled_from(["p", "q"])
+    for producer, size, fate in draw(st.lists(st.tuples(producers, st.integers(1, 4), fates), min_size=3, max_size=12)):
+        write(made, producer, [next(numbers) for _ in range(size)], fate)
+    for reader in range(draw(st.integers(2, 3))):
+        made.history.sought(f"reader-{reader}", PARTITION, 0, made.tick())
+        at = 0
+        while at < len(made.log):
+            size = draw(st.integers(1, 5))
+            made.history.polled(f"reader-{reader}", PARTITION, made.log[at : at + size], made.tick())
+            at += size
+    return made
+
+
+def write(made: Generated, producer: str, values: list[int], fate: int) -> None:
+    history, transaction = made.history, values[0] if fate in (COMMITTED, ABORTED) else None
+    if transaction is not None:
+        history.began(transaction, producer, made.tick())
+    number = history.sending(producer, PARTITION, values, made.tick(), transaction)
+    if fate == REFUSED:
+        history.refused(number, made.tick())
+    if fate in (REFUSED, UNANSWERED_LOST):
+        return
+    if fate != ABORTED:
+        made.log += enumerate(values, made.end)
+    if fate != UNANSWERED:
+        history.acknowledged(number, made.end, made.tick())
+    made.end += len(values)
+    if transaction is not None:
+        history.ending(transaction, made.tick(), commit=fate == COMMITTED)
+        history.ended(transaction, committed=fate == COMMITTED)
+        made.end += 1
+
+
+def kinds(made: Generated) -> list[Kind]:
+    return [anomaly.kind for anomaly in find_anomalies(made.history)]
+
+
+@several
+@given(histories())
+def test_no_fault_no_anomaly(made):
+    """A correct log shows none, whatever was refused, aborted or never answered."""
+    assert kinds(made) == []
+
+
+# --- one thing changed ------------------------------------------------------------------------------------------------
+
+
+def acknowledged(made: Generated) -> list[tuple[int, int]]:
+    """What readers must be given."""
+    sends = [send for send in made.history.sends if send.outcome is Outcome.OK]
+    must = {value for send in sends for value in send.values}
+    return [record for record in made.log if record[1] in must]
+
+
+def change_polls(made: Generated, change: Callable[[Poll], list[tuple[int, int]]]) -> None:
+    reads = made.history.reads
+    reads[:] = [read._replace(records=change(read)) if isinstance(read, Poll) else read for read in reads]
+
+
+def polls_of(made: Generated, reader: str) -> list[int]:
+    return [at for at, read in enumerate(made.history.reads) if isinstance(read, Poll) and read.consumer == reader]
+
+
+@several
+@given(histories(), st.data())
+def test_a_record_is_gone(made, data):
+    """No reader has one acknowledged record: lost if there is more behind it, else unseen."""
+    assume(acknowledged(made))
+    gone = data.draw(st.sampled_from(acknowledged(made)))
+    change_polls(made, lambda poll: [record for record in poll.records if record != gone])
+    assert kinds(made) == [Kind.UNSEEN if gone == made.log[-1] else Kind.LOST_WRITE]
+
+
+@several
+@given(histories(), st.data())
+def test_one_reader_misses_a_record(made, data):
+    """A reader goes over a record that others have."""
+    assume(len(made.log) > 1)
+    missed = data.draw(st.sampled_from(made.log[:-1]))
+    change_polls(made, lambda poll: [each for each in poll.records if each != missed or poll.consumer != "reader-0"])
+    (kind,) = kinds(made)
+    assert kind in (Kind.POLL_SKIP_WITHIN, Kind.POLL_SKIP_BETWEEN)
+
+
+@several
+@given(histories(), st.data())
+def test_a_record_is_written_again(made, data):
+    """A value stands at two offsets."""
+    assume(made.log)
+    again = data.draw(st.sampled_from(made.log))
+    made.history.polled("reader-0", PARTITION, [(made.end, again[1])], made.tick())
+    assert kinds(made) == [Kind.DUPLICATE]
+
+
+@several
+@given(histories(), st.data())
+def test_a_reader_is_given_another_record(made, data):
+    """One reader has another value than the others at an offset."""
+    assume(made.log)
+    offset, _ = data.draw(st.sampled_from(made.log))
+    made.history.sending("r", PARTITION, [-1], made.tick())
+    change_polls(
+        made,
+        lambda poll: [(o, -1 if (poll.consumer, o) == ("reader-1", offset) else value) for o, value in poll.records],
+    )
+    assert kinds(made) == [Kind.INCONSISTENT_OFFSETS]
+
+
+@several
+@given(histories(), st.data())
+def test_an_acknowledgement_is_wrong(made, data):
+    """A producer is told the offset of another one's record."""
+    sends = made.history.sends
+    plain = [at for at, send in enumerate(sends) if send.outcome is Outcome.OK and send.transaction is None]
+    assume(len(plain) > 1)
+    wrong = data.draw(st.sampled_from(plain))
+    right = data.draw(st.sampled_from([at for at in plain if at != wrong]))
+    sends[wrong] = sends[wrong]._replace(
+        producer="r", values=sends[wrong].values[:1], base_offset=sends[right].base_offset
+    )
+    made.history.sending("r", PARTITION, [value for _, value in made.log], made.tick())
+    assert kinds(made) == [Kind.INCONSISTENT_ACKNOWLEDGEMENT]
+
+
+@several
+@given(histories(), st.data())
+def test_a_poll_is_repeated(made, data):
+    """A reader is given again what it had."""
+    assume(made.log)
+    last = made.history.reads[polls_of(made, "reader-1")[-1]]
+    made.history.reads.append(last)
+    assert kinds(made) == [Kind.NON_MONOTONIC_POLL_BETWEEN]
+
+
+@several
+@given(histories(), st.data())
+def test_a_poll_goes_back(made, data):
+    """A poll ends with a record that it began with."""
+    assume(made.log)
+    at = polls_of(made, "reader-1")[-1]
+    last = made.history.reads[at]
+    made.history.reads[at] = last._replace(records=[*last.records, last.records[0]])
+    assert kinds(made) == [Kind.NON_MONOTONIC_POLL_WITHIN]
+
+
+@several
+@given(histories(), st.data())
+def test_two_sends_change_places(made, data):
+    """What was sent first stands behind what was sent next."""
+    sends = made.history.sends
+    mine = [at for at, send in enumerate(sends) if send.producer == "p" and send.outcome is Outcome.OK]
+    assume(len(mine) > 1)
+    one = data.draw(st.integers(0, len(mine) - 2))
+    first, second = mine[one], mine[one + 1]
+    sends[first], sends[second] = sends[second], sends[first]
+    assert set(kinds(made)) == {Kind.NON_MONOTONIC_SEND}
+
+
+@several
+@given(histories(), st.data())
+def test_a_refused_record_is_read(made, data):
+    """A producer is told that records are not there, and they are."""
+    sends = made.history.sends
+    there = {value for _, value in made.log}
+    plain = [at for at, send in enumerate(sends) if send.values[0] in there]
+    assume(plain)
+    at = data.draw(st.sampled_from(plain))
+    sends[at] = sends[at]._replace(outcome=Outcome.FAILED, base_offset=-1)
+    assert kinds(made) == [Kind.ABORTED_READ] * len(sends[at].values)
+
+
+@several
+@given(histories(), st.data())
+def test_a_commit_comes_after_its_reads(made, data):
+    """Records of a transaction are read before it is to be committed."""
+    sends = made.history.sends
+    committed = [
+        send for send in sends if send.transaction is not None and send.values[0] in dict(map(reversed, made.log))
+    ]
+    assume(committed)
+    send = data.draw(st.sampled_from(committed))
+    transactions = made.history.transactions
+    transactions[send.transaction] = transactions[send.transaction]._replace(ending_s=made.tick())
+    assert kinds(made) == [Kind.PRECOMMITTED_READ] * len(send.values)
+
+
+@several
+@given(histories())
+def test_a_stranger_is_read(made):
+    """A reader is given what nobody sent."""
+    made.history.polled("reader-1", PARTITION, [(made.end, -1)], made.tick())
+    assert kinds(made) == [Kind.UNSENT_READ]
