@@ -283,5 +283,5 @@ class ReplicatedRun:
             assert set(ends.values()) == {len(records)}, f"{key}: replicas end at {ends}"
         self.invariants.check()
         self.cluster.stop()
-        failures = [failure.getTraceback() for failure in self.cluster.simulation.failures]
-        assert not failures, "".join(failures)
+        failures = self.cluster.simulation.failures
+        assert not failures, f"{failures[0].getErrorMessage()}\n{failures[0].getTraceback()}"
