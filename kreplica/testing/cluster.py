@@ -14,6 +14,7 @@ hold, ``cluster_state`` and ``invariants`` look up.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -85,10 +86,13 @@ class Machine(Generic[ProgramT]):
         self._program = None
         self.host.kill()
 
-    def power_loss(self) -> None:
-        """The machine goes out: what was not synced is kept, lost or torn at random, and peers are not told."""
+    def power_loss(self, random: Random | None = None) -> None:
+        """The machine goes out: what was not synced is kept, lost or torn at random, and peers are not told.
+
+        :param random: what draws it; the host's own unless given.
+        """
         self._program = None
-        self.host.power_loss()
+        self.host.power_loss(random)
 
 
 async def _finished(work: Awaitable[None]) -> None:
@@ -136,6 +140,15 @@ class SimulatedCluster:
         for machine in machines:
             if machine.running:
                 self.run_until(machine.stop())
+
+    def host(self, name: str) -> Host:
+        """The host of that name, for a program of the test's own: its ``reactor``, its ``runtime``, its faults."""
+        return self.simulation.host(name)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For any Kafka client that runs on a host of this cluster."""
+        return ",".join(f"broker-{number}:{BROKER_PORT}" for number in self.brokers)
 
     def client(self, *, broker: int = 1) -> WireClient:
         """A client of one broker, on a host of its own."""

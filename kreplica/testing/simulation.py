@@ -88,10 +88,13 @@ class Host:
         self.disk.kill()
         self._begin()
 
-    def power_loss(self) -> None:
-        """The machine goes out and on again: what was not synced is lost at random, peers are not told."""
+    def power_loss(self, random: Random | None = None) -> None:
+        """The machine goes out and on again: what was not synced is lost at random, peers are not told.
+
+        :param random: what draws how much is lost; the host's own unless given.
+        """
         self.reactor.vanish()
-        self.disk.power_loss(self._random)
+        self.disk.power_loss(random or self._random)
         self._boots_count += 1
         self._begin()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -179,10 +180,13 @@ class ReplicatedRun:
         self._wanted.pop(broker, None)
         self.machine(broker).kill()
 
-    def lose_power(self, broker: int) -> None:
+    def lose_power(self, broker: int, random: Random | None = None) -> None:
+        """
+        :param random: what draws how much of what was not synced is lost; the host's own unless given.
+        """
         self.tell(f"broker {broker} loses power")
         self._wanted.pop(broker, None)
-        self.machine(broker).power_loss()
+        self.machine(broker).power_loss(random)
         self.lost[broker] = None
 
     def launch(self, broker: int) -> None:
