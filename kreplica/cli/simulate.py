@@ -103,9 +103,7 @@ def command(
         _one(seed, chosen, only, minimizes, trace)
 
 
-def _one(
-    seed: int, chosen: dict[str, str], only: list[int] | None, minimizes: bool, trace: IO[str] | None
-) -> NoReturn:
+def _one(seed: int, chosen: dict[str, str], only: list[int] | None, minimizes: bool, trace: IO[str] | None) -> NoReturn:
     write = None if trace is None else lambda line: print(line, file=trace)
     outcome = run_storm(seed, options_of(seed, chosen), only, write)
     if minimizes and not outcome.clean:

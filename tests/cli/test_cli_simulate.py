@@ -1,0 +1,99 @@
+"""``kreplica simulate`` as it is typed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kreplica.testing.storms import storm as storms
+
+SHORT = ["--option", "seconds=5", "--option", "messages_per_s=20"]
+
+
+@pytest.fixture
+def simulate() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the command in a process of its own."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kreplica.cli", "simulate", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
+
+
+Simulate = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_one_seed(simulate: Simulate) -> None:
+    """The plan, what was done, how fast it went, and how it ended."""
+    done = simulate("--seed", "1", *SHORT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("seed 1: seconds=5 brokers=")
+    assert "what was done:" in done.stdout
+    assert "times real time" in done.stdout
+    assert done.stdout.rstrip().endswith("clean: nothing lost, nothing twice, everything came back")
+
+
+def test_trace_is_the_same_each_time(simulate: Simulate, tmp_path: Path) -> None:
+    """Two runs of one seed write the same file, byte for byte."""
+    traces = [tmp_path / "a", tmp_path / "b"]
+    for trace in traces:
+        assert simulate("--seed", "2", *SHORT, "--trace", str(trace)).returncode == 0
+    assert traces[0].read_bytes() == traces[1].read_bytes() != b""
+
+
+def test_many_seeds(simulate: Simulate) -> None:
+    """How many there were, how many simulated hours that is, and how fast."""
+    done = simulate("--seeds", "1-6", "--jobs", "2", *SHORT)
+    assert done.returncode == 0, done.stderr
+    assert "6 storms, 6 clean, 0 failed" in done.stdout
+    assert "hours per minute" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "either --seed or --seeds is needed"),
+        (["--seed", "1", "--seeds", "1-2"], "either --seed or --seeds is needed"),
+        (["--seeds", "1-"], "seeds without an end need --minutes"),
+        (["--seeds", "9-3"], "'9-3': 3 comes before 9"),
+        (["--seeds", "all"], "'all': 7, 1-200 or 1- (with --minutes) is expected"),
+        (["--seeds", "1-3", "--trace", "-"], "--faults, --minimize and --trace go with --seed"),
+        (["--seed", "1", "--faults", "three"], "'three': numbers of faults are expected"),
+        (["--seed", "1", "--option", "brokers"], "'brokers': name=value is expected"),
+        (["--seed", "1", "--option", "brokers=1"], "brokers=1: at least 3 are needed"),
+    ],
+)
+def test_mistakes(simulate: Simulate, words: list[str], message: str) -> None:
+    """Each is told in a line."""
+    done = simulate(*words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_fails_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failed storm's last line is the command that runs it again, with the faults that it takes."""
+    from click.testing import CliRunner
+
+    from kreplica.cli import main
+
+    def burst(run: object, random: object) -> None:
+        raise RuntimeError("too much")
+
+    for name in list(storms.FAULTS):
+        monkeypatch.setitem(storms.FAULTS, name, (burst, 1.0))
+    done = CliRunner().invoke(main, ["simulate", "--seed", "1", "--minimize", "--option", "seconds=20"])
+    assert done.exit_code == 1
+    assert "FAILED: RuntimeError: too much" in done.output
+    *_, last = done.output.strip().splitlines()
+    assert last.startswith("again: kreplica simulate --seed 1 --option seconds=20 --faults ")
+    assert "," not in last
+    several = CliRunner().invoke(main, ["simulate", "--seeds", "1-3", "--option", "seconds=20"])
+    assert several.exit_code == 1
+    assert "3 storms, 0 clean, 3 failed" in several.output
+    assert "kreplica simulate --seed 3 --option seconds=20   # RuntimeError: too much" in several.output

@@ -1,0 +1,101 @@
+"""Clusters under load and every fault there is, several at a time, from many seeds; then all is well again."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from cluster_runs import seeds
+
+from kreplica.testing.storms import storm as storms
+from kreplica.testing.storms.minimize import minimize
+from kreplica.testing.storms.options import StormOptions, options_of
+from kreplica.testing.storms.outcome import Outcome, run_storm
+from kreplica.testing.storms.sweep import Tally, sweep
+
+SEEDS = 200
+SEEDS_OF_A_TEST = 50
+JOBS = min(2, os.cpu_count() or 1)
+SHORT = {"seconds": "10", "messages_per_s": "20"}
+
+
+def check(outcome: Outcome) -> None:
+    assert outcome.clean, f"kreplica simulate --seed {outcome.seed}\n{outcome.details}"
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_OF_A_TEST))
+def test_storms(first: int) -> None:
+    """What was acknowledged or read is there, once and in order; when it is over, all replicas are in sync."""
+    tally = Tally()
+    for outcome in sweep(seeds(range(first, first + SEEDS_OF_A_TEST)), jobs=JOBS):
+        check(outcome)
+        tally.add(outcome)
+    assert tally.virtual_s >= 60 * tally.storms
+    assert tally.acknowledged > 100 * tally.storms
+
+
+def same(outcome: Outcome) -> Outcome:
+    """All of it that depends on the seed."""
+    return replace(outcome, wall_s=0.0)
+
+
+def test_one_seed_is_one_run() -> None:
+    """Again in this process, and in others: the same events, the same records, the same story."""
+    here = [same(outcome) for outcome in sweep([3, 5], chosen=SHORT)]
+    elsewhere = [same(outcome) for outcome in sweep([3, 5], jobs=2, chosen=SHORT)]
+    assert sorted(elsewhere, key=lambda outcome: outcome.seed) == here
+    assert here[0].events != here[1].events
+
+
+def test_a_trace_has_a_line_for_every_event() -> None:
+    """And one for each thing that is done to the cluster, where it happens."""
+    lines: list[str] = []
+    outcome = run_storm(4, options_of(4, SHORT), trace=lines.append)
+    told = [line.partition(" * ")[2] for line in lines if " * " in line]
+    assert told == [line[10:].strip() for line in outcome.story]
+    assert len(lines) == outcome.events + len(told)
+    times_s = [float(line.split()[0]) for line in lines]
+    assert times_s == sorted(times_s)
+
+
+def test_faults_that_are_left_out_do_not_happen() -> None:
+    """A storm with some of its faults has just those, at their own times."""
+    options = options_of(8, SHORT)
+    whole = run_storm(8, options)
+    some = [fault.number for fault in whole.plan[::2]]
+    assert some
+    part = run_storm(8, options, some)
+    check(part)
+    assert [fault for fault in whole.plan if fault.number in some] == list(part.plan)
+    begun = [
+        int(text.split(":")[0])
+        for text in (line[11:] for line in part.story)
+        if ": end of" not in text and ": " in text
+    ]
+    assert begun == some
+
+
+def test_endless_seeds_end_with_the_time() -> None:
+    """A sweep that is given a time begins no storm after it."""
+    outcomes = list(sweep(iter(range(1, 10_000)), chosen={**SHORT, "seconds": "1"}, seconds_max=1.0))
+    assert 1 <= len(outcomes) < 1000
+
+
+def test_a_failure_is_told_and_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that does not survive a pause fails the storm; what is left of the plan is that pause."""
+
+    def burst(run: object, random: object) -> None:
+        raise RuntimeError("paused to death")
+
+    monkeypatch.setitem(storms.FAULTS, "pause", (burst, 1.0))
+    options = StormOptions(seconds=20.0, messages_per_s=20, calm_s=0.5)
+    failed = next(
+        outcome
+        for outcome in (run_storm(seed, options) for seed in range(1, 10))
+        if any(fault.name == "pause" for fault in outcome.plan)
+    )
+    assert failed.failure == "RuntimeError: paused to death"
+    minimum = minimize(failed)
+    assert [fault.name for fault in minimum.outcome.plan] == ["pause"]
+    assert minimum.outcome.failure == failed.failure

@@ -1,0 +1,81 @@
+"""What a seed wants: the circumstances of a storm, and its faults as data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kreplica.testing.storms.options import BadOption, StormOptions, options_of
+from kreplica.testing.storms.plan import Fault, make_plan, numbered
+
+WEIGHTS = {"kill": 2.0, "cut": 1.0, "pause": 1.0, "bounce": 1.0}
+
+
+class TestOptions:
+    def test_are_those_of_the_seed(self) -> None:
+        """The same seed draws the same; not all seeds do."""
+        assert options_of(7) == options_of(7)
+        assert len({options_of(seed) for seed in range(30)}) > 25
+
+    def test_what_is_chosen_stays_and_the_rest_is_the_seeds(self) -> None:
+        """Choosing one option changes no other."""
+        assert options_of(7, {"brokers": "5", "synced": "yes"}) == replace(options_of(7), brokers=5, synced=True)
+
+    def test_are_printed_as_they_are_given(self) -> None:
+        """What a report shows can be given back."""
+        options = options_of(11)
+        assert options_of(12, dict(text.split("=") for text in str(options).split())) == options
+
+    @pytest.mark.parametrize(
+        ("name", "text", "message"),
+        [
+            ("brokesr", "3", "no option is named 'brokesr'; there are seconds, brokers, "),
+            ("brokers", "2", "brokers=2: at least 3 are needed"),
+            ("brokers", "three", "brokers=three: a number is expected"),
+            ("seconds", "0", "seconds=0.0: must be more than 0"),
+            ("calm_s", "-1", "calm_s=-1.0: must be more than 0"),
+            ("synced", "true", "synced=true: yes or no is expected"),
+        ],
+    )
+    def test_mistakes_are_named(self, name: str, text: str, message: str) -> None:
+        """Whoever mistypes one is told which, and what there is."""
+        with pytest.raises(BadOption, match=message):
+            options_of(1, {name: text})
+
+    def test_load_is_as_much_as_was_asked_for(self) -> None:
+        """The partitions' producers together write so many messages in a second."""
+        load = StormOptions(messages_per_s=100, batch_records=10, partitions=2).load
+        mean_records = (1 + load.records_max) / 2
+        assert 2 * mean_records / load.interval_s == 100
+
+
+class TestPlan:
+    def test_is_the_seeds(self) -> None:
+        """The same seed plans the same; another something else."""
+        options = StormOptions()
+        assert make_plan(3, options, WEIGHTS) == make_plan(3, options, WEIGHTS)
+        assert make_plan(3, options, WEIGHTS) != make_plan(4, options, WEIGHTS)
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_is_in_order_and_within_the_storm(self, seed: int) -> None:
+        """Faults begin and end while it blows, no more of them at once than was asked for."""
+        options = options_of(seed)
+        plan = make_plan(seed, options, WEIGHTS)
+        assert [fault.number for fault in plan] == list(range(1, len(plan) + 1))
+        assert [fault.at_s for fault in plan] == sorted(fault.at_s for fault in plan)
+        for fault in plan:
+            assert 0 < fault.at_s <= fault.at_s + fault.lasts_s <= options.seconds + 1e-9
+            others = [o for o in plan if o.number < fault.number and o.at_s + o.lasts_s > fault.at_s]
+            assert len(others) < options.overlap
+
+    def test_seeds_leave_kinds_of_faults_out(self) -> None:
+        """Some storms have no kill at all: what needs one undisturbed by them gets its chance."""
+        kinds = [{fault.name for fault in make_plan(seed, StormOptions(seconds=600), WEIGHTS)} for seed in range(20)]
+        assert set(WEIGHTS) in kinds
+        assert any("kill" not in each for each in kinds)
+
+    def test_part_of_it_keeps_its_numbers(self) -> None:
+        """Leaving faults out changes nothing in those that stay."""
+        plan = [Fault(number, "kill", float(number), 1.0, 0) for number in (1, 2, 3)]
+        assert numbered(plan, [3, 1]) == [plan[0], plan[2]]
