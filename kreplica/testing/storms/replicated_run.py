@@ -204,7 +204,7 @@ class ReplicatedRun:
 
     def _not_started(self, broker: int, program: Broker, failure: Failure) -> None:
         self.tell(f"broker {broker} did not start: {failure.getErrorMessage()}")
-        if not failure.check(KreplicaError):
+        if not failure.check(KreplicaError, OSError):
             self.failed(failure)
         if broker in self._wanted and self.machine(broker).running and self.machine(broker).program is program:
             self.machine(broker).kill()
