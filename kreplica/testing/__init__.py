@@ -7,7 +7,8 @@
 * ``wire_client``, ``leader_client``, ``idempotent_producer``, ``tailing_consumer`` clients of it
 * ``histories`` what they were told; ``anomalies`` what is wrong with that
 * ``scheduler`` virtual time and the queue of events
-* ``reactor`` Twisted's reactor for one process; ``transports`` Twisted's ports and connections on it
+* ``reactor`` Twisted's reactor for one process; ``readiness`` who is told that a socket can be used; ``transports``
+  Twisted's ports and connections
 * ``sockets`` the kernel's part of TCP; ``network`` links, partitions, who listens where
 * ``offload`` work that blocks
 * ``disk`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them; ``faults`` what is to fail

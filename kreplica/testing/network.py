@@ -169,7 +169,7 @@ class Network:
             source = name if loopback else client.host
             client.local = (source, self._ephemeral_port(client.host))
         client.connecting = True
-        client.destination = target
+        client.go_to(target)
         self.transmit(client, 0, self._arrive_syn, client, port, loopback)
         return errno.EINPROGRESS
 
@@ -181,23 +181,32 @@ class Network:
         :param size: in bytes; 0 for what carries no data.
         :param acknowledges: whether it only tells the other end what has been read.
         """
-        segment = Segment(size, arrival, args, acknowledges)
-        if sender.held or self.is_cut(sender.host, sender.destination):
-            sender.held.append(segment)
+        if sender.held or sender.link.cut:
+            sender.held.append(Segment(size, arrival, args, acknowledges))
             if sender not in self._holding:
                 timeout_s = CONNECT_TIMEOUT_S if sender.connecting else DATA_TIMEOUT_S
                 self._holding[sender] = self._scheduler.post(self._process, timeout_s, self._give_up, sender)
         else:
-            self._send(sender, segment, 0.0)
+            self._send(sender, size, arrival, args)
 
-    def _send(self, sender: SimulatedSocket, segment: Segment, extra_s: float) -> None:
-        link = self.link(sender.host, sender.destination)
-        now_s = leaves_s = self._scheduler.now_s
+    def _send(
+        self,
+        sender: SimulatedSocket,
+        size: int,
+        arrival: Callable[..., None],
+        args: tuple[Any, ...],
+        delay_s: float = 0.0,
+    ) -> None:
+        link = sender.link
+        leaves_s = self._scheduler.now_s
         if link.bytes_per_s is not None:
-            link.free_at_s = leaves_s = max(link.free_at_s, now_s) + segment.size / link.bytes_per_s
-        arrives_s = leaves_s + self.random.uniform(*link.latency_s) + extra_s
-        sender.last_arrival_s = arrives_s = max(arrives_s, sender.last_arrival_s)
-        self._scheduler.post(self._process, arrives_s - now_s, segment.arrival, *segment.args)
+            link.free_at_s = leaves_s = max(link.free_at_s, leaves_s) + size / link.bytes_per_s
+        least_s, most_s = link.latency_s
+        arrives_s = leaves_s + least_s + (most_s - least_s) * self.random.random() + delay_s
+        if arrives_s < sender.last_arrival_s:
+            arrives_s = sender.last_arrival_s
+        sender.last_arrival_s = arrives_s
+        self._scheduler.post_at(self._process, arrives_s, arrival, args)
 
     def _release(self, sender: SimulatedSocket) -> None:
         self._holding.pop(sender).cancel()
@@ -205,7 +214,7 @@ class Network:
         sender.held.clear()
         extra_s = self.random.uniform(0.0, RETRANSMISSION_DELAY_S_MAX)
         for segment in held:
-            self._send(sender, segment, extra_s)
+            self._send(sender, segment.size, segment.arrival, segment.args, extra_s)
 
     def _give_up(self, sender: SimulatedSocket) -> None:
         del self._holding[sender]
@@ -227,7 +236,7 @@ class Network:
         server = self.socket(target)
         server.local = (client.remote[0] if client.remote else target, port)
         server.remote = client.local
-        server.destination = client.host
+        server.go_to(client.host)
         server.peer = client
         if listener is None:
             self.transmit(server, 0, client.reset, errno.ECONNREFUSED)

@@ -1,8 +1,9 @@
 """The reactor of one simulated process: Twisted's own ports, clients and transports, on simulated time and sockets.
 
-Only what is below a transport is simulated: the queue of events (``kreplica.testing.scheduler``), readiness and the
-kernel's part of a connection (``kreplica.testing.sockets``).  So buffering, producers, half-closing and the order of
-callbacks are the real ones, and a transport that a listener brings along (``Port.transport``) runs here too.
+Only what is below a transport is simulated: the queue of events (``kreplica.testing.scheduler``), readiness
+(``kreplica.testing.readiness``) and the kernel's part of a connection (``kreplica.testing.sockets``).  So buffering,
+producers, half-closing and the order of callbacks are the real ones, and a transport that a listener brings along
+(``Port.transport``) runs here too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from kreplica.testing.network import Network
+from kreplica.testing.readiness import Watched
 from kreplica.testing.scheduler import Call, Process, ProcessState, Scheduler
 from kreplica.testing.sockets import SimulatedSocket
 from kreplica.testing.transports import NameResolver, SimulatedConnector, SimulatedPort
@@ -53,10 +55,8 @@ class SimulatedReactor:
         self._process = process
         self._host = host
         self._failed = failed
-        self._readers: dict[Any, SimulatedSocket] = {}
-        self._writers: dict[Any, SimulatedSocket] = {}
+        self._watched: dict[Any, Watched] = {}
         self._sockets: WeakValueDictionary[int, SimulatedSocket] = WeakValueDictionary()
-        self._woken: set[int] = set()
         self._triggers: dict[int, tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
         self._triggers_count = 0
 
@@ -136,70 +136,58 @@ class SimulatedReactor:
         connector.connect()
         return connector
 
-    # --- IReactorFDSet: readiness, level-triggered as epoll has it ---
+    # --- IReactorFDSet -----------------------------------------------------------------------------------------------
 
     def addReader(self, reader: Any) -> None:
-        self._add(self._readers, reader)
+        watched = self._watch(reader)
+        if watched is not None and not watched.reads:
+            watched.reads = True
+            watched.wake()
 
     def addWriter(self, writer: Any) -> None:
-        self._add(self._writers, writer)
+        watched = self._watch(writer)
+        if watched is not None and not watched.writes:
+            watched.writes = True
+            watched.wake()
 
     def removeReader(self, reader: Any) -> None:
-        self._readers.pop(reader, None)
+        watched = self._watched.get(reader)
+        if watched is not None:
+            watched.reads = False
+            if not watched.writes:
+                del self._watched[reader]
 
     def removeWriter(self, writer: Any) -> None:
-        self._writers.pop(writer, None)
+        watched = self._watched.get(writer)
+        if watched is not None:
+            watched.writes = False
+            if not watched.reads:
+                del self._watched[writer]
 
     def getReaders(self) -> list[Any]:
-        return list(self._readers)
+        return [watched.descriptor for watched in self._watched.values() if watched.reads]
 
     def getWriters(self) -> list[Any]:
-        return list(self._writers)
+        return [watched.descriptor for watched in self._watched.values() if watched.writes]
 
     def removeAll(self) -> list[Any]:
-        removed = list({**self._readers, **self._writers})
-        self._readers.clear()
-        self._writers.clear()
+        removed = list(self._watched)
+        for watched in self._watched.values():
+            watched.reads = watched.writes = False
+        self._watched.clear()
         return removed
 
-    def _add(self, which: dict[Any, SimulatedSocket], descriptor: Any) -> None:
-        if descriptor in which or self._process.state is ProcessState.DEAD:
-            return
-        connection = self._sockets.get(descriptor.fileno())
-        if connection is not None:
-            which[descriptor] = connection
-            connection.on_ready = lambda: self._wake(descriptor, connection)
-            self._wake(descriptor, connection)
+    def _watch(self, descriptor: Any) -> Watched | None:
+        watched = self._watched.get(descriptor)
+        if watched is None and self._process.state is not ProcessState.DEAD:
+            connection = self._sockets.get(descriptor.fileno())
+            if connection is not None:
+                watched = Watched(self, self._scheduler, self._process, descriptor, connection)
+                self._watched[descriptor] = watched
+        return watched
 
-    def _wake(self, descriptor: Any, connection: SimulatedSocket) -> None:
-        if connection.number not in self._woken and self._is_ready(descriptor, connection):
-            self._woken.add(connection.number)
-            self._scheduler.post(self._process, 0.0, self._do_read_or_write, descriptor, connection)
-
-    def _is_ready(self, descriptor: Any, connection: SimulatedSocket) -> bool:
-        reads, writes = descriptor in self._readers, descriptor in self._writers
-        return (reads and connection.readable) or (writes and connection.writable)
-
-    def _do_read_or_write(self, descriptor: Any, connection: SimulatedSocket) -> None:
-        self._woken.discard(connection.number)
-        why: BaseException | None = None
-        in_read = False
-        try:
-            if descriptor in self._readers and connection.readable:
-                in_read = True
-                why = descriptor.doRead()
-            if not why and descriptor in self._writers and connection.writable:
-                in_read = False
-                failed = connection.failed and descriptor.connected
-                why = error.ConnectionLost() if failed else descriptor.doWrite()
-        except Exception as caught:
-            why = caught
-            self.log_failure()
-        if why:
-            self._disconnect(descriptor, why, in_read)
-        self._wake(descriptor, connection)
-
-    def _disconnect(self, descriptor: Any, why: BaseException, in_read: bool) -> None:
+    def disconnect(self, descriptor: Any, why: BaseException, in_read: bool) -> None:
+        """A descriptor's read or write said that its connection has ended."""
         self.removeReader(descriptor)
         failure = Failure(why)
         if in_read and isinstance(why, error.ConnectionDone) and IHalfCloseableDescriptor.providedBy(descriptor):

@@ -126,6 +126,9 @@ class Scheduler:
         """Called when an event is over, with the process that it happened to: for checks of what must always hold."""
         self.events_count = 0
         self._instant_began_at = 0
+        # What the event under way has asked to follow it at once.
+        self._is_under_way = False
+        self._following: tuple[Process, Callable[..., Any], tuple[Any, ...]] | None = None
         self._queue: list[tuple[float, int, Call]] = []
         self._sequence = 0
         self._cancelled_count = 0
@@ -133,6 +136,22 @@ class Scheduler:
     def post(self, process: Process, delay_s: float, function: Callable[..., Any], *args: Any) -> Call:
         """Let something happen that programs do not see as a timer."""
         return self.add(Call(self, process, self.now_s + delay_s, False, function, args, {}))
+
+    def post_at(self, process: Process, time_s: float, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """``post`` for what is never taken back, at a time that is not over."""
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._queue, (time_s, sequence, Call(self, process, time_s, False, function, args, {})))
+
+    def follow(self, process: Process, function: Callable[..., Any], *args: Any) -> None:
+        """Let something happen right behind the event under way, as its second half.
+
+        A kernel that has received bytes and the program that it wakes are two events, with nothing between them that
+        matters: this spares the queue.  Outside of an event, or where one follows already, it is a ``post``.
+        """
+        if self._is_under_way and self._following is None and process.state is ProcessState.RUNNING:
+            self._following = process, function, args
+        else:
+            self.post(process, 0.0, function, *args)
 
     def add(self, call: Call) -> Call:
         """Queue a new event, behind those of the same time."""
@@ -184,15 +203,29 @@ class Scheduler:
                 self._instant_began_at = self.events_count
             elif self.events_count - self._instant_began_at > EVENTS_AT_ONE_TIME_MAX:
                 raise RuntimeError(f"time stands still at {entry_s}: {name_of(call.function)} goes round for ever")
-            self.events_count += 1
             call.state = CALLED
-            if self.trace is not None:
-                self.trace(f"{entry_s:.9f} {process.name} {name_of(call.function)}")
-            call.function(*call.args, **call.kwargs)
-            if self.after_event is not None:
-                self.after_event(process)
+            self._happen(process, call.function, call.args, call.kwargs)
             return True
         return False
+
+    def _happen(
+        self, process: Process, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Let an event happen, and what follows it."""
+        self.events_count += 1
+        if self.trace is not None:
+            self.trace(f"{self.now_s:.9f} {process.name} {name_of(function)}")
+        self._is_under_way = True
+        try:
+            function(*args, **kwargs)
+        finally:
+            self._is_under_way = False
+            following, self._following = self._following, None
+        if self.after_event is not None:
+            self.after_event(process)
+        if following is not None:
+            process, function, args = following
+            self._happen(process, function, args, {})
 
     def run(self, seconds: float) -> None:
         """Let all happen that happens within so many seconds; then the clock stands at their end."""

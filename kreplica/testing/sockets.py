@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 256 * 1024
 SEGMENT_BYTES_MAX = 64 * 1024
-SHORT_READ_CHANCE = 0.25
+# What is longer than a packet often comes in pieces, what is not hardly ever; both are read in pieces as often.
+PACKET_BYTES = 1448
 SPLIT_CHANCE = 0.25
+PACKET_SPLIT_CHANCE = 0.03
 ABORT_ON_CLOSE = struct.pack("ii", 1, 0)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 
@@ -52,6 +54,7 @@ class SimulatedSocket:
     def __init__(self, network: Network, number: int, host: str) -> None:
         self.network = network
         self.host = host
+        self.link = network.link(host, host)
         self.local: Address = ("0.0.0.0", 0)
         self.remote: Address | None = None
         self.destination = host
@@ -70,12 +73,18 @@ class SimulatedSocket:
         self._gone = False
         self._error = 0
         self._inbox = bytearray()
+        self._corked: list[bytes] = []
         self._end_received = False
         self._end_sent = False
         self._outstanding_bytes = 0
         self._blocked = False
         self._abort_on_close = False
         self._options: dict[tuple[int, int], int] = {}
+
+    def go_to(self, host: str) -> None:
+        """The other end is, or will be, on that host."""
+        self.destination = host
+        self.link = self.network.link(self.host, host)
 
     # --- what socket.socket has ---
 
@@ -137,12 +146,18 @@ class SimulatedSocket:
         if self._end_sent or self.peer is None:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         room = WINDOW_BYTES - self._outstanding_bytes
-        size = min(len(data), room)
-        self._blocked = len(data) >= room
-        if size <= 0:
-            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        size = len(data)
+        if size >= room:
+            self._blocked = True
+            if room <= 0:
+                raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+            data, size = memoryview(data)[:room], room
+        else:
+            self._blocked = False
         self._outstanding_bytes += size
-        self._transmit(bytes(memoryview(data)[:size]))
+        self._corked.append(bytes(data))
+        if not flags & socket.MSG_MORE or self._blocked:
+            self._uncork()
         return size
 
     def sendmsg(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = (), flags: int = 0) -> int:
@@ -150,12 +165,16 @@ class SimulatedSocket:
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         size = self._readable_bytes(size)
-        data = bytes(self._inbox[:size])
+        inbox = self._inbox
+        data = bytes(inbox) if size == len(inbox) else bytes(inbox[:size])
         self._consume(size)
         return data
 
     def recv_into(self, buffer: bytearray | memoryview, size: int = 0, flags: int = 0) -> int:
-        return self.recvmsg_into([memoryview(buffer)[: size or len(buffer)]])[0]
+        size = self._readable_bytes(size or len(buffer))
+        buffer[:size] = self._inbox[:size]
+        self._consume(size)
+        return size
 
     def recvmsg_into(
         self, buffers: Sequence[bytearray | memoryview], ancillary_size: int = 0, flags: int = 0
@@ -172,6 +191,7 @@ class SimulatedSocket:
     def shutdown(self, how: int) -> None:
         self._check_open()
         if how != socket.SHUT_RD and self.connected and not self._end_sent and not self._gone:
+            self._uncork()
             self._end_sent = True
             self.network.transmit(self, 0, self._other().arrive_end)
 
@@ -185,6 +205,7 @@ class SimulatedSocket:
             for waiting in self.backlog:
                 waiting.abort()
         if self.connected and not self._gone:
+            self._uncork()
             if self._abort_on_close or self._inbox:
                 self.network.transmit(self, 0, self._other().arrive_reset)
             elif not self._end_sent:
@@ -269,20 +290,31 @@ class SimulatedSocket:
 
     # --- inside ---
 
+    def _uncork(self) -> None:
+        """Put on its way what was sent, with what the program held back to share its packets (``MSG_MORE``)."""
+        corked = self._corked
+        if corked:
+            data = corked[0] if len(corked) == 1 else b"".join(corked)
+            corked.clear()
+            self._transmit(data)
+
     def _transmit(self, data: bytes) -> None:
+        """Put bytes on their way to the peer, at times in several segments."""
+        arrive = self._other().arrive
+        while data:
+            size = self._taken_together(min(len(data), SEGMENT_BYTES_MAX))
+            self.network.transmit(self, size, arrive, data[:size])
+            data = data[size:]
+
+    def _taken_together(self, size: int) -> int:
+        """How much of what could be sent or read at once is: at times less, as TCP has it."""
         random = self.network.random
-        other = self._other()
-        start = 0
-        while start < len(data):
-            size = min(len(data) - start, SEGMENT_BYTES_MAX)
-            if size > 1 and random.random() < SPLIT_CHANCE:
-                size = random.randint(1, size)
-            piece = data[start : start + size]
-            start += size
-            self.network.transmit(self, size, other.arrive, piece)
+        if random.random() < (PACKET_SPLIT_CHANCE if size <= PACKET_BYTES else SPLIT_CHANCE):
+            return random.randint(1, size)
+        return size
 
     def _readable_bytes(self, size: int) -> int:
-        """How much of what is there a read may take: at times less than it could, as TCP has it."""
+        """How much of what is there a read may take."""
         self._check_open()
         if not self._inbox:
             if self._error:
@@ -290,10 +322,7 @@ class SimulatedSocket:
             if not self._end_received:
                 raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
             return 0
-        available = min(size, len(self._inbox))
-        if available > 1 and self.network.random.random() < SHORT_READ_CHANCE:
-            return self.network.random.randint(1, available)
-        return available
+        return self._taken_together(min(size, len(self._inbox)))
 
     def _consume(self, size: int) -> None:
         del self._inbox[:size]
@@ -302,7 +331,7 @@ class SimulatedSocket:
 
     def _read_by_peer(self, reader: SimulatedSocket, size: int) -> None:
         # Only a sender that waits for room, or cannot be told now, is worth an event.
-        if self._blocked or reader.held or self.network.is_cut(reader.host, self.host):
+        if self._blocked or reader.held or reader.link.cut:
             self.network.transmit(reader, 0, self.arrive_credit, size, acknowledges=True)
         else:
             self._outstanding_bytes -= size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from random import Random
+from socket import MSG_MORE
 from typing import Any
 from zlib import crc32
 
@@ -28,6 +29,7 @@ from twisted.web.server import Site
 from zope.interface.verify import verifyObject
 
 from kreplica.testing.network import DATA_TIMEOUT_S
+from kreplica.testing.scheduler import Process
 from kreplica.testing.simulation import START_MS, Host, Simulation
 
 
@@ -174,6 +176,27 @@ class TestTime:
             simulation.run_until(Deferred(), timeout_s=10)
         with pytest.raises(TimeoutError, match="nothing is left to happen"):
             simulation.run_until(lambda: False, timeout_s=1000)
+
+    def test_what_follows_an_event_comes_before_all_others(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """The second half of an event is an event too, of the process that it belongs to; a paused one waits."""
+        seen: list[Any] = []
+        scheduler, processes = simulation.scheduler, [Process("first"), Process("second"), Process("paused")]
+        scheduler.after_event = lambda process: seen.append(process.name)
+
+        def begin() -> None:
+            scheduler.follow(processes[1], seen.append, "half")
+            scheduler.follow(processes[1], seen.append, "after")
+            seen.append("begun")
+
+        scheduler.pause(processes[2])
+        scheduler.post(processes[0], 1.0, scheduler.follow, processes[2], seen.append, "resumed")
+        scheduler.post(processes[0], 1.0, begin)
+        a.reactor.callLater(1.0, seen.append, "other")
+        simulation.run(2)
+        assert seen == ["first", "begun", "first", "half", "second", "other", "a#1", "after", "second"]
+        scheduler.resume(processes[2])
+        simulation.run(1)
+        assert seen[-2:] == ["resumed", "paused"]
 
     def test_a_failing_timer_fails_the_test(self, simulation: Simulation, a: Host) -> None:
         """What a real reactor would only log ends the run here."""
@@ -400,6 +423,25 @@ class TestNetwork:
         server.say(b"?")
         simulation.run(1)
         assert server.lost is error.ConnectionLost
+
+    def test_what_is_held_back_shares_a_segment(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Bytes that a program has more behind (``MSG_MORE``) wait for those; closing sends them too."""
+        end, _ = connected(simulation, a, b)
+        peer = simulation.network.connections("b", "a")[0]
+        handle = end.transport.getHandle()  # type: ignore[union-attr]
+        arrived: list[bytes] = []
+        peer.arrive = lambda data: arrived.append(data)  # type: ignore[method-assign]
+        for _ in range(100):
+            assert handle.send(b"head", MSG_MORE) == 4
+            simulation.run(1)
+            handle.send(b"body")
+            simulation.run(1)
+        assert b"".join(arrived) == b"headbody" * 100
+        assert 100 < len(arrived) < 150
+        handle.send(b"last", MSG_MORE)
+        handle.close()
+        simulation.run(1)
+        assert b"".join(arrived).endswith(b"bodylast")
 
     def test_a_slow_link(self, simulation: Simulation, a: Host, b: Host) -> None:
         """A megabyte over 100 kB/s takes ten seconds, whichever connections share it."""

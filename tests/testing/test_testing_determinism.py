@@ -1,0 +1,51 @@
+"""One seed is one storm, event by event: in any process, whatever ran there before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+
+from kreplica.testing.storms.options import StormOptions
+from kreplica.testing.storms.outcome import run_storm
+
+SEED = 4
+STORMY = StormOptions(seconds=20.0, messages_per_s=50, brokers=4, synced=True, calm_s=0.5, overlap=4)
+"""Short, so that it can be had often, and with about thirty faults of most kinds."""
+
+CHILD = f"""
+import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from test_testing_determinism import storm
+print(storm())
+"""
+
+
+def storm(seed: int = SEED, options: StormOptions = STORMY) -> str:
+    """A digest of all that happened, with how it ended."""
+    digest = sha256()
+    outcome = run_storm(seed, options, trace=lambda line: digest.update(line.encode() + b"\n"))
+    return f"{digest.hexdigest()} of {outcome.events} events: {outcome.failure or 'clean'}"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_seed_is_one_storm_in_every_process() -> None:
+    """Two processes with different hash seeds, and one that has seen another storm before, see the same events."""
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", CHILD],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    other = storm(SEED + 1, replace(STORMY, seconds=3.0))
+    here = storm()
+    outputs = [child.communicate(timeout=120)[0].strip() for child in children]
+    assert outputs == [here, here]
+    assert other != here
