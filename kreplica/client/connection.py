@@ -6,6 +6,7 @@ It neither connects again nor sends again: whoever owns it knows what its reques
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from socket import SO_RCVBUF, SOL_SOCKET
 from typing import Any
 
@@ -155,13 +156,14 @@ class Connection(Protocol):
         self.transport.write(data)
         return self._when_written() if result is None else result
 
-    def negotiate(self) -> Deferred[dict[int, VersionRange]]:
+    def negotiate(self, timeout_s: float = 30.0) -> Deferred[dict[int, VersionRange]]:
         """Ask the broker which versions of which APIs it speaks (KIP-35); ``version`` chooses among them from then on.
 
+        :param timeout_s: without an answer for so long the connection is closed.
         :return: fires with (lowest, highest) by API key; fails with a ``ClientError``, or with ``KafkaError`` where the
             broker refuses even the oldest version of the question.
         """
-        return Deferred.fromCoroutine(self._negotiate())
+        return Deferred.fromCoroutine(self._negotiate(timeout_s))
 
     def version(self, api: Api, at_most: int | None = None) -> int:
         """The highest version of an API that both sides speak.
@@ -234,8 +236,8 @@ class Connection(Protocol):
 
     # --- internals ---
 
-    async def _negotiate(self) -> dict[int, VersionRange]:
-        self.versions = await negotiate_versions(self.request)
+    async def _negotiate(self, timeout_s: float) -> dict[int, VersionRange]:
+        self.versions = await negotiate_versions(partial(self.request, timeout_s=timeout_s))
         return self.versions
 
     def _expect(self, api: Api, version: int, correlation_id: int, timeout_s: float) -> Deferred[dict[str, Any]]:

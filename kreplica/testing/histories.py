@@ -1,4 +1,4 @@
-"""What clients were told, and whether a log keeps to it.
+"""What clients were told, and whether a log keeps to it.  What they were told is besides noted for ``anomalies``.
 
 Values are ``PARTITION/NUMBER`` with some filling, numbers counting up in the order of sending: what is lost, there
 twice or out of order shows by itself.
@@ -6,25 +6,54 @@ twice or out of order shows by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Protocol
 
+from kreplica.testing.anomalies import ClientHistory
+from kreplica.testing.anomalies.history import NO_OFFSET
 from kreplica.wire.records import Record
+
+
+class Listener(Protocol):
+    """Whoever is to know what the clients of one topic do and are told; it also says what producers write."""
+
+    def next_value(self, partition: int, size: int) -> bytes:
+        """The next value to send, of at least so many bytes, unlike any other."""
+
+    def sending(self, producer: str, partition: int, values: Sequence[bytes]) -> int:
+        """A producer sends a batch for the first time.
+
+        :return: by which ``acknowledged`` knows it.
+        """
+
+    def acknowledged(self, partition: int, base_offset: int, values: Sequence[bytes], number: int) -> None:
+        """A producer was told that these are in the log, from that offset on; -1 where it was not told where."""
+
+    def read(self, partition: int, records: Sequence[Record], consumer: str) -> None:
+        """A consumer was given these."""
+
+    def sought(self, partition: int, offset: int, consumer: str) -> None:
+        """A consumer set its position."""
 
 
 class History:
     """Filled by clients while they run; one topic.
 
+    :param clock: seconds, for what is told of anomalies; one that stands still unless given.
+    :ivar told: what ``anomalies`` looks through.
     :ivar acked: partition -> offset -> value, as the producer was told.
     :ivar seen: the same, as any consumer read it.
     :ivar contradictions: where something else was told of an offset than before, as sentences.
     """
 
-    def __init__(self, partitions: int = 1) -> None:
+    def __init__(self, partitions: int = 1, clock: Callable[[], float] = float) -> None:
+        self.told = ClientHistory()
         self.sent = [0] * partitions
         self.acked: list[dict[int, bytes]] = [{} for _ in range(partitions)]
         self.seen: list[dict[int, bytes]] = [{} for _ in range(partitions)]
         self.contradictions: list[str] = []
+        self._clock = clock
         self._acked_ends = [0] * partitions
         self._seen_ends = [0] * partitions
 
@@ -38,17 +67,40 @@ class History:
         self.sent[partition] += 1
         return (b"%d/%d " % (partition, number)).ljust(size, b".")
 
-    def acknowledged(self, partition: int, base_offset: int, values: Sequence[bytes]) -> None:
-        """A producer was told that these are in the log, from that offset on."""
+    def sending(self, producer: str, partition: int, values: Sequence[bytes]) -> int:
+        """A producer sends a batch for the first time.
+
+        :return: by which ``acknowledged`` knows it.
+        """
+        return self.told.sending(producer, partition, values, self._clock())
+
+    def acknowledged(
+        self, partition: int, base_offset: int, values: Sequence[bytes], number: int | None = None
+    ) -> None:
+        """A producer was told that these are in the log, from that offset on; -1 where it was not told where.
+
+        :param number: of the sending, where it was told of.
+        """
+        if number is None:
+            number = self.sending("producer", partition, values)
+        self.told.acknowledged(number, base_offset, self._clock())
+        if base_offset == NO_OFFSET:
+            return
         for offset, value in enumerate(values, base_offset):
             self._note(self.acked[partition], offset, value, f"acknowledged in partition {partition}")
         self._acked_ends[partition] = max(self._acked_ends[partition], base_offset + len(values))
 
-    def read(self, partition: int, records: Iterable[Record]) -> None:
+    def read(self, partition: int, records: Sequence[Record], consumer: str = "consumer") -> None:
         """A consumer was given these."""
-        for record in records:
-            self._note(self.seen[partition], record.offset, record.value or b"", f"read from partition {partition}")
-            self._seen_ends[partition] = max(self._seen_ends[partition], record.offset + 1)
+        given = [(record.offset, record.value or b"") for record in records]
+        self.told.polled(consumer, partition, given, self._clock())
+        for offset, value in given:
+            self._note(self.seen[partition], offset, value, f"read from partition {partition}")
+            self._seen_ends[partition] = max(self._seen_ends[partition], offset + 1)
+
+    def sought(self, partition: int, offset: int, consumer: str) -> None:
+        """A consumer set its position."""
+        self.told.sought(consumer, partition, offset, self._clock())
 
     def ends(self, partition: int) -> tuple[int, int]:
         """The first offset beyond all that was acknowledged, and beyond all that was read."""
@@ -61,6 +113,7 @@ class History:
 
     def forget_from(self, partition: int, offset: int) -> None:
         """The log was cut there: what was told of later offsets holds no more."""
+        self.told.forget_from(partition, offset)
         for told in (self.acked[partition], self.seen[partition]):
             for later in [known for known in told if known >= offset]:
                 del told[later]

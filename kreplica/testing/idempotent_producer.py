@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -14,8 +14,9 @@ from kreplica.client.connection import Connection
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
-from kreplica.testing.histories import History
-from kreplica.testing.wire_client import WireClient, sleep
+from kreplica.testing.anomalies.history import NO_OFFSET
+from kreplica.testing.histories import Listener
+from kreplica.testing.wire_client import WireClient, name_of, sleep
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
@@ -23,7 +24,9 @@ IN_FLIGHT_MAX = 5
 """Batches of one partition without an acknowledgement: a broker remembers so many of a producer (KIP-98)."""
 
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
-REQUEST_TIMEOUT_S = 10.0
+
+FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+"""What a broker says of the first batch without acknowledgement where it does not know of those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Load:
     :param interval_s: the mean time between two batches of one partition.
     :param records_max: of one batch; it holds at least one.
     :param value_size_max: bytes of a record's value.
+    :param answer_timeout_s: how long a broker may take to acknowledge; half of it, to have the replicas do so.
     """
 
     topic: str
@@ -43,13 +47,18 @@ class Load:
     interval_s: float = 0.005
     records_max: int = 4
     value_size_max: int = 300
+    answer_timeout_s: float = 10.0
 
 
 class Batch(NamedTuple):
-    """Values that were given their sequence numbers; sent as they are until they are acknowledged."""
+    """Values that were given their sequence numbers; sent as they are until they are acknowledged.
+
+    :param number: by which the history knows them.
+    """
 
     base_sequence: int
     values: list[bytes]
+    number: int
 
 
 class IdempotentProducer:
@@ -57,10 +66,12 @@ class IdempotentProducer:
 
     :param history: told what was sent and what was acknowledged.
     :ivar resets: how often the broker had lost earlier records, so that a new producer id was needed.
+    :ivar errors: what went wrong, by name, and how often.
     """
 
-    def __init__(self, runtime: Runtime, client: WireClient, load: Load, history: History) -> None:
+    def __init__(self, runtime: Runtime, client: WireClient, load: Load, history: Listener) -> None:
         self.resets = 0
+        self.errors: Counter[str] = Counter()
         self._reactor = runtime.reactor
         self._random: Random = runtime.random
         self._wall_clock_ms = runtime.wall_clock_ms
@@ -88,7 +99,8 @@ class IdempotentProducer:
         while not self._is_done():
             try:
                 await self._write(await self._client.connection())
-            except (ClientError, KafkaError):
+            except (ClientError, KafkaError) as error:
+                self.errors[name_of(error)] += 1
                 # What was sent may or may not be in the log: the broker recognises what it has.
                 await self._client.close()
                 await sleep(self._reactor, self._random.uniform(0, self._retry_s))
@@ -114,7 +126,7 @@ class IdempotentProducer:
 
     async def _new_producer_id(self) -> int:
         body = {"transactional_id": None, "transaction_timeout_ms": 0, "producer_id": -1, "producer_epoch": -1}
-        answer = await self._client.request(messages.INIT_PRODUCER_ID, body, timeout_s=REQUEST_TIMEOUT_S)
+        answer = await self._client.request(messages.INIT_PRODUCER_ID, body, timeout_s=self._load.answer_timeout_s)
         if answer["error_code"]:
             raise KafkaError(ErrorCode(answer["error_code"]))
         return int(answer["producer_id"])
@@ -133,7 +145,8 @@ class IdempotentProducer:
             return
         count = self._random.randint(1, self._load.records_max)
         values = [self._history.next_value(partition, self._size()) for _ in range(count)]
-        batch = Batch(self._sequences[partition], values)
+        number = self._history.sending(self._client.client_id, partition, values)
+        batch = Batch(self._sequences[partition], values, number)
         self._sequences[partition] += count
         self._unacknowledged[partition].append(batch)
         self._send(connection, partition, batch, over)
@@ -150,11 +163,11 @@ class IdempotentProducer:
         row = {"index": partition, "records": builder.build()}
         body = {
             "acks": self._load.acks,
-            "timeout_ms": int(REQUEST_TIMEOUT_S * 500),
+            "timeout_ms": int(self._load.answer_timeout_s * 500),
             "topic_data": [{"name": self._load.topic, "partition_data": [row]}],
         }
         version = connection.version(messages.PRODUCE)
-        answer = connection.request(messages.PRODUCE, version, body, timeout_s=REQUEST_TIMEOUT_S)
+        answer = connection.request(messages.PRODUCE, version, body, timeout_s=self._load.answer_timeout_s)
         answer.addCallback(self._answered, connection, partition, batch, over)
         answer.addErrback(lambda failure: None if over.called else over.errback(failure))
 
@@ -164,17 +177,20 @@ class IdempotentProducer:
         if over.called:
             return  # a batch before it failed: all are sent again
         row = answer["responses"][0]["partition_responses"][0]
-        if row["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch is self._unacknowledged[partition][0]:
+        code = ErrorCode.of(row["error_code"])
+        if code in FORGOTTEN and batch is self._unacknowledged[partition][0]:
             self._start_anew()
-        if row["error_code"]:
-            over.errback(KafkaError(ErrorCode(row["error_code"])))
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            row["base_offset"] = NO_OFFSET  # it is in the log, so long ago that the broker does not know where
+        elif code:
+            over.errback(KafkaError(code))
             return
         waiting = self._unacknowledged[partition]
         if len(waiting) == IN_FLIGHT_MAX:
             self._go_on(connection, partition, over)
         acknowledged = waiting.popleft()
         assert acknowledged is batch, "answers come in the order of the requests"
-        self._history.acknowledged(partition, row["base_offset"], batch.values)
+        self._history.acknowledged(partition, row["base_offset"], batch.values, batch.number)
         self._retry_s = RETRY_S_MIN
         if self._is_done():
             over.callback(None)

@@ -8,7 +8,7 @@ from typing import Any
 from kreplica.client.connection import Connection, connect
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Reactor
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.wire_client import ANSWER_TIMEOUT_S, WireClient
 from kreplica.wire import messages
 
 CONNECT_TIMEOUT_S = 2.0
@@ -22,9 +22,16 @@ class LeaderClient(WireClient):
     """
 
     def __init__(
-        self, reactor: Reactor, brokers: Sequence[tuple[str, int]], topic: str, partition: int, *, client_id: str
+        self,
+        reactor: Reactor,
+        brokers: Sequence[tuple[str, int]],
+        topic: str,
+        partition: int,
+        *,
+        client_id: str,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
-        super().__init__(reactor, *brokers[0], client_id=client_id)
+        super().__init__(reactor, *brokers[0], client_id=client_id, answer_timeout_s=answer_timeout_s)
         self._brokers = brokers
         self._asked_count = partition
         self._topic = topic
@@ -50,9 +57,9 @@ class LeaderClient(WireClient):
 
     async def _connect(self, address: tuple[str, int]) -> Connection:
         connection = await connect(
-            self.reactor, *address, client_id=self._client_id, connect_timeout_s=CONNECT_TIMEOUT_S
+            self.reactor, *address, client_id=self.client_id, connect_timeout_s=CONNECT_TIMEOUT_S
         )
-        await connection.negotiate()
+        await connection.negotiate(self.answer_timeout_s)
         return connection
 
 

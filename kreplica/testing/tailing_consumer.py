@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from twisted.internet.defer import Deferred
 
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Reactor
-from kreplica.testing.histories import History
-from kreplica.testing.wire_client import WireClient, sleep
+from kreplica.testing.histories import Listener
+from kreplica.testing.wire_client import WireClient, name_of, sleep
 
 WAIT_MS = 500
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
@@ -19,11 +21,13 @@ class TailingConsumer:
 
     :ivar position: the next offset that it asks for.
     :ivar resets: how often the log ended before its position, and it had to go back there.
+    :ivar errors: what went wrong, by name, and how often.
     """
 
-    def __init__(self, reactor: Reactor, client: WireClient, topic: str, partition: int, history: History) -> None:
+    def __init__(self, reactor: Reactor, client: WireClient, topic: str, partition: int, history: Listener) -> None:
         self.position = 0
         self.resets = 0
+        self.errors: Counter[str] = Counter()
         self._reactor = reactor
         self._client = client
         self._topic = topic
@@ -34,6 +38,7 @@ class TailingConsumer:
 
     def start(self) -> None:
         """Begin to read."""
+        self._history.sought(self._partition, self.position, self._client.client_id)
         self._running = Deferred.fromCoroutine(self._run())
 
     async def finish(self) -> None:
@@ -49,17 +54,18 @@ class TailingConsumer:
                 await self._read()
                 retry_s = RETRY_S_MIN
             except (ClientError, KafkaError) as error:
+                self.errors[name_of(error)] += 1
                 await self._client.close()
                 await sleep(self._reactor, retry_s)
                 retry_s = min(retry_s * 2, RETRY_S_MAX)
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.resets += 1
                     self.position = 0
+                    self._history.sought(self._partition, self.position, self._client.client_id)
         await self._client.close()
 
     async def _read(self) -> None:
         records = await self._client.fetch(self._topic, self._partition, self.position, wait_ms=WAIT_MS)
         if records:
-            assert records[0].offset == self.position, f"asked for {self.position}, got {records[0].offset}"
-            self._history.read(self._partition, records)
+            self._history.read(self._partition, records, self._client.client_id)
             self.position = records[-1].offset + 1

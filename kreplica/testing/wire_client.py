@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from kreplica.client.connection import Connection, connect
+from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Reactor
 from kreplica.wire import messages
@@ -20,36 +21,50 @@ FETCH_BY_NAME_MAX = 12
 
 DELETE_BY_NAME_MAX = 5
 FETCH_SIZE_MAX = 1 << 20
+ANSWER_TIMEOUT_S = 30.0
 
 
 class WireClient:
     """Connects when it is asked something, and again after a loss; tries nothing twice.
 
+    :param answer_timeout_s: how long a broker may take for an answer, beyond what it is asked to wait.
+
     Every method raises ``ClientError`` where no answer comes, and ``KafkaError`` where the answer is an error.
     """
 
-    def __init__(self, reactor: Reactor, host: str, port: int, *, client_id: str) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
         self.reactor = reactor
         self._address = host, port
-        self._client_id = client_id
+        self.client_id = client_id
+        self.answer_timeout_s = answer_timeout_s
         self._connection: Connection | None = None
 
     async def connection(self) -> Connection:
         """The connection, whose versions are negotiated; a new one where the last is gone."""
         if self._connection is None or self._connection.closed:
-            self._connection = await connect(self.reactor, *self._address, client_id=self._client_id)
-            await self._connection.negotiate()
+            self._connection = await connect(self.reactor, *self._address, client_id=self.client_id)
+            await self._connection.negotiate(self.answer_timeout_s)
         return self._connection
 
     async def request(
-        self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float = 30.0
+        self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
         """Ask, in the highest version that both sides have.
 
         :param at_most: the highest version that is wanted.
+        :param timeout_s: how long the broker may take; ``answer_timeout_s`` unless given.
         """
         connection = await self.connection()
-        return await connection.request(api, connection.version(api, at_most), body, timeout_s=timeout_s)
+        patience_s = self.answer_timeout_s if timeout_s is None else timeout_s
+        return await connection.request(api, connection.version(api, at_most), body, timeout_s=patience_s)
 
     async def close(self) -> None:
         """Close the connection; the next request opens another."""
@@ -143,7 +158,8 @@ class WireClient:
             "forgotten_topics_data": [],
             "rack_id": "",
         }
-        answer = await self.request(messages.FETCH, body, at_most=FETCH_BY_NAME_MAX, timeout_s=wait_ms / 1000 + 30.0)
+        patience_s = wait_ms / 1000 + self.answer_timeout_s
+        answer = await self.request(messages.FETCH, body, at_most=FETCH_BY_NAME_MAX, timeout_s=patience_s)
         row = answer["responses"][0]["partitions"][0]
         _check(row)
         return _records(row["records"] or b"", offset)
@@ -175,6 +191,11 @@ def sleep(reactor: Reactor, seconds: float) -> Deferred[None]:
     over: Deferred[None] = Deferred()
     reactor.callLater(seconds, over.callback, None)
     return over
+
+
+def name_of(error: ClientError | KafkaError) -> str:
+    """What went wrong, in a word: the name of the broker's error, or that of the class."""
+    return error.code.name if isinstance(error, KafkaError) else type(error).__name__
 
 
 def _check(row: dict[str, Any]) -> None:

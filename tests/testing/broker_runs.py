@@ -16,6 +16,7 @@ from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.log import Log
+from kreplica.testing.anomalies import Expectations, report
 from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.testing.histories import History, check_nothing_lost, check_whole
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
@@ -135,7 +136,7 @@ class CrashRun:
         self.machine = cluster.brokers[1]
         self.random = cluster.simulation.random
         self.partitions = partitions
-        self.history = History(partitions)
+        self.history = History(partitions, lambda: cluster.simulation.now_s)
         cluster.start()
         admin = cluster.client()
         cluster.run_until(admin.create_topic(TOPIC, partitions, configs))
@@ -196,6 +197,7 @@ class CrashRun:
         :param everything_sent: it holds all that was ever sent.
         """
         assert self.history.contradictions == []
+        report(self.history.told, Expectations(kept=everything_sent, caught_up=False)).check()
         client = self.cluster.client()
         for partition in range(self.partitions):
             records = self.cluster.run_until(client.read_all(TOPIC, partition), timeout_s=120.0)

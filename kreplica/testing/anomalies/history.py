@@ -172,3 +172,23 @@ class ClientHistory:
     def assigned(self, consumer: str, partitions: Sequence[Partition], at_s: float) -> None:
         """A consumer was assigned partitions, in place of those it had."""
         self.reads.append(Assign(consumer, partitions, at_s))
+
+    # --- where a log was cut by right ---
+
+    def forget_from(self, partition: Partition, offset: int) -> None:
+        """The partition's log was cut there, as its settings allow: what was told of later offsets holds no more."""
+        self.sends = [_cut_send(send, offset) if send.partition == partition else send for send in self.sends]
+        self.reads = [
+            _cut_poll(read, offset) if isinstance(read, Poll) and read.partition == partition else read
+            for read in self.reads
+        ]
+
+
+def _cut_send(send: Send, offset: int) -> Send:
+    if send.base_offset + len(send.values) <= offset:
+        return send
+    return send._replace(outcome=Outcome.UNKNOWN, base_offset=NO_OFFSET)
+
+
+def _cut_poll(poll: Poll, offset: int) -> Poll:
+    return poll._replace(records=[record for record in poll.records if record[0] < offset])

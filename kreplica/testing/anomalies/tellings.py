@@ -18,7 +18,7 @@ from kreplica.testing.anomalies.history import (
 )
 from kreplica.testing.anomalies.kinds import Kind
 
-VALUE_SIZE_TOLD = 40
+VALUE_SIZE_TOLD = 20
 
 Telling: TypeAlias = Poll | Send
 """By what a client was told that a record stands at an offset."""

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.service.broker import Broker
+from kreplica.testing.anomalies import report
 from kreplica.testing.cluster import Machine, SimulatedCluster
 from kreplica.testing.cluster_state import ACTING, acting, is_moving, state_of
 from kreplica.testing.histories import History, check_nothing_lost, check_whole
@@ -79,7 +80,7 @@ class ReplicatedRun:
         self.network = self.cluster.simulation.network
         self.random = self.cluster.simulation.random
         self.keys = [TopicPartition(TOPIC, partition) for partition in range(partitions)]
-        self.history = History(partitions)
+        self.history = History(partitions, lambda: self.cluster.simulation.now_s)
         self.cluster.start()
         self._ready.update((number, machine.program) for number, machine in self.cluster.brokers.items())
         admin = self.cluster.client()
@@ -272,6 +273,7 @@ class ReplicatedRun:
         """What each partition must hold; then everything is stopped."""
         self.settle()
         assert not self.history.contradictions, "; ".join(self.history.contradictions)
+        report(self.history.told).check()
         resets = [producer.resets for producer in self.producers]
         assert not any(resets), f"producers were told that their records are gone: {resets}"
         for key in self.keys:
