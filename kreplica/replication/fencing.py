@@ -47,6 +47,14 @@ class ControlFence:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
+    def starts_after(self, zxid: int) -> None:
+        """Before this process takes commands, and before it knows its own epoch: who registered up to then was another.
+
+        A controller that has not noticed yet that that one is gone would have this one lead with what is left of its
+        log.
+        """
+        self._ended_epoch = zxid
+
     def session_ended(self) -> None:
         """The registration is gone with its session: what was meant for it is refused, also before there is another.
 

@@ -136,6 +136,7 @@ class Broker:
         )
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
+        self.fence.starts_after(self.client.last_zxid)
         endpoints = self._listen(self.server)
         self._start_admin()
         remember_session(self.runtime.disk, self._session_directory, self.client, connect)

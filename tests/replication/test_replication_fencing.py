@@ -24,6 +24,17 @@ def test_command_to_an_earlier_incarnation_is_refused():
     assert fence.check(1, 5, 11) is ErrorCode.NONE
 
 
+def test_command_before_the_broker_has_registered():
+    """A process that does not know its epoch yet knows which epochs are older: its predecessors'."""
+    fence = ControlFence()
+    fence.starts_after(10)
+    assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
+    assert fence.check(1, 5, 12) is ErrorCode.NONE
+    assert fence.check(1, 5, -1) is ErrorCode.NONE
+    fence.broker_epoch = 12
+    assert fence.check(1, 5, 11) is ErrorCode.STALE_BROKER_EPOCH
+
+
 def test_command_to_a_session_that_has_ended_is_refused():
     """Also before the broker has registered anew: others may lead by now what the command would have it lead."""
     fence = ControlFence(broker_epoch=10)
