@@ -3,6 +3,10 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Of `make soak`: storms from these seeds, for so long, so many at once.
+SEEDS ?= 1001-
+MINUTES ?= 30
+JOBS ?= 2
 
 .PHONY: run test lint bench soak clean help
 
@@ -11,7 +15,7 @@ help:
 	@echo "make test   lint, types, import rules and the whole test suite"
 	@echo "make lint   only ruff, mypy and the import rules"
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
-	@echo "make soak   long fuzzing and crash runs"
+	@echo "make soak   long fuzzing and crash runs, then half an hour of simulated storms"
 
 $(BIN)/python:
 	@echo "kreplica: making a virtual environment in $(VENV)"
@@ -43,6 +47,7 @@ bench: $(VENV)/.installed-test
 
 soak: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info data .pytest_cache .mypy_cache .ruff_cache

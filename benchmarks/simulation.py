@@ -1,0 +1,61 @@
+"""How much faster than real time a simulated cluster runs, with every check on."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.options import StormOptions
+from kreplica.testing.storms.outcome import run_storm
+from kreplica.testing.storms.storm import Storm
+from kreplica.testing.storms.sweep import Tally, keep_quiet, sweep
+
+SECONDS = {"quick": 60.0, "full": 600.0}
+STORMS = {"quick": 40, "full": 400}
+MESSAGES_PER_S = 100
+TARGET = 100.0
+"""Times real time, for three brokers at 100 messages a simulated second."""
+
+
+def run(scale: str = "quick") -> list[dict[str, Any]]:
+    """Three brokers in calm weather, with messages in batches of several sizes, and storms as seeds have them.
+
+    :return: a row for each.
+    """
+    keep_quiet()
+    run_storm(1, StormOptions(seconds=5.0))  # the first pays for what is made once
+    rows = [_calm(records, SECONDS[scale]) for records in (10, 2)]
+    return [*rows, _storms(STORMS[scale])]
+
+
+def _calm(batch_records: int, seconds: float) -> dict[str, Any]:
+    options = StormOptions(brokers=3, partitions=2, messages_per_s=MESSAGES_PER_S, batch_records=batch_records)
+    with burial():
+        storm = Storm(1, options)
+        scheduler, history = storm.run.cluster.simulation.scheduler, storm.run.history
+        events, acknowledged, began_s = scheduler.events_count, history.acked_count, perf_counter()
+        storm.run.cluster.run(seconds)
+        took_s = perf_counter() - began_s
+        events, acknowledged = scheduler.events_count - events, history.acked_count - acknowledged
+    return {
+        "what": f"calm, batches of {batch_records} on average",
+        "messages per simulated s": round(acknowledged / seconds),
+        "times real time": round(seconds / took_s, 1),
+        "target": TARGET,
+        "events per simulated s": round(events / seconds),
+        "us per event": round(took_s / events * 1e6, 1),
+    }
+
+
+def _storms(count: int) -> dict[str, Any]:
+    tally = Tally()
+    for outcome in sweep(range(1, count + 1)):
+        tally.add(outcome)
+    return {
+        "what": f"{count} storms, {tally.clean} clean",
+        "messages per simulated s": round(tally.acknowledged / tally.virtual_s),
+        "times real time": round(tally.virtual_s / tally.busy_s, 1),
+        "events per simulated s": round(tally.events / tally.virtual_s),
+        "us per event": round(tally.busy_s / tally.events * 1e6, 1),
+    }

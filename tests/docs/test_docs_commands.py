@@ -1,0 +1,39 @@
+"""What the pages tell people to type does what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("simulation.md",)
+"""Pages whose every ``kreplica`` command runs by itself, without a cluster that somebody has started."""
+
+
+def commands() -> list[str]:
+    """All lines behind a prompt in the pages' console blocks."""
+    blocks = [block for page in PAGES for block in re.findall(r"```console\n(.*?)```", (DOCS / page).read_text(), re.S)]
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ kreplica ")]
+
+
+def test_there_are_some() -> None:
+    """The pages have not lost them."""
+    assert len(commands()) >= 4
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_works(command: str, tmp_path: Path) -> None:
+    """It ends well in an empty directory."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    words = shlex.split(command)
+    done = subprocess.run(
+        words, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr or done.stdout
