@@ -132,12 +132,12 @@ class Controller:
 
     def _start(self) -> None:
         self._forget_listener = self._client.on_session_event(self._session_changed)
-        self.stand_for_election()
+        self._look_again()
 
     def stand_for_election(self) -> None:
         """Look at ``/controller`` and take it where it is free."""
         with self._diary.called("stand_for_election"):
-            self.queue.put(ControllerChanged())
+            self._look_again()
 
     def ask(self, question: Question) -> Deferred[Any]:
         """Put a question of a broker or an administrator behind the events that wait.
@@ -279,11 +279,7 @@ class Controller:
     async def _look(self) -> None:
         """Who is the controller?  Nobody: stand for election.  We: take office.  Another: resign."""
 
-        def changed(_: object) -> None:
-            self._watches = False
-            self.queue.put(ControllerChanged())
-
-        watch = None if self._watches else changed
+        watch = None if self._watches else self._changed
         self._watches = True
         try:
             stat = await self._client.exists(znodes.CONTROLLER, watch)
@@ -312,6 +308,10 @@ class Controller:
             else:
                 # Both are written by one multi: somebody wrote the epoch since, so our term is over.
                 await self._client.delete(znodes.CONTROLLER, stat.version)
+
+    def _changed(self, _: object) -> None:
+        self._watches = False
+        self.queue.put(ControllerChanged())
 
     async def _elect(self) -> None:
         self._resign()

@@ -64,6 +64,11 @@ class EventQueue:
         """Whether nothing waits and nothing is being handled."""
         return self._running is None and not self._waiting
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is idle, and was before this turn of the reactor."""
+        return self.idle and (self._turn is None or not self._turn.active())
+
     def put(self, event: Event) -> None:
         """Queue an event; the same event waiting already stands for both."""
         if self._stopped:

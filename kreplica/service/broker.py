@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from kreplica.admin.site import AdminSite
-from kreplica.controller.controller import Controller
+from kreplica.controller.journaled import journaled
 from kreplica.controller.surroundings import Surroundings
 from kreplica.membership.controlled_shutdown import ControlledShutdown
 from kreplica.membership.dynamic_settings import DynamicSettings
@@ -42,6 +42,7 @@ from kreplica.service.settings_maps import (
     bounds,
     controlled_shutdown_config,
     controller_config,
+    journal_settings,
     storage_config,
 )
 from kreplica.service.stopping import stop_all
@@ -90,7 +91,9 @@ class Broker:
             self._replaced,
         )
         config = controller_config(settings, self.dynamic_settings)
-        self.controller = Controller(Surroundings.real(runtime, self.client, config))
+        self.controller, self._close_journal = journaled(
+            Surroundings.real(runtime, self.client, config), journal_settings(settings)
+        )
         self._turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
@@ -236,6 +239,7 @@ class Broker:
         await stop_all(
             self._hand_over,
             self.controller.stop,
+            self._close_journal,
             self.membership.leave,
             self.dynamic_settings.stop,
             self._stop_serving,

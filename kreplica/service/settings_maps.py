@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kreplica.controller.journal_files import JournalSettings
 from kreplica.controller.surroundings import ControllerConfig
 from kreplica.errors import SettingsError
 from kreplica.membership import DynamicSettings
@@ -50,6 +51,7 @@ def storage_config(settings: BrokerSettings) -> StorageConfig:
         log_cleaner_backoff_ms=settings["log.cleaner.backoff.ms"],
         log_cleaner_dedupe_buffer_size=settings["log.cleaner.dedupe.buffer.size"],
         log_cleaner_io_max_bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+        scrub_bytes_per_second=settings["kreplica.scrub.bytes.per.second"],
     )
 
 
@@ -67,6 +69,15 @@ def controller_config(settings: BrokerSettings, dynamic: DynamicSettings) -> Con
         imbalance_percentage=settings["leader.imbalance.per.broker.percentage"],
         removal_wait_s=settings["kreplica.partition.removal.wait.ms"] / 1000,
     )
+
+
+def journal_settings(settings: BrokerSettings) -> JournalSettings | None:
+    """Where this broker notes its run as the controller; None where it does not."""
+    bytes_max = settings["kreplica.controller.journal.max.bytes"]
+    if not bytes_max:
+        return None
+    directory = settings["kreplica.controller.journal.directory"] or settings.log_dirs[0]
+    return JournalSettings(directory, settings["broker.id"], bytes_max)
 
 
 def fetcher_config(settings: BrokerSettings) -> FetcherConfig:

@@ -199,7 +199,8 @@ def broker_settings(number: int, overrides: Sequence[str] = ()) -> BrokerSetting
         f"broker.id={number}\n"
         f"listeners=PLAINTEXT://broker-{number}:{BROKER_PORT}\n"
         f"log.dirs={DATA_DIRECTORY}/logs\n"
-        f"zookeeper.connect=coordinator:{COORDINATOR_PORT}\n",
+        f"zookeeper.connect=coordinator:{COORDINATOR_PORT}\n"
+        "kreplica.controller.journal.max.bytes=0\n",  # runs can be repeated from their seeds
         overrides,
         origin="simulation",
     )

@@ -26,6 +26,8 @@ from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.controller import Controller
 from kreplica.controller.events import Question
+from kreplica.controller.journal_files import JournalSettings
+from kreplica.controller.journaled import journaled
 from kreplica.controller.surroundings import ControllerConfig, Surroundings
 from kreplica.errors import ErrorCode
 from kreplica.membership.registration import create_persistent_paths
@@ -180,12 +182,13 @@ class ScriptedBroker:
 class ScriptedController:
     """A controller on a host of its own; another broker id than those of the scripted brokers.
 
-    :ivar config: how the next start is configured.
+    :ivar config: how the next start is configured; ``journal`` where it is kept.
     """
 
     def __init__(self, host: Host, broker_id: int) -> None:
         self._host = host
         self.config = ControllerConfig(broker_id, LISTENER, lambda _: False, 2.0, lambda _: 2, rebalance=False)
+        self.journal: JournalSettings | None = None
         self._controller: Controller | None = None
 
     @property
@@ -202,7 +205,8 @@ class ScriptedController:
         runtime = self._host.runtime
         client = ZooKeeperClient(runtime.reactor, COORDINATOR, random=runtime.random, session_timeout_ms=6000)
         await client.start()
-        self._controller = Controller(Surroundings.real(runtime, client, self.config))
+        surroundings = Surroundings.real(runtime, client, self.config)
+        self._controller, _ = journaled(surroundings, self.journal)
         self._controller.start()
 
     def kill(self) -> None:

@@ -28,6 +28,18 @@ OURS = (
         "After how long without a byte a half-sent request is given up while others wait for its memory.",
     ),
     Setting(
+        "kreplica.controller.journal.directory", STRING, "", ANY, LOW, READ_ONLY,
+        "Where a broker notes what it saw and decided as controller; its first log directory where this is empty.",
+    ),
+    Setting(
+        "kreplica.controller.journal.max.bytes", LONG, 64 * 2**20, at_least(0), LOW, READ_ONLY,
+        "How many bytes those notes take at most, the oldest go first; 0 notes nothing.",
+    ),
+    Setting(
+        "kreplica.scrub.bytes.per.second", LONG, 2**20, at_least(0), LOW, READ_ONLY,
+        "How fast stored records are read again to find damage while other replicas have them; 0 is not at all.",
+    ),
+    Setting(
         "kreplica.partition.removal.wait.ms", LONG, 60_000, at_least(0), LOW, READ_ONLY,
         "How long a partition that is to be removed can still be read, where the request does not say.",
     ),

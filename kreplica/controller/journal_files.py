@@ -1,0 +1,205 @@
+"""A journal on disk: files of bounded size, the oldest removed, written beside whatever else the broker does.
+
+Entries gather in memory for a moment, then a thread of ``Offload`` turns them into lines and appends these.  Nothing is
+synced: what a killed process had written stays, a power loss costs the last lines.  Whatever goes wrong with the disk
+ends the journal, with one line in the log; it never concerns the controller.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.controller.journal import Entry
+from kreplica.controller.journal_lines import encode_line
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import File
+
+log = Logger()
+
+GATHER_SECONDS = 0.2
+"""So long entries wait to be written with others; so much of a run is missing when the process is killed."""
+
+WEIGHT_MAX = 500_000
+"""Znodes, partitions and entries that may wait to be written: some 100 MB."""
+
+FILES_COUNT = 4
+"""The journal is cut into so many files at least, so that the oldest can go."""
+
+
+class JournalSettings(NamedTuple):
+    """:param directory: where its files are; other files there are left alone.
+    :param bytes_max: of all files together.
+    """
+
+    directory: str
+    broker_id: int
+    bytes_max: int
+
+
+class _Begin(NamedTuple):
+    """What waits to be written: the head of a new file."""
+
+    head: Entry
+
+
+def file_name(broker_id: int, number: int) -> str:
+    """The files of a broker follow each other by number, also those of its later processes."""
+    return f"{prefix(broker_id)}{number:08d}.jsonl"
+
+
+def prefix(broker_id: int) -> str:
+    return f"controller-journal-{broker_id}-"
+
+
+class JournalFiles:
+    """A keeper of one journal; ``begin`` comes first, ``close`` last.
+
+    :ivar is_full: whether the present file is long enough, so that another should begin.
+    """
+
+    def __init__(self, runtime: Runtime, settings: JournalSettings) -> None:
+        self._runtime = runtime
+        self._files = _Files(runtime, settings)
+        self._waiting: list[Entry | _Begin] = []
+        self._weight = 0
+        self._timer: IDelayedCall | None = None
+        self._writing: Deferred[None] | None = None
+        self._over = False
+        self.is_full = False
+
+    def begin(self, head: Entry) -> None:
+        """What is noted from here on goes to a new file."""
+        self.is_full = False
+        if not self._over:
+            self._add(_Begin(head), 1)
+
+    def note(self, entry: Entry, weight: int = 1) -> None:
+        if not self._over:
+            self._add(entry, weight)
+
+    def _add(self, entry: Entry | _Begin, weight: int) -> None:
+        self._waiting.append(entry)
+        self._weight += weight
+        if self._weight > WEIGHT_MAX:
+            self._end("entries come faster than the disk takes them")
+        elif self._timer is None and self._writing is None:
+            self._timer = self._runtime.reactor.callLater(GATHER_SECONDS, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        waiting, self._waiting, self._weight = self._waiting, [], 0
+        written = self._runtime.offload.run(self._files.write, waiting)
+        self._writing = written.addCallbacks(self._written, self._failed)
+        if written.called:
+            self._writing = None
+
+    def _written(self, is_full: bool) -> None:
+        self._writing = None
+        self.is_full = is_full and not any(isinstance(each, _Begin) for each in self._waiting)
+        if self._waiting and not self._over:
+            self._timer = self._runtime.reactor.callLater(GATHER_SECONDS, self._write)
+
+    def _failed(self, failure: Failure) -> None:
+        self._writing = None
+        self._end(failure.getErrorMessage())
+
+    def _end(self, reason: str) -> None:
+        if not self._over:
+            self._over = True
+            log.error("the controller's journal ends here: {reason}", reason=reason)
+        self._waiting, self._weight = [], 0
+        self.is_full = False
+
+    async def close(self) -> None:
+        """Write what waits; nothing is noted any more."""
+        while self._writing is not None or self._waiting:
+            if self._timer is not None and self._timer.active():
+                self._timer.cancel()
+            if self._writing is None:
+                self._write()
+            assert self._writing is not None
+            await self._writing
+        self._over = True
+
+
+class _Files:
+    """The part that runs on another thread, one call at a time."""
+
+    def __init__(self, runtime: Runtime, settings: JournalSettings) -> None:
+        self._disk = runtime.disk
+        self._settings = settings
+        self._sizes: dict[str, int] | None = None
+        """Of the older files, the oldest first."""
+        self._number = 0
+        self._file: File | None = None
+        self._size = 0
+        self._full_at = 0
+        self._entries_count = 0
+
+    def write(self, entries: list[Entry | _Begin]) -> bool:
+        """Append these; whether the file is full.
+
+        :raise OSError: as the disk has it; also where all that may be there does not suffice.
+        """
+        lines: list[bytes] = []
+        for entry in entries:
+            if isinstance(entry, _Begin):
+                self._append(lines)
+                self._open(entry.head)
+                lines = []
+            else:
+                self._entries_count += 1
+                lines.append(encode_line(self._entries_count, entry))
+        self._append(lines)
+        self._remove_oldest()
+        return self._size >= self._full_at
+
+    def _open(self, head: Entry) -> None:
+        directory, broker_id, bytes_max = self._settings
+        if self._sizes is None:
+            self._sizes = self._find()
+        elif self._file is not None:
+            self._sizes[self._file.path] = self._size
+            self._file.close()
+        self._number += 1
+        self._entries_count = self._size = 0
+        self._file = self._disk.open(f"{directory}/{file_name(broker_id, self._number)}", create=True)
+        line = encode_line(0, head)
+        self._append([line])
+        self._full_at = max(bytes_max // FILES_COUNT, 2 * len(line))
+
+    def _find(self) -> dict[str, int]:
+        """The files of earlier processes; the next gets a number of its own."""
+        directory, broker_id, _ = self._settings
+        self._disk.make_directories(directory)
+        found = {}
+        for name in self._disk.list_directory(directory):
+            number = name.removeprefix(prefix(broker_id)).removesuffix(".jsonl")
+            if name == prefix(broker_id) + number + ".jsonl" and number.isdecimal():
+                self._number = max(self._number, int(number))
+                path = f"{directory}/{name}"
+                file = self._disk.open(path)
+                found[path] = file.size()
+                file.close()
+        return found
+
+    def _append(self, lines: list[bytes]) -> None:
+        if lines:
+            assert self._file is not None, "a journal begins with the head of a file"
+            self._size += self._file.write_at(self._size, lines)
+
+    def _remove_oldest(self) -> None:
+        bytes_max, older = self._settings.bytes_max, self._sizes or {}
+        while older and sum(older.values()) + self._size > bytes_max:
+            path = next(iter(older))
+            self._disk.remove(path)
+            del older[path]
+        if self._size > bytes_max:
+            raise OSError(f"{bytes_max} bytes do not hold what a controller does until it comes to rest")
+
+
