@@ -22,4 +22,5 @@ Real processes, on real sockets and disks:
 * ``links`` what cuts and slows the ways between them; ``proxy`` through which they then lead; ``namespaces`` the
   kernel's own means, where they are permitted
 * ``outside_clients`` a producer and a reader that nobody here wrote; ``blocking_client`` single requests
+* ``verification`` a black-box check of anybody's cluster
 """

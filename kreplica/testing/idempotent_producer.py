@@ -16,7 +16,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.testing.anomalies.history import NO_OFFSET
 from kreplica.testing.histories import Listener
-from kreplica.testing.wire_client import WireClient, name_of, sleep
+from kreplica.testing.wire_client import WireClient, cancel, name_of, sleep
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
@@ -89,14 +89,35 @@ class IdempotentProducer:
         """Begin to write."""
         self._running = Deferred.fromCoroutine(self._run())
 
+    def wind_up(self) -> None:
+        """Make no more, and go on until all that was sent is acknowledged."""
+        self._finishing = True
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is to make no more, and all that was sent is acknowledged."""
+        return self._finishing and not any(self._unacknowledged.values())
+
     async def finish(self) -> None:
         """Make no more, and wait until all that was sent is acknowledged."""
         assert self._running is not None, "the producer was not started"
-        self._finishing = True
+        self.wind_up()
         await self._running
 
+    async def abandon(self) -> None:
+        """Stop at once, whatever is not acknowledged."""
+        assert self._running is not None, "the producer was not started"
+        self.wind_up()
+        await cancel(self._running)
+
     async def _run(self) -> None:
-        while not self._is_done():
+        try:
+            await self._write_on()
+        finally:
+            await self._client.close()
+
+    async def _write_on(self) -> None:
+        while not self.is_done:
             try:
                 await self._write(await self._client.connection())
             except (ClientError, KafkaError) as error:
@@ -105,10 +126,6 @@ class IdempotentProducer:
                 await self._client.close()
                 await sleep(self._reactor, self._random.uniform(0, self._retry_s))
                 self._retry_s = min(self._retry_s * 2, RETRY_S_MAX)
-        await self._client.close()
-
-    def _is_done(self) -> bool:
-        return self._finishing and not any(self._unacknowledged.values())
 
     async def _write(self, connection: Connection) -> None:
         """Use one connection until something fails or all is done."""
@@ -121,7 +138,7 @@ class IdempotentProducer:
         for partition, batches in self._unacknowledged.items():
             if len(batches) < IN_FLIGHT_MAX:
                 self._go_on(connection, partition, over)
-        if not self._is_done():
+        if not self.is_done:
             await over
 
     async def _new_producer_id(self) -> int:
@@ -140,7 +157,7 @@ class IdempotentProducer:
         if over.called:
             return
         if self._finishing:
-            if self._is_done():
+            if self.is_done:
                 over.callback(None)
             return
         count = self._random.randint(1, self._load.records_max)
@@ -192,7 +209,7 @@ class IdempotentProducer:
         assert acknowledged is batch, "answers come in the order of the requests"
         self._history.acknowledged(partition, row["base_offset"], batch.values, batch.number)
         self._retry_s = RETRY_S_MIN
-        if self._is_done():
+        if self.is_done:
             over.callback(None)
 
     def _start_anew(self) -> None:

@@ -7,10 +7,10 @@ from collections import Counter
 from twisted.internet.defer import Deferred
 
 from kreplica.client.errors import ClientError
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.runtime import Reactor
 from kreplica.testing.histories import Listener
-from kreplica.testing.wire_client import WireClient, name_of, sleep
+from kreplica.testing.wire_client import WireClient, cancel, name_of, sleep
 
 WAIT_MS = 500
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
@@ -42,18 +42,29 @@ class TailingConsumer:
         self._running = Deferred.fromCoroutine(self._run())
 
     async def finish(self) -> None:
-        """Stop reading."""
+        """Stop reading, when the answer that is under way has come."""
         assert self._running is not None, "the consumer was not started"
         self._finishing = True
         await self._running
 
+    async def abandon(self) -> None:
+        """Stop reading at once."""
+        assert self._running is not None, "the consumer was not started"
+        await cancel(self._running)
+
     async def _run(self) -> None:
+        try:
+            await self._read_on()
+        finally:
+            await self._client.close()
+
+    async def _read_on(self) -> None:
         retry_s = RETRY_S_MIN
         while not self._finishing:
             try:
                 await self._read()
                 retry_s = RETRY_S_MIN
-            except (ClientError, KafkaError) as error:
+            except (ClientError, KafkaError, ProtocolError) as error:
                 self.errors[name_of(error)] += 1
                 await self._client.close()
                 await sleep(self._reactor, retry_s)
@@ -62,7 +73,6 @@ class TailingConsumer:
                     self.resets += 1
                     self.position = 0
                     self._history.sought(self._partition, self.position, self._client.client_id)
-        await self._client.close()
 
     async def _read(self) -> None:
         records = await self._client.fetch(self._topic, self._partition, self.position, wait_ms=WAIT_MS)

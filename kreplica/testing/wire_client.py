@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.connection import Connection, connect
-from kreplica.client.errors import ClientError
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.runtime import Reactor
 from kreplica.wire import messages
-from kreplica.wire.batches import iter_headers
+from kreplica.wire.batches import iter_headers, verify_crc
 from kreplica.wire.messages import Api
 from kreplica.wire.records import Record, iter_records
 
@@ -193,7 +192,16 @@ def sleep(reactor: Reactor, seconds: float) -> Deferred[None]:
     return over
 
 
-def name_of(error: ClientError | KafkaError) -> str:
+async def cancel(running: Deferred[None]) -> None:
+    """End a coroutine where it waits; what it ended with before, it ends with now."""
+    running.cancel()
+    try:
+        await running
+    except CancelledError:
+        pass
+
+
+def name_of(error: KreplicaError) -> str:
     """What went wrong, in a word: the name of the broker's error, or that of the class."""
     return error.code.name if isinstance(error, KafkaError) else type(error).__name__
 
@@ -208,6 +216,8 @@ def _records(data: Any, offset: int) -> list[Record]:
     data = memoryview(bytes(data))
     found: list[Record] = []
     for position, header in iter_headers(data, incomplete_last=True):
+        if not verify_crc(data, header, position):
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged")
         batch = data[position : position + header.size]
         found += [record for record in iter_records(batch) if record.offset >= offset]
     return found

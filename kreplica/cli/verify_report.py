@@ -1,0 +1,127 @@
+"""How a verification is shown: a line while it goes on, and what came of it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from kreplica.testing.anomalies import MEANINGS, AnomalyReport
+from kreplica.testing.verification.verdict import Verdict
+from kreplica.testing.verification.verification import Progress
+
+PLAIN_EVERY_S = 5.0
+EXAMPLES_SHOWN = 5
+
+
+class ProgressLine:
+    """One line that changes, on a terminal; elsewhere a new line from time to time, and with each new phase."""
+
+    def __init__(self, screen: Console) -> None:
+        self._screen = screen
+        self._live = Live(console=screen, auto_refresh=False, transient=True) if screen.is_terminal else None
+        self._phase = ""
+        self._next_s = 0.0
+
+    def show(self, progress: Progress) -> None:
+        """Say how far it is."""
+        if self._live is not None:
+            self._live.update(Text(progress_text(progress), no_wrap=True, overflow="ellipsis"), refresh=True)
+        elif progress.phase != self._phase or progress.at_s >= self._next_s:
+            self._phase, self._next_s = progress.phase, progress.at_s + PLAIN_EVERY_S
+            self._screen.print(progress_text(progress), markup=False, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+def progress_text(progress: Progress) -> str:
+    """How far a run is, in a line."""
+    return (
+        f"{progress.at_s:5.0f} s  {progress.phase}: {progress.acknowledged:,} of {progress.sent:,} acknowledged, "
+        f"{progress.unread:,} to be read, longest silence {progress.silence_s:.1f} s, {progress.errors:,} errors met"
+    )
+
+
+def describe(verdict: Verdict, out: Console) -> None:
+    """Print all of an outcome."""
+    for line in _figures(verdict):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print()
+    out.print(_table(verdict.report))
+    for line in _examples(verdict.report):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print()
+    out.print(_conclusion(verdict), soft_wrap=True)
+
+
+def _figures(verdict: Verdict) -> list[str]:
+    scene, latency = verdict.scene, verdict.latency_ms
+    megabytes_per_s = verdict.acknowledged_bytes / verdict.load_s / 1e6 if verdict.load_s else 0.0
+    lines = [
+        f"topic {scene.topic}: {scene.partitions} partitions, {scene.replication_factor} replicas on "
+        f"{scene.brokers} brokers, min.insync.replicas={scene.min_in_sync}, acks={scene.acks_text}",
+        f"{verdict.acknowledged:,} of {verdict.sent:,} records acknowledged in {verdict.load_s:.0f} s "
+        f"({verdict.records_per_s:,.0f}/s, {megabytes_per_s:.2f} MB/s), {verdict.read:,} given to readers",
+        f"acknowledged after {latency['p50']:,.1f} ms (p50), {latency['p99']:,.1f} ms (p99), "
+        f"{latency['max']:,.1f} ms (max); longest time without any: {verdict.longest_silence_s:.2f} s",
+    ]
+    if verdict.errors:
+        met = ", ".join(f"{name} {count:,}" for name, count in verdict.errors.items())
+        lines.append(f"clients met, and tried again: {met}")
+    if verdict.producer_restarts:
+        lines.append(f"producers whose earlier records a broker did not know: {verdict.producer_restarts:,} times")
+    if verdict.reader_restarts:
+        lines.append(f"readers whose position was beyond the end of the log: {verdict.reader_restarts:,} times")
+    if verdict.not_removed:
+        lines.append(verdict.not_removed)
+    return lines
+
+
+def _table(report: AnomalyReport) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("anomaly", no_wrap=True)
+    table.add_column("found", justify="right")
+    table.add_column("counts as", no_wrap=True)
+    table.add_column("what it means")
+    for row in report.rows:
+        style = "" if not row.count else "bold red" if row.is_error else "yellow"
+        weight = "error" if row.is_error else "noteworthy"
+        table.add_row(row.kind.value, f"{row.count:,}", weight, MEANINGS[row.kind], style=style)
+    return table
+
+
+def _examples(report: AnomalyReport) -> list[str]:
+    lines = []
+    for row in report.rows:
+        shown = report.examples[row.kind][:EXAMPLES_SHOWN]
+        lines += [str(anomaly) for anomaly in shown]
+        if row.count > len(shown):
+            lines.append(f"{'':14}and {row.count - len(shown):,} more of this kind")
+    return ["", *lines] if lines else []
+
+
+def _conclusion(verdict: Verdict) -> Text:
+    wrong = []
+    if verdict.report.errors:
+        found = ", ".join(f"{count:,} x {kind.value}" for kind, count in verdict.report.errors.items())
+        wrong.append(found)
+    if verdict.acknowledged < verdict.sent:
+        wrong.append(f"{verdict.sent - verdict.acknowledged:,} records were never acknowledged")
+    elif not verdict.settled:
+        wrong.append("not every reader came to the end")
+    if wrong:
+        return Text("WRONG: " + "; ".join(wrong), style="bold red")
+    return Text("clean: all that was acknowledged was read, once, unchanged and in order", style="bold green")

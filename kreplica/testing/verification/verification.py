@@ -1,0 +1,189 @@
+"""The run: a topic is made, written and read while whatever happens to the cluster happens; then all is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kreplica.runtime import Runtime
+from kreplica.testing.anomalies import Expectations, report
+from kreplica.testing.verification.clients import Clients
+from kreplica.testing.verification.cluster_access import Cluster, ClusterAccess, CouldNotRun
+from kreplica.testing.verification.observations import Observations, percentile
+from kreplica.testing.verification.options import ACKS_ALL, VerificationOptions
+from kreplica.testing.verification.verdict import Scene, Verdict
+from kreplica.testing.wire_client import sleep
+
+TICK_S = 0.25
+REPLICATION_FACTOR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is.
+
+    :param phase: what goes on, in a few words.
+    :param unread: acknowledged records that some reader has still to be given, at most, all partitions together.
+    :param silence_s: the longest time without an acknowledgement, so far.
+    :param errors: that clients met so far.
+    """
+
+    at_s: float
+    phase: str
+    sent: int
+    acknowledged: int
+    unread: int
+    silence_s: float
+    errors: int
+
+
+class Verification:
+    """One run, to be started once.
+
+    :param tell: called from time to time while it goes on.
+    """
+
+    def __init__(
+        self, runtime: Runtime, options: VerificationOptions, tell: Callable[[Progress], None] = lambda _: None
+    ) -> None:
+        self._runtime = runtime
+        self._options = options
+        self._tell = tell
+        self._stopped_early = False
+        self._access = ClusterAccess(runtime.reactor, options.bootstrap)
+        self._observations = Observations(options.partitions, runtime.reactor.seconds)
+
+    def stop_early(self) -> None:
+        """Write no longer, and go on with what comes after that."""
+        self._stopped_early = True
+
+    async def run(self) -> Verdict:
+        """Do all of it.
+
+        :raise CouldNotRun: the cluster cannot be reached, refuses the topic, or acknowledges nothing at all.
+        """
+        cluster = await self._access.find()
+        scene = self._scene(cluster)
+        await self._make_topic(cluster, scene)
+        brokers = [*cluster.addresses.values(), *self._options.bootstrap]
+        clients = Clients(self._runtime, brokers, scene.topic, self._options, self._observations)
+        not_removed = ""
+        try:
+            load_s, settled = await self._load(clients)
+        finally:
+            try:
+                await clients.abandon()
+            finally:
+                if not self._options.keep:
+                    not_removed = await self._remove(cluster, scene.topic)
+        self._tell(self._progress(clients, "comparing"))
+        return self._verdict(scene, clients, load_s, settled, not_removed)
+
+    def _scene(self, cluster: Cluster) -> Scene:
+        options = self._options
+        replication_factor = options.replication_factor or min(REPLICATION_FACTOR, len(cluster.addresses))
+        return Scene(
+            brokers=len(cluster.addresses),
+            topic=options.topic or f"kreplica-verify-{self._runtime.random.getrandbits(32):08x}",
+            partitions=options.partitions,
+            replication_factor=replication_factor,
+            min_in_sync=options.min_in_sync or max(1, replication_factor - 1),
+            acks=options.acks,
+        )
+
+    async def _make_topic(self, cluster: Cluster, scene: Scene) -> None:
+        configs = {
+            "min.insync.replicas": str(scene.min_in_sync),
+            "unclean.leader.election.enable": "false",
+            **self._options.configs,
+        }
+        await self._access.make_topic(cluster, scene.topic, scene.partitions, scene.replication_factor, configs)
+
+    # --- phases ------------------------------------------------------------------------------------------------------
+
+    async def _load(self, clients: Clients) -> tuple[float, bool]:
+        """Write and read, and wait for what is missing then.
+
+        :return: for how long was written, and whether nothing was missing in the end.
+        """
+        began_s = self._observations.now_s()
+        clients.start_readers("reader")
+        clients.start_producers()
+        await self._write(clients, began_s + self._options.seconds / 2)
+        clients.start_readers("late-reader")
+        await self._write(clients, began_s + self._options.seconds)
+        load_s = self._observations.now_s() - began_s
+        clients.wind_up()
+        acknowledged = await self._wait(clients, "waiting for acknowledgements", lambda: clients.all_acknowledged)
+        if not self._observations.acknowledged_count:
+            met = ", ".join(f"{name} {count} times" for name, count in clients.errors.most_common())
+            raise CouldNotRun(f"nothing was acknowledged in {self._observations.now_s():.0f} s; clients met {met}")
+        clients.start_readers("last-reader")
+        read = await self._wait(clients, "waiting for readers", lambda: clients.all_read)
+        return load_s, acknowledged and read
+
+    async def _write(self, clients: Clients, until_s: float) -> None:
+        while (left_s := until_s - self._observations.now_s()) > 0 and not self._stopped_early:
+            self._tell(self._progress(clients, "writing"))
+            await sleep(self._runtime.reactor, min(TICK_S, left_s))
+
+    async def _wait(self, clients: Clients, phase: str, reached: Callable[[], bool]) -> bool:
+        """Until something is so, or nothing has moved for as long as the options allow."""
+        before, moved_s = None, self._observations.now_s()
+        while not reached():
+            now = self._observations.acknowledged_count, clients.positions
+            if now != before:
+                before, moved_s = now, self._observations.now_s()
+            elif self._observations.now_s() - moved_s >= self._options.settle_s:
+                return False
+            self._tell(self._progress(clients, phase))
+            await sleep(self._runtime.reactor, TICK_S)
+        return True
+
+    async def _remove(self, cluster: Cluster, topic: str) -> str:
+        """:return: why the topic could not be removed; empty where it was."""
+        try:
+            await self._access.remove_topic(cluster, topic)
+        except CouldNotRun as error:
+            return str(error)
+        return ""
+
+    # --- what is said of it ------------------------------------------------------------------------------------------
+
+    def _progress(self, clients: Clients, phase: str) -> Progress:
+        observed = self._observations
+        unread = [0] * len(observed.ends)
+        for partition, reader in clients.readers:
+            unread[partition] = max(unread[partition], observed.ends[partition] - reader.position)
+        return Progress(
+            at_s=observed.now_s(),
+            phase=phase,
+            sent=observed.sent_count,
+            acknowledged=observed.acknowledged_count,
+            unread=sum(unread),
+            silence_s=observed.longest_silence_s,
+            errors=clients.errors.total(),
+        )
+
+    def _verdict(self, scene: Scene, clients: Clients, load_s: float, settled: bool, not_removed: str) -> Verdict:
+        observed, latencies_s = self._observations, self._observations.latencies_s
+        return Verdict(
+            scene=scene,
+            load_s=load_s,
+            sent=observed.sent_count,
+            acknowledged=observed.acknowledged_count,
+            acknowledged_bytes=observed.acknowledged_bytes,
+            read=observed.read_count,
+            latency_ms={
+                "p50": percentile(latencies_s, 50) * 1000,
+                "p99": percentile(latencies_s, 99) * 1000,
+                "max": max(latencies_s, default=0.0) * 1000,
+            },
+            longest_silence_s=observed.longest_silence_s,
+            producer_restarts=clients.producer_restarts,
+            reader_restarts=clients.reader_restarts,
+            errors=dict(clients.errors.most_common()),
+            settled=settled,
+            report=report(observed.history, Expectations(kept=scene.acks == ACKS_ALL)),
+            not_removed=not_removed,
+        )
