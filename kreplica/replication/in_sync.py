@@ -66,19 +66,19 @@ def is_lagging(progress: Progress, now_s: float, lag_s_max: float) -> bool:
 
 
 def lagging(
-    isr: Iterable[int],
+    replicas: Iterable[int],
     followers: Mapping[int, Progress],
     *,
     leader_end_offset: int,
     now_s: float,
     lag_s_max: float,
 ) -> tuple[int, ...]:
-    """The members of an in-sync set that have to leave it.
+    """Those that may not be in sync.
 
     :param followers: of the replicas that are followers; one that is not there is the leader.
     """
     late = []
-    for replica in isr:
+    for replica in replicas:
         progress = followers.get(replica)
         if progress is not None:
             progress.looked_at(leader_end_offset, now_s)

@@ -37,7 +37,7 @@ def propose(
     base: Leadership,
     followers: Mapping[int, Progress],
     *,
-    leaving: Collection[int],
+    late: Collection[int],
     high_watermark: int,
     epoch_start_offset: int,
     in_sync_required: int,
@@ -45,14 +45,16 @@ def propose(
 ) -> Proposal | None:
     """The state to write now; None where the one that is known is right.
 
-    :param leaving: members of the in-sync set that lag.
+    :param late: replicas that lag: they leave, and do not join, even with all that is committed.  Else one that is not
+        heard of any more would join and leave without end while the high watermark stands still.
     :param gone: incarnations that are not registered any more, and may not join: the last broker epoch by broker.
     """
-    stay = tuple(replica for replica in base.isr if replica not in leaving)
+    stay = tuple(replica for replica in base.isr if replica not in late)
     joining = tuple(
         (replica, progress.broker_epoch)
         for replica, progress in followers.items()
         if replica not in base.isr
+        and replica not in late
         and progress.broker_epoch > gone.get(replica, NO_BROKER_EPOCH)
         and in_sync.may_join(progress, high_watermark=high_watermark, epoch_start_offset=epoch_start_offset)
     )

@@ -204,8 +204,8 @@ class Led:
         return isr_proposal.propose(
             partition.leadership,
             self.followers,
-            leaving=in_sync.lagging(
-                partition.leadership.isr,
+            late=in_sync.lagging(
+                partition.leadership.replicas,
                 self.followers,
                 leader_end_offset=partition.log.log_end_offset,
                 now_s=self._surroundings.seconds(),

@@ -246,6 +246,20 @@ class TestLeaving:
         led(partition).written(proposal, 1)
         assert partition.high_watermark == 2
 
+    def test_who_is_not_heard_of_does_not_join_again(self) -> None:
+        """It has all that is committed, for nothing more is: else it would join and leave again without end."""
+        leading = Leading()
+        partition = leading.partition(min_insync_replicas=3)
+        fetch(partition, THIRD, 0)
+        append(partition, 2, acks_all=False)
+        leading.clock.advance(LAG_S + 1)
+        fetch(partition, SECOND, 2, leading.clock.seconds())
+        led(partition).written(begin(partition), 1)
+        assert partition.leadership.isr == (LEADER, SECOND)
+        assert led(partition).proposal() is None
+        fetch(partition, THIRD, 2, leading.clock.seconds())
+        assert begin(partition).isr == EVERYBODY
+
     def test_a_look_proposes_it(self) -> None:
         """Nobody has to be heard of for that."""
         leading = Leading()
