@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kreplica.runtime import Runtime
-from kreplica.testing.anomalies import Expectations, report
+from kreplica.testing.anomalies import ClientHistory, Expectations, report
 from kreplica.testing.verification.clients import Clients
 from kreplica.testing.verification.cluster_access import Cluster, ClusterAccess, CouldNotRun
 from kreplica.testing.verification.observations import Observations, percentile
@@ -52,6 +52,11 @@ class Verification:
         self._stopped_early = False
         self._access = ClusterAccess(runtime.reactor, options.bootstrap)
         self._observations = Observations(options.partitions, runtime.reactor.seconds)
+
+    @property
+    def history(self) -> ClientHistory:
+        """What clients did and were told, so far."""
+        return self._observations.history
 
     def stop_early(self) -> None:
         """Write no longer, and go on with what comes after that."""

@@ -1,0 +1,307 @@
+"""The black-box check on simulated clusters: sound ones pass whatever fails, and those that lie are found out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from twisted.internet.defer import Deferred, succeed
+
+from kreplica.client import connection
+from kreplica.storage.producers import ProducerStates
+from kreplica.testing.anomalies import Kind
+from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.leader_client import LeaderClient
+from kreplica.testing.verification import cluster_access
+from kreplica.testing.verification.cluster_access import Cluster, CouldNotRun
+from kreplica.testing.verification.observations import percentile
+from kreplica.testing.verification.options import VerificationOptions
+from kreplica.testing.verification.verification import Verification
+from kreplica.wire import messages
+
+QUICK = ["zookeeper.session.timeout.ms=3000", "replica.lag.time.max.ms=2000"]
+BROKERS = [(f"broker-{number}", BROKER_PORT) for number in (1, 2, 3)]
+
+
+class Scene:
+    """A cluster of three brokers and a verification of it."""
+
+    def __init__(self, seed=1, overrides=(), **options):
+        self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*QUICK, *overrides])
+        self.cluster.start()
+        self.network = self.cluster.simulation.network
+        self.told = []
+        chosen = {"bootstrap": BROKERS, "partitions": 2, "records_per_s": 100, "seconds": 10.0, "settle_s": 20.0}
+        self.options = VerificationOptions(**{**chosen, **options})
+        runtime = self.cluster.simulation.host("verify").runtime
+        self.verification = Verification(runtime, self.options, self.told.append)
+        self._running = None
+
+    def begin(self):
+        self._running = Deferred.fromCoroutine(self.verification.run())
+
+    def write_for(self, seconds):
+        """Let so much time pass once there are acknowledgements."""
+        if self._running is None:
+            self.begin()
+        self.cluster.run_until(lambda: self.told and self.told[-1].acknowledged > 0)
+        self.cluster.run(seconds)
+
+    def verdict(self):
+        if self._running is None:
+            self.begin()
+        return self.cluster.run_until(self._running, timeout_s=300.0)
+
+    def leader(self, partition=0):
+        (topic,) = self.topics()
+        return self.cluster.leader_of(topic, partition)
+
+    def topics(self):
+        client = self.cluster.client(broker=2)
+        answer = self.cluster.run_until(client.metadata())
+        self.cluster.run_until(client.close())
+        return [row["name"] for row in answer["topics"]]
+
+
+# --- sound clusters ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_happens():
+    """A cluster that is left alone is clean, and the topic is gone at the end."""
+    scene = Scene()
+    verdict = scene.verdict()
+    assert verdict.clean
+    assert verdict.report.counts == {}
+    assert verdict.acknowledged == verdict.sent > 500
+    assert verdict.read == 3 * verdict.acknowledged  # from the start, from half-way, and at the end
+    assert 0 < verdict.latency_ms["p50"] <= verdict.latency_ms["p99"] <= verdict.latency_ms["max"] < 1000
+    assert (verdict.scene.brokers, verdict.scene.replication_factor, verdict.scene.min_in_sync) == (3, 3, 2)
+    assert scene.topics() == []
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_the_leader_is_killed(acks):
+    """Clients find the next leader, nothing is lost, and the time without acknowledgements is told."""
+    scene = Scene(partitions=1, acks=acks, seed=2)
+    scene.write_for(2.0)
+    machine = scene.cluster.brokers[scene.leader()]
+    machine.kill()
+    scene.cluster.run(1.0)
+    scene.cluster.run_until(machine.start())
+    verdict = scene.verdict()
+    assert verdict.clean
+    assert verdict.acknowledged == verdict.sent
+    assert verdict.longest_silence_s > 0.9
+    assert verdict.errors["ConnectionLost"] > 0
+
+
+def test_a_leader_stands_still():
+    """A leader that takes connections and answers nothing is left for the next one."""
+    scene = Scene(partitions=1, seconds=30.0)
+    scene.write_for(2.0)
+    host = scene.cluster.brokers[scene.leader()].host
+    host.pause()
+    scene.cluster.run(15.0)
+    host.resume()
+    verdict = scene.verdict()
+    assert verdict.clean
+    assert verdict.errors["RequestTimedOut"] > 0
+    assert 3 < verdict.longest_silence_s < 15
+
+
+def test_brokers_cannot_reach_each_other():
+    """A leader is cut off from the other brokers, and not from clients."""
+    scene = Scene(partitions=1, seconds=20.0)
+    scene.write_for(2.0)
+    leader = scene.leader()
+    for other in {1, 2, 3} - {leader}:
+        scene.network.cut(f"broker-{leader}", f"broker-{other}")
+    scene.network.cut(f"broker-{leader}", "coordinator")
+    scene.cluster.run(10.0)
+    scene.network.heal()
+    assert scene.verdict().clean
+
+
+def test_everything_is_down_at_the_end():
+    """What is not acknowledged when the time is over makes the run fail; it is no anomaly."""
+    scene = Scene(partitions=1)
+    scene.write_for(5.0)
+    for machine in scene.cluster.brokers.values():
+        machine.kill()
+    verdict = scene.verdict()
+    assert not verdict.clean
+    assert not verdict.settled
+    assert verdict.report.errors == {}
+    assert verdict.not_removed.startswith(f"the topic {verdict.scene.topic} cannot be removed: ConnectionFailed")
+
+
+def test_stopped_early():
+    """Whoever has seen enough ends the writing; what was written is checked."""
+    scene = Scene(seconds=1000.0)
+    scene.write_for(3.0)
+    scene.verification.stop_early()
+    verdict = scene.verdict()
+    assert verdict.clean
+    assert 3 < verdict.load_s < 10
+
+
+def test_several_producers_and_a_name():
+    """Several producers share partitions; a topic may be named, and kept."""
+    scene = Scene(topic="mine", keep=True, producers=3, seconds=4.0, configs={"segment.bytes": "5000"})
+    verdict = scene.verdict()
+    assert verdict.clean
+    assert {send.producer for send in scene.verification.history.sends} == {
+        f"producer-{partition}.{number}" for partition in (0, 1) for number in (0, 1, 2)
+    }
+    assert scene.topics() == ["mine"]
+
+
+def test_json():
+    """Programs are told all figures, and each kind of anomaly."""
+    told = json.loads(json.dumps(Scene(seconds=1.0).verdict().as_json()))
+    assert told["clean"]
+    assert told["acks"] == "all"
+    assert {row["kind"]: row["count"] for row in told["anomalies"]} == {kind.value: 0 for kind in Kind}
+
+
+# --- clusters that do wrong -------------------------------------------------------------------------------------------
+
+
+def test_the_power_of_all_fails():
+    """Unsynced records are gone with the power of all machines at once, acknowledged or not: that is said."""
+    scene = Scene(partitions=1, seed=3)
+    scene.write_for(4.0)
+    for machine in scene.cluster.brokers.values():
+        machine.power_loss()
+    for machine in scene.cluster.brokers.values():
+        machine.start()
+    verdict = scene.verdict()
+    assert not verdict.clean
+    assert {Kind.LOST_WRITE, Kind.UNSEEN, Kind.INCONSISTENT_OFFSETS} & verdict.report.errors.keys()
+
+
+def test_retries_are_written_twice(monkeypatch):
+    """A broker that does not look at sequence numbers writes the retries of lost answers again."""
+    monkeypatch.setattr(ProducerStates, "check", lambda self, header, marker, origin: None)
+    scene = Scene(partitions=1, records_per_s=500)
+    scene.write_for(1.0)
+    for _ in range(5):
+        leader = f"broker-{scene.leader()}"
+        scene.network.cut(leader, "verify", one_way=True)
+        scene.cluster.run(0.2)
+        scene.network.drop_connections(leader, "verify")
+        scene.network.heal()
+        scene.cluster.run(0.5)
+    verdict = scene.verdict()
+    assert not verdict.clean
+    assert verdict.report.errors.keys() == {Kind.DUPLICATE}
+
+
+class Swallowing(connection.Connection):
+    """Acknowledges one batch and passes nothing on."""
+
+    produced = 0
+
+    def request(self, api, version, body, **how):
+        if api is messages.PRODUCE:
+            Swallowing.produced += 1
+            if Swallowing.produced == 30:
+                row = {"error_code": 0, "base_offset": 40}
+                return succeed({"responses": [{"partition_responses": [row]}]})
+        return super().request(api, version, body, **how)
+
+
+def test_an_acknowledged_batch_is_swallowed(monkeypatch):
+    """A batch that is acknowledged and thrown away is lost, and told as such."""
+    monkeypatch.setattr(connection, "Connection", Swallowing)
+    monkeypatch.setattr(Swallowing, "produced", 0)
+    verdict = Scene(partitions=1).verdict()
+    assert verdict.report.errors[Kind.LOST_WRITE] >= 1
+    assert verdict.report.errors.keys() <= {
+        Kind.LOST_WRITE,
+        Kind.INCONSISTENT_ACKNOWLEDGEMENT,
+        Kind.NON_MONOTONIC_SEND,
+    }
+    assert verdict.producer_restarts == 1
+
+
+def test_a_reader_is_given_too_little(monkeypatch):
+    """A record that one reader is not given, and others are, is told as passed over."""
+    fetch = LeaderClient.fetch
+
+    async def without_the_first(self, topic, partition, offset, **how):
+        records = await fetch(self, topic, partition, offset, **how)
+        return records[1:] if self.client_id == "late-reader-0" and len(records) > 1 else records
+
+    monkeypatch.setattr(LeaderClient, "fetch", without_the_first)
+    verdict = Scene(partitions=1).verdict()
+    assert verdict.report.errors.keys() == {Kind.POLL_SKIP_BETWEEN}
+    first = verdict.report.examples[Kind.POLL_SKIP_BETWEEN][0]
+    assert first.offsets == (0,)
+    assert first.who[0] == "late-reader-0"
+
+
+# --- nothing to be said -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"bootstrap": [("nowhere", 9092)]}, "no connection to nowhere:9092"),
+        (
+            {"bootstrap": [("broker-1", 1), ("broker-2", 2)]},
+            "no connection to broker-1:1: .*; no connection to broker-2:2",
+        ),
+        ({"replication_factor": 4}, "cannot be made: INVALID_REPLICATION_FACTOR: .* 3 live brokers"),
+        ({"topic": "no good"}, "the topic no good cannot be made: INVALID_TOPIC_EXCEPTION"),
+    ],
+)
+def test_could_not_run(options, text):
+    """What is in the way is said in a line."""
+    with pytest.raises(CouldNotRun, match=text):
+        Scene(**options).verdict()
+
+
+def test_a_topic_of_that_name_is_there():
+    """Another's topic is neither written to nor removed."""
+    scene = Scene(topic="theirs")
+    client = scene.cluster.client()
+    scene.cluster.run_until(client.create_topic("theirs"))
+    with pytest.raises(CouldNotRun, match="the topic theirs cannot be made: TOPIC_ALREADY_EXISTS"):
+        scene.verdict()
+    assert scene.topics() == ["theirs"]
+
+
+def test_one_of_the_bootstrap_brokers_is_down():
+    """One that answers is enough."""
+    assert Scene(bootstrap=[("broker-1", 1), *BROKERS], seconds=1.0).verdict().clean
+
+
+def test_brokers_are_not_where_they_say(monkeypatch):
+    """A cluster that sends its clients to where nobody can come is told apart from one that does not answer."""
+    monkeypatch.setattr(cluster_access, "_ask", lambda client: succeed(Cluster({7: ("elsewhere", 9092)}, 7)))
+    with pytest.raises(CouldNotRun, match=r"broker-1:9092 answers, but no broker .*: broker 7 at elsewhere:9092: "):
+        Scene().verdict()
+
+
+def test_nothing_is_acknowledged():
+    """Where no record at all is acknowledged, there is nothing to be checked."""
+    scene = Scene(seconds=2.0)
+    scene.begin()
+    scene.cluster.run_until(lambda: bool(scene.told))
+    for name, _ in BROKERS:
+        scene.network.cut(name, "verify")
+    with pytest.raises(CouldNotRun, match=r"nothing was acknowledged in \d+ s; clients met ConnectionFailed \d+ times"):
+        scene.verdict()
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [([], 50, 0.0), ([7.0], 99, 7.0), ([4.0, 1.0, 3.0, 2.0], 50, 2.0), ([4.0, 1.0, 3.0, 2.0], 99, 4.0)],
+)
+def test_percentile(values, percent, expected):
+    """The smallest value that so many percent do not exceed."""
+    assert percentile(values, percent) == expected
