@@ -1,24 +1,30 @@
 """A controller's run, repeated from its journal by the controller of this program: does it decide the same?
 
-for outcome in replay_files(read_journals(OsDisk(), "data/broker-1")):
-    print(outcome)
+for outcome in replay_all(read_journals(OsDisk(), "data/broker-1")):
+    print(outcome.events, outcome.decisions, outcome.difference)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kreplica.controller.controller import Controller
 from kreplica.controller.journal import Journal
+from kreplica.controller.journal_head import state_of
 from kreplica.controller.journal_lines import Line
 from kreplica.controller.journal_seams import recorded
+from kreplica.controller.journal_values import plain
 from kreplica.testing.replay_reading import JournalFile
 from kreplica.testing.replay_script import Difference, Script
 from kreplica.testing.replay_start import Start
 from kreplica.testing.replay_world import ReplayWorld
 
-DECISIONS = ("multi", "create", "delete")
+WRITES = ("multi", "create", "delete")
+
+Told = Callable[[Controller, Line], None]
+"""Called with each entry that is the same, and the controller as it was then."""
 
 
 @dataclass(slots=True)
@@ -28,9 +34,10 @@ class Outcome:
     :ivar events: that were handled.
     :ivar writes: requests that change ZooKeeper; ``commands`` requests to brokers.
     :ivar entries: of the journal that were the same.
+    :ivar difference: the first; None where all is the same.
     """
 
-    path: str
+    file: JournalFile
     events: int = 0
     writes: int = 0
     commands: int = 0
@@ -45,41 +52,72 @@ class Outcome:
         kind = line.get("out")
         self.entries += 1
         self.events += kind == "event"
-        self.writes += kind in DECISIONS
+        self.writes += kind in WRITES
         self.commands += kind == "command"
 
 
-def replay(
-    journal_file: JournalFile,
-    told: Callable[[Line], None] | None = None,
-    until: int | None = None,
-    make: type[Controller] = Controller,
-) -> Outcome:
-    """Repeat one file's run.
+class Replay:
+    """Of one file.
 
-    :param told: called with each entry that is the same.
+    :param told: None where nobody is.
     :param until: the number of the last event that is repeated; None for all.
-    :param make: the controller.
     """
-    outcome = Outcome(journal_file.path)
 
-    def same(line: Line) -> None:
-        outcome.count(line)
-        if told is not None:
-            told(line)
+    def __init__(self, file: JournalFile, told: Told | None = None, until: int | None = None) -> None:
+        self.outcome = Outcome(file)
+        self._told = told
+        self._until = until
+        self._script = Script(file.lines, self._same)
+        self._world = world = ReplayWorld(self._script, file.head["config"])
+        world.now_s = file.head["s"]
+        self._journal = Journal(self._script, lambda: world.now_s)
+        self.controller = world.controller = Controller(recorded(world.surroundings, self._journal), self._journal)
+        if file.state is not None:
+            Start(world, self._journal, file.state).stand()
 
-    script = Script(journal_file.lines, same)
-    world = ReplayWorld(script, journal_file.head["config"])
-    world.now_s = journal_file.head["s"]
-    journal = Journal(script, lambda: world.now_s)
-    world.controller = make(recorded(world.surroundings, journal), journal)
-    if journal_file.state is not None:
-        Start(world, journal, journal_file.state).stand()
-    script.muted = False
-    while (line := script.next) is not None and (until is None or script.event <= until):
-        if "in" in line:
-            world.perform(line)
-        else:
-            script.did_nothing()
-    outcome.difference = script.difference
-    return outcome
+    def run(self) -> Outcome:
+        """Repeat it to its end, or to the first difference."""
+        for _ in self.steps():
+            pass
+        return self.outcome
+
+    def steps(self) -> Iterator[None]:
+        """The same, with a pause after all that follows at once from one thing that reached the controller."""
+        script = self._script
+        script.muted = False
+        while (line := script.next) is not None and not self._is_over:
+            if "in" in line:
+                self._world.perform(line)
+            else:
+                script.did_nothing()
+            self.outcome.difference = script.difference
+            yield
+
+    @property
+    def _is_over(self) -> bool:
+        return self._until is not None and self._script.event > self._until
+
+    def _same(self, line: Line) -> None:
+        if not self._is_over:
+            self.outcome.count(line)
+            if self._told is not None:
+                self._told(self.controller, line)
+
+    def compare_end(self, following: JournalFile) -> None:
+        """Where the next file goes on with this one, it says where the controller stands now."""
+        goes_on = following.goes_on_with(self.outcome.file)
+        if not goes_on or self.outcome.difference is not None or self._is_over:
+            return
+        state = json.loads(json.dumps(state_of(self.controller, self._journal), default=plain))
+        if state != following.state:
+            self.outcome.difference = Difference(self._script.event, following.state, state)
+
+
+def replay_all(files: Sequence[JournalFile], told: Told | None = None, until: int | None = None) -> Iterator[Outcome]:
+    """Repeat the files of one broker, in their order; where one goes on with another, they have to meet."""
+    for file, following in zip(files, [*files[1:], None], strict=True):
+        replay = Replay(file, told, until)
+        replay.run()
+        if following is not None:
+            replay.compare_end(following)
+        yield replay.outcome

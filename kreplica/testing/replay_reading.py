@@ -32,6 +32,16 @@ class JournalFile:
         state: dict[str, Any] | None = self.head["state"]
         return state
 
+    def goes_on_with(self, other: JournalFile) -> bool:
+        """Whether it was begun at the end of that one, by the same controller."""
+        number, broker_id = _number(self.path), self.head["broker"]
+        return self.state is not None and other.head["broker"] == broker_id and _number(other.path) == number - 1
+
+
+def _number(path: str) -> int:
+    digits = PurePath(path).stem.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
 
 def read_journals(disk: Disk, path: str) -> list[JournalFile]:
     """A journal's file, or all of a directory, in the order in which they were written.

@@ -1,0 +1,218 @@
+"""A journal's entries in words: what a controller saw, decided and did, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kreplica.cluster import documents, znodes
+from kreplica.controller.context import ControllerContext
+from kreplica.controller.journal_lines import Line
+from kreplica.controller.journal_values import decode_bytes
+from kreplica.model import LeaderAndIsr, TopicPartition
+
+TEXT_MAX = 160
+"""Characters of a znode's data that are shown."""
+
+SHOWN_MAX = 20
+"""Of many operations, so many are shown."""
+
+
+class Story:
+    """Of one file: made with its head, then told each entry in turn.
+
+    :param context: what the controller knows at that moment, where it is in office.
+    """
+
+    def __init__(self, head: Line, context: Callable[[], ControllerContext | None]) -> None:
+        self._began_s = head["s"]
+        self._began = datetime.fromtimestamp(head["wall_clock_ms"] / 1000, UTC)
+        self._context = context
+        self._brokers: dict[int, int] = {}
+        self._commands: dict[int, str] = {}
+        self._paths: dict[int, str] = {}
+        office = (head["state"] or {}).get("office") or {"channels": ()}
+        for broker, channel in office["channels"]:
+            self._brokers[channel["channel"]] = broker
+            self._commands |= {each["command"]: f"broker {broker}: {each['api']}" for each in channel["commands"]}
+
+    def time(self, line: Line) -> str:
+        """When something reached the controller, by its broker's clock, UTC."""
+        when = self._began + timedelta(seconds=line["s"] - self._began_s)
+        return when.isoformat(timespec="milliseconds").removesuffix("+00:00")
+
+    def tell(self, line: Line) -> list[str]:
+        """The lines of an entry; none where it tells nothing that the others do not."""
+        kind = line.get("in") or line.get("out") or line.get("read")
+        tell: Callable[[Line], str | list[str]] = getattr(self, f"_{kind}", lambda _: [])
+        told = tell(line)
+        return told if isinstance(told, list) else [told]
+
+    # --- what reached the controller ---------------------------------------------------------------------------------
+
+    def _call(self, line: Line) -> str:
+        said = {
+            "start": "the broker begins to stand for election",
+            "stand_for_election": "the broker has a new session, and stands for election",
+            "topic_settings_changed": "settings of topics changed",
+            "stop": "the broker stops",
+        }
+        return f"{self.time(line)} {said.get(line['method'], line['method'])}"
+
+    def _asked(self, line: Line) -> str:
+        return f"{self.time(line)} question {line['question']}: {_event(line['event'])}"
+
+    def _watch(self, line: Line) -> str:
+        kind, _, path = line["event"]
+        return f"{self.time(line)} ZooKeeper: {path} {kind.removeprefix('NODE_').replace('_', ' ').lower()}"
+
+    def _session(self, line: Line) -> str:
+        return f"{self.time(line)} the session with ZooKeeper is {line['state'].replace('_', ' ').lower()}"
+
+    def _answer(self, line: Line) -> str | list[str]:
+        operation, path = line["of"], self._paths.pop(line["op"], "")
+        if "error" in line:
+            return f"    {self.time(line)} {operation} failed: {_error(line['error'])}"
+        value = line["value"]
+        if operation == "get_data":
+            text = decode_bytes(value[0]).decode(errors="replace")
+            return f"    {path} in version {value[1][4]}: {_short(text) or 'nothing'}"
+        if operation == "get_children":
+            return f"    below {path}: {_short(', '.join(sorted(value))) or 'nothing'}"
+        if operation == "exists":
+            return f"    {path} is {'not ' if value is None else ''}there"
+        return f"    {self.time(line)} done" if operation in ("multi", "create", "delete") else []
+
+    def _answered(self, line: Line) -> str:
+        refused = [f"{topic}-{partition}: {error}" for topic, partition, error in line["refusals"]]
+        whole = "" if line["error"] == "NONE" else f" {line['error']}"
+        what = self._commands.pop(line["command"], "a broker")
+        return f"{self.time(line)} {what} answered{whole}{' refusing ' + _some(refused) if refused else ''}"
+
+    def _late(self, line: Line) -> str:
+        return f"{self.time(line)} {self._commands.get(line['command'], 'a command')} is not answered in time"
+
+    def _overflowed(self, line: Line) -> str:
+        return f"{self.time(line)} broker {self._brokers.get(line['channel'])} left too many commands unanswered"
+
+    # --- what it did -------------------------------------------------------------------------------------------------
+
+    def _event(self, line: Line) -> str:
+        return f"event {line['number']}: {_event(line['event'])}"
+
+    def _failed(self, line: Line) -> str:
+        return f"  the event failed: {_error(line['error'])}"
+
+    def _took_office(self, line: Line) -> str:
+        return f"  takes office in epoch {line['controller_epoch']}"
+
+    def _resigned(self, _: Line) -> str:
+        return "  resigns"
+
+    def _settled(self, line: Line) -> str:
+        return f"  answers question {line['question']}: {_short(str(line['answer']))}"
+
+    def _timer(self, line: Line) -> str | list[str]:
+        if "out" not in line or not line["after_s"]:
+            return []
+        return f"  will look again in {line['after_s']:g} s"
+
+    def _reads(self, line: Line) -> list[str]:
+        self._paths[line["op"]] = line["path"]
+        return []  # its answer tells
+
+    _exists = _get_data = _get_children = _reads
+
+    def _multi_read(self, line: Line) -> str:
+        paths = [path for _, path in line["reads"]]
+        return f"  reads {len(paths)} znodes: {_some(paths, 3)}"
+
+    def _create(self, line: Line) -> str:
+        return f"  creates {line['path']}: {line['data']}"
+
+    def _delete(self, line: Line) -> str:
+        return f"  deletes {line['path']}"
+
+    def _multi(self, line: Line) -> list[str]:
+        writes = [each for each in line["operations"] if each[0] != "check"]
+        lines = [f"  writes {len(writes)} znodes:", *(f"    {self._write(each)}" for each in writes[:SHOWN_MAX])]
+        if len(writes) > SHOWN_MAX:
+            lines.append(f"    and {len(writes) - SHOWN_MAX} more")
+        return lines
+
+    def _write(self, operation: Sequence[Any]) -> str:
+        name, path, *rest = operation
+        if name == "delete":
+            return f"delete {path}"
+        text = decode_bytes(rest[0])
+        partition = partition_of(path)
+        if partition is None or not path.endswith("/state"):
+            return f"{name} {path} {_short(text.decode(errors='replace'))}".rstrip()
+        state = documents.decode_partition_state(path, text, 0)
+        context = self._context()
+        return f"{partition}: {change(context.leadership.get(partition) if context else None, state)}"
+
+    def _open(self, line: Line) -> str:
+        self._brokers[line["channel"]] = line["broker"]
+        return f"  speaks to broker {line['broker']} (epoch {line['epoch']}) at {line['endpoint']}"
+
+    def _close(self, line: Line) -> str:
+        return f"  speaks no more to broker {self._brokers.get(line['channel'])}"
+
+    def _command(self, line: Line) -> str:
+        broker = self._brokers.get(line["channel"])
+        self._commands[line["command"]] = f"broker {broker}: {line['api']}"
+        deletes = " and delete" if line["delete"] else ""
+        return f"  tells broker {broker}: {line['api']}{deletes} {_some(line['partitions']) or 'of no partition'}"
+
+    def _unclean_allowed(self, line: Line) -> str:
+        return f"  {line['of']}: unclean.leader.election.enable={str(line['value']).lower()}"
+
+    def _min_insync_replicas(self, line: Line) -> str:
+        return f"  {line['of']}: min.insync.replicas={line['value']}"
+
+
+def change(old: LeaderAndIsr | None, new: LeaderAndIsr) -> str:
+    """What a write makes another, of a partition's state."""
+
+    def part(name: str, before: object, after: object) -> str:
+        return f"{name} {after}" if before is None or before == after else f"{name} {before} -> {after}"
+
+    eligible = new.eligible_leader_replicas
+    told = [
+        part("leader", old and old.leader, new.leader),
+        part("epoch", old and old.leader_epoch, new.leader_epoch),
+        part("in sync", old and list(old.isr), list(new.isr)),
+    ]
+    if eligible or (old is not None and old.eligible_leader_replicas):
+        told.append(part("eligible", old and list(old.eligible_leader_replicas), list(eligible)))
+    return ", ".join(told)
+
+
+def partition_of(path: str) -> TopicPartition | None:
+    """Whose znode this is; None for any other."""
+    parts = path.removeprefix(f"{znodes.TOPICS}/").split("/")
+    if not path.startswith(f"{znodes.TOPICS}/") or len(parts) < 3 or not parts[2].isdecimal():
+        return None
+    return TopicPartition(parts[0], int(parts[2]))
+
+
+def _event(value: Sequence[Any]) -> str:
+    name, known = value
+    return " ".join([name, *(f"{key}={_short(str(each))}" for key, each in known.items())])
+
+
+def _error(value: Sequence[Any]) -> str:
+    if value[0] == "MultiFailed":
+        return f"operation {value[1]}: {_error(value[2])}"
+    return " ".join(str(each) for each in value if each)
+
+
+def _some(texts: Sequence[str], count: int = SHOWN_MAX) -> str:
+    more = f" and {len(texts) - count} more" if len(texts) > count else ""
+    return ", ".join(texts[:count]) + more
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
