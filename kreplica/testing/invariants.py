@@ -14,16 +14,18 @@ The rules, as ``BrokenRule`` names them:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.eligible_leaders import required
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition
-from kreplica.testing.cluster_state import ACTING, acting, replicas_of, state_of, znode
+from kreplica.replication.fencing import ControlFence
+from kreplica.testing.cluster_state import ACTING, acting, replicas_of, state_of
 from kreplica.testing.committed_log import CommittedLog
 from kreplica.testing.histories import History
 from kreplica.testing.scheduler import Process
+from kreplica.zookeeper.embedded.znode import Znode
 
 if TYPE_CHECKING:
     from kreplica.testing.cluster import SimulatedCluster
@@ -33,15 +35,50 @@ class BrokenRule(AssertionError):
     """A rule that did not hold, and where."""
 
 
-class _Tenure:
-    """One replica in one process, as it was when last looked at."""
+class _Replica:
+    """One replica in one process, as it was when last looked at.
+
+    :ivar led_epoch: the leader epoch that it led in then; None where it did not lead.
+    :ivar led_high_watermark: its high watermark then.
+    """
+
+    __slots__ = (
+        "_end_offset",
+        "_high_watermark",
+        "_leadership",
+        "_role",
+        "leader_epoch",
+        "led_epoch",
+        "led_high_watermark",
+        "partition",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.seen: Any = None
         self.leader_epoch = partition.leadership.leader_epoch
         self.led_epoch: int | None = None
-        self.high_watermark = 0
+        self.led_high_watermark = 0
+        self._note()
+
+    def has_changed(self) -> bool:
+        """Whether anything is different since the last time that this was asked."""
+        partition = self.partition
+        if (
+            partition.high_watermark == self._high_watermark
+            and partition.log.log_end_offset == self._end_offset
+            and partition.leadership is self._leadership
+            and partition.role is self._role
+        ):
+            return False
+        self._note()
+        return True
+
+    def _note(self) -> None:
+        partition = self.partition
+        self._high_watermark = partition.high_watermark
+        self._end_offset = partition.log.log_end_offset
+        self._leadership = partition.leadership
+        self._role = partition.role
 
 
 class Invariants:
@@ -57,11 +94,13 @@ class Invariants:
         self._cluster = cluster
         self._history = history
         self._keys = [TopicPartition(topic, partition) for partition in range(partitions)]
+        self._paths = {key: znodes.partition_state_path(*key) for key in self._keys}
         self.committed = {key: CommittedLog() for key in self._keys}
-        self._tenures: dict[tuple[TopicPartition, int], _Tenure] = {}
+        self._replicas: dict[int, dict[TopicPartition, _Replica]] = {number: {} for number in cluster.brokers}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._states: dict[TopicPartition, LeaderAndIsr] = {}
-        self._controllers: dict[int, tuple[object, int]] = {}
+        self._seen: dict[str, tuple[Znode, int]] = {}
+        self._fences: dict[int, tuple[object, int]] = {}
         self._controller_epoch = 0
         self._coordinator: object = None
         self._broker_ids = {machine.host.name: number for number, machine in cluster.brokers.items()}
@@ -71,13 +110,13 @@ class Invariants:
         self._cluster.simulation.scheduler.after_event = self._after
 
     def _after(self, process: Process) -> None:
-        name = process.name.partition("#")[0]
-        broker_id = self._broker_ids.get(name)
+        host = process.host
+        broker_id = self._broker_ids.get(host)
         if broker_id is not None:
             self._check_broker(broker_id)
-        elif name == "coordinator":
+        elif host == "coordinator":
             self._check_coordinator()
-        elif name != "network":
+        elif host != "network":
             self._check_clients()
 
     def check(self) -> None:
@@ -94,95 +133,130 @@ class Invariants:
 
     def _check_coordinator(self) -> None:
         machine = self._cluster.coordinator
-        if not machine.running:
+        serving = machine.program.serving if machine.running else None
+        if serving is None:
             return
         if machine.program is not self._coordinator:
             # What nobody was told of may be gone after a crash.
             self._coordinator = machine.program
             self._states.clear()
+            self._seen.clear()
             self._controller_epoch = 0
-        node = znode(self._cluster, znodes.CONTROLLER_EPOCH)
-        if node is not None:
+        nodes = serving.tree.nodes
+        node = nodes.get(znodes.CONTROLLER_EPOCH)
+        if node is not None and self._is_news(znodes.CONTROLLER_EPOCH, node):
             epoch = documents.decode_controller_epoch(node.data or b"")
-            _hold(epoch >= self._controller_epoch, "the controller epoch went back", epoch, self._controller_epoch)
+            if epoch < self._controller_epoch:
+                raise _broken("the controller epoch went back", epoch, self._controller_epoch)
             self._controller_epoch = epoch
-        for key in self._keys:
-            state = state_of(self._cluster, key)
-            if state is not None and state is not self._states.get(key):
-                self._check_state(key, state)
+        for key, path in self._paths.items():
+            node = nodes.get(path)
+            if node is not None and self._is_news(path, node):
+                self._check_state(key)
                 self._check_replicas(key)
+
+    def _is_news(self, path: str, node: Znode) -> bool:
+        seen = self._seen.get(path)
+        if seen is not None and seen[0] is node and seen[1] == node.version:
+            return False
+        self._seen[path] = node, node.version
+        return True
 
     def _check_broker(self, broker_id: int) -> None:
         machine = self._cluster.brokers[broker_id]
         if not machine.running:
             return
         program = machine.program
-        fence, before = program.fence, self._controllers.get(broker_id)
-        if before is not None and before[0] is fence:
-            _hold(fence.controller_epoch >= before[1], "a broker obeys an older controller", broker_id)
-        self._controllers[broker_id] = fence, fence.controller_epoch
+        self._check_fence(broker_id, program.fence)
+        known, get = self._replicas[broker_id], program.partitions.get
         for key in self._keys:
-            partition = program.partitions.get(key)
-            if partition is not None and partition.role in ACTING and self._has_changed(key, broker_id, partition):
-                self._check_replicas(key)
+            partition = get(key)
+            if partition is None:
+                continue
+            replica = known.get(key)
+            if replica is None or replica.partition is not partition:
+                replica = known[key] = _Replica(partition)
+            elif not replica.has_changed():
+                continue
+            if partition.role in ACTING:
+                self._check_replica(key, broker_id, replica)
 
-    def _has_changed(self, key: TopicPartition, broker_id: int, partition: Partition) -> bool:
-        now = (partition.leadership, partition.role, partition.high_watermark, partition.log.log_end_offset)
-        tenure = self._tenures.get((key, broker_id))
-        if tenure is None or tenure.partition is not partition:
-            tenure = self._tenures[key, broker_id] = _Tenure(partition)
-        changed = bool(tenure.seen != now)
-        tenure.seen = now
-        return changed
+    def _check_fence(self, broker_id: int, fence: ControlFence) -> None:
+        before = self._fences.get(broker_id)
+        if before is None or before[0] is not fence or before[1] != fence.controller_epoch:
+            if before is not None and before[0] is fence and fence.controller_epoch < before[1]:
+                raise _broken("a broker obeys an older controller", broker_id)
+            self._fences[broker_id] = fence, fence.controller_epoch
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
-    def _check_replicas(self, key: TopicPartition) -> None:
+    def _check_replica(self, key: TopicPartition, broker_id: int, replica: _Replica) -> None:
+        """One replica has changed: of the others only what they must have can have."""
         self.checks_count += 1
-        replicas, state = dict(acting(self._cluster, key)), state_of(self._cluster, key)
-        for broker_id, partition in replicas.items():
-            self._has_changed(key, broker_id, partition)
-            self._check_tenure(key, broker_id, partition)
-        for broker_id, partition in replicas.items():
-            if partition.is_leader:
-                self._check_commits(key, broker_id, partition, replicas, state)
-        for broker_id, partition in replicas.items():
-            self._check_bytes(key, broker_id, partition, state)
+        state, committed = state_of(self._cluster, key), self.committed[key]
+        partition = replica.partition
+        self._check_tenure(key, broker_id, replica)
+        self._check_bytes(key, broker_id, partition, state)
+        if partition.is_leader and partition.high_watermark > committed.end_offset:
+            replicas = dict(acting(self._cluster, key))
+            self._check_commit(key, broker_id, partition, replicas, state)
+            for other_id, other in replicas.items():
+                self._check_bytes(key, other_id, other, state)
 
-    def _check_state(self, key: TopicPartition, state: LeaderAndIsr) -> None:
-        before = self._states.get(key)
+    def _check_replicas(self, key: TopicPartition) -> None:
+        """The state has changed, and with it what is expected of every replica."""
+        for broker_id, partition in acting(self._cluster, key):
+            replica = self._replicas[broker_id].get(key)
+            if replica is None or replica.partition is not partition:
+                replica = self._replicas[broker_id][key] = _Replica(partition)
+            replica.has_changed()
+            self._check_replica(key, broker_id, replica)
+
+    def _check_state(self, key: TopicPartition) -> None:
+        before, state = self._states.get(key), state_of(self._cluster, key)
+        assert state is not None
         if before is not None:
-            _hold(state.leader_epoch >= before.leader_epoch, f"{key}: the leader epoch went back", before, state)
-            if state.leader_epoch == before.leader_epoch and NO_LEADER not in (state.leader, before.leader):
-                _hold(state.leader == before.leader, f"{key}: two leaders in one epoch", before, state)
+            if state.leader_epoch < before.leader_epoch:
+                raise _broken(f"{key}: the leader epoch went back", before, state)
+            is_led = NO_LEADER not in (state.leader, before.leader)
+            if is_led and state.leader_epoch == before.leader_epoch and state.leader != before.leader:
+                raise _broken(f"{key}: two leaders in one epoch", before, state)
         assigned = replicas_of(self._cluster, key)
         if assigned:
-            _hold(set(state.isr) <= set(assigned), f"{key}: in sync, but not assigned", state, assigned)
-            _hold(set(state.eligible_leader_replicas) <= set(assigned), f"{key}: eligible, but not assigned", state)
-        _hold(state.leader in (NO_LEADER, *state.isr), f"{key}: the leader is not in sync", state)
+            if not set(state.isr) <= set(assigned):
+                raise _broken(f"{key}: in sync, but not assigned", state, assigned)
+            if not set(state.eligible_leader_replicas) <= set(assigned):
+                raise _broken(f"{key}: eligible, but not assigned", state)
+        if state.leader not in (NO_LEADER, *state.isr):
+            raise _broken(f"{key}: the leader is not in sync", state)
         self._states[key] = state
 
-    def _check_tenure(self, key: TopicPartition, broker_id: int, partition: Partition) -> None:
+    def _check_tenure(self, key: TopicPartition, broker_id: int, replica: _Replica) -> None:
         """What holds for one replica by itself."""
-        tenure = self._tenures[key, broker_id]
+        partition = replica.partition
         epoch = partition.leadership.leader_epoch
-        _hold(epoch >= tenure.leader_epoch, f"{key} on {broker_id}: the leader epoch went back", epoch)
-        tenure.leader_epoch = epoch
+        if epoch < replica.leader_epoch:
+            raise _broken(f"{key} on {broker_id}: the leader epoch went back", epoch)
+        replica.leader_epoch = epoch
         high_watermark, end = partition.high_watermark, partition.log.log_end_offset
-        _hold(high_watermark <= end, f"{key} on {broker_id}: committed beyond its log", high_watermark, end)
+        if high_watermark > end:
+            raise _broken(f"{key} on {broker_id}: committed beyond its log", high_watermark, end)
         if not partition.is_leader:
-            tenure.led_epoch = None
+            replica.led_epoch = None
             return
         leader = self._leaders.setdefault((key, epoch), broker_id)
-        _hold(leader == broker_id, f"{key}: two leaders act in epoch {epoch}", leader, broker_id)
-        if tenure.led_epoch == epoch:
-            _hold(high_watermark >= tenure.high_watermark, f"{key} on {broker_id}: the high watermark went back")
+        if leader != broker_id:
+            raise _broken(f"{key}: two leaders act in epoch {epoch}", leader, broker_id)
+        if replica.led_epoch == epoch:
+            if high_watermark < replica.led_high_watermark:
+                raise _broken(f"{key} on {broker_id}: the high watermark went back")
         else:
             committed = self.committed[key].end_before(epoch)
-            _hold(end >= committed, f"{key}: {broker_id} leads in epoch {epoch} without all commits", end, committed)
-        tenure.led_epoch, tenure.high_watermark = epoch, high_watermark
+            if end < committed:
+                raise _broken(f"{key}: {broker_id} leads in epoch {epoch} without all commits", end, committed)
+        replica.led_epoch, replica.led_high_watermark = epoch, high_watermark
 
-    def _check_commits(
+    def _check_commit(
         self,
         key: TopicPartition,
         leader: int,
@@ -191,46 +265,43 @@ class Invariants:
         state: LeaderAndIsr | None,
     ) -> None:
         """What holds of a high watermark when it moves."""
-        high_watermark, committed = partition.high_watermark, self.committed[key]
-        if high_watermark <= committed.end_offset:
-            return
+        high_watermark = partition.high_watermark
         holders = {broker for broker, other in replicas.items() if other.log.log_end_offset >= high_watermark}
         if state is not None:
             may_lead = (*state.isr, *state.eligible_leader_replicas)
             holders.update(broker for broker in may_lead if broker not in replicas)
-        needed = required(partition.min_insync_replicas, len(partition.leadership.replicas))
-        _hold(len(holders) >= needed, f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
+        if len(holders) < required(partition.min_insync_replicas, len(partition.leadership.replicas)):
+            raise _broken(f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
         epoch = partition.leadership.leader_epoch
-        committed.extend(self._cluster.brokers[leader].host.disk, partition.log, high_watermark, epoch)
+        disk = self._cluster.brokers[leader].host.disk
+        self.committed[key].extend(leader, disk, partition.log, high_watermark, epoch)
 
     def _check_bytes(
         self, key: TopicPartition, broker_id: int, partition: Partition, state: LeaderAndIsr | None
     ) -> None:
         """Whether a replica has what was committed."""
         committed, end = self.committed[key], partition.log.log_end_offset
+        limit = committed.end_offset
         if state is not None and broker_id in state.isr:
-            _hold(
-                end >= committed.end_offset,
-                f"{key}: {broker_id} is in sync without all that is committed",
-                end,
-                committed.end_offset,
-            )
-            limit = committed.end_offset
+            if end < limit:
+                raise _broken(f"{key}: {broker_id} is in sync without all that is committed", end, limit)
         else:
-            limit = min(partition.high_watermark, committed.end_offset)
+            limit = min(partition.high_watermark, limit)
         difference = committed.compare(broker_id, self._cluster.brokers[broker_id].host.disk, partition.log, limit)
-        _hold(difference is None, f"{key} on {broker_id}: {difference}")
+        if difference is not None:
+            raise _broken(f"{key} on {broker_id}: {difference}")
 
     def _check_clients(self) -> None:
         if self._history is None:
             return
-        for key in self._keys:
-            end = self.committed[key].end_offset
+        for key, committed in self.committed.items():
+            end = committed.end_offset
             told, given = self._history.ends(key.partition)
-            _hold(told <= end, f"{key}: acknowledged, but not committed", told, end)
-            _hold(given <= end, f"{key}: read, but not committed", given, end)
+            if told > end:
+                raise _broken(f"{key}: acknowledged, but not committed", told, end)
+            if given > end:
+                raise _broken(f"{key}: read, but not committed", given, end)
 
 
-def _hold(rule: bool, text: str, *values: object) -> None:
-    if not rule:
-        raise BrokenRule(": ".join([text, ", ".join(map(str, values))]) if values else text)
+def _broken(text: str, *values: object) -> BrokenRule:
+    return BrokenRule(": ".join([text, ", ".join(map(str, values))]) if values else text)

@@ -33,12 +33,16 @@ class ProcessState(Enum):
 
 
 class Process:
-    """Whose events they are; the network's own belong to a process that is never paused nor killed."""
+    """Whose events they are; the network's own belong to a process that is never paused nor killed.
 
-    __slots__ = ("held", "name", "state")
+    :param name: ``HOST#N`` for the host's Nth process.
+    """
+
+    __slots__ = ("held", "host", "name", "state")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.host = name.partition("#")[0]
         self.state = ProcessState.RUNNING
         self.held: list[Call] = []
 
@@ -145,8 +149,9 @@ class Scheduler:
     def follow(self, process: Process, function: Callable[..., Any], *args: Any) -> None:
         """Let something happen right behind the event under way, as its second half.
 
-        A kernel that has received bytes and the program that it wakes are two events, with nothing between them that
-        matters: this spares the queue.  Outside of an event, or where one follows already, it is a ``post``.
+        For kernels: bytes that arrive and the program that they wake are two events, with nothing between them that
+        matters.  This spares the queue, and ``after_event``, to which no kernel matters, is told of the program alone.
+        Outside of an event, or where one follows already, it is a ``post``.
         """
         if self._is_under_way and self._following is None and process.state is ProcessState.RUNNING:
             self._following = process, function, args
@@ -221,11 +226,10 @@ class Scheduler:
         finally:
             self._is_under_way = False
             following, self._following = self._following, None
-        if self.after_event is not None:
-            self.after_event(process)
         if following is not None:
-            process, function, args = following
-            self._happen(process, function, args, {})
+            self._happen(*following, {})
+        elif self.after_event is not None:
+            self.after_event(process)
 
     def run(self, seconds: float) -> None:
         """Let all happen that happens within so many seconds; then the clock stands at their end."""

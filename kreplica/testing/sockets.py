@@ -25,6 +25,7 @@ SEGMENT_BYTES_MAX = 64 * 1024
 PACKET_BYTES = 1448
 SPLIT_CHANCE = 0.25
 PACKET_SPLIT_CHANCE = 0.03
+MSG_MORE = int(socket.MSG_MORE)
 ABORT_ON_CLOSE = struct.pack("ii", 1, 0)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 
@@ -155,9 +156,13 @@ class SimulatedSocket:
         else:
             self._blocked = False
         self._outstanding_bytes += size
-        self._corked.append(bytes(data))
-        if not flags & socket.MSG_MORE or self._blocked:
+        if flags & MSG_MORE and not self._blocked:
+            self._corked.append(bytes(data))
+        elif self._corked:
+            self._corked.append(bytes(data))
             self._uncork()
+        else:
+            self._transmit(bytes(data))
         return size
 
     def sendmsg(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = (), flags: int = 0) -> int:
@@ -291,12 +296,10 @@ class SimulatedSocket:
     # --- inside ---
 
     def _uncork(self) -> None:
-        """Put on its way what was sent, with what the program held back to share its packets (``MSG_MORE``)."""
-        corked = self._corked
+        """Put on its way what the program held back to share its packets with what comes behind (``MSG_MORE``)."""
+        corked, self._corked = self._corked, []
         if corked:
-            data = corked[0] if len(corked) == 1 else b"".join(corked)
-            corked.clear()
-            self._transmit(data)
+            self._transmit(b"".join(corked))
 
     def _transmit(self, data: bytes) -> None:
         """Put bytes on their way to the peer, at times in several segments."""

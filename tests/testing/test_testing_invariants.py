@@ -141,8 +141,8 @@ class TestCommittedLog:
         """What differs between a committed log and a replica with those values."""
         disk, other = MemoryDisk(directories=["/data"]), MemoryDisk(directories=["/data"])
         committed, leader = CommittedLog(), self.log(disk, *(b"value %d" % i for i in range(20)))
-        committed.extend(disk, leader, 7, 3)
-        committed.extend(disk, leader, 20, 4)
+        committed.extend(1, disk, leader, 7, 3)
+        committed.extend(1, disk, leader, 20, 4)
         assert committed.end_offset == 20
         assert [committed.end_before(epoch) for epoch in (3, 4, 5)] == [0, 7, 20]
         assert len(leader.segments) > 3
@@ -166,7 +166,7 @@ class TestCommittedLog:
         disk, other = MemoryDisk(directories=["/data"]), MemoryDisk(directories=["/data"])
         values = [b"value %d" % i for i in range(20)]
         committed, replica = CommittedLog(), self.log(other, *values)
-        committed.extend(disk, self.log(disk, *values), 20, 3)
+        committed.extend(1, disk, self.log(disk, *values), 20, 3)
         assert committed.compare(2, other, replica, 20) is None
         replica.truncate_to(15)
         assert committed.compare(2, other, replica, 20) is None

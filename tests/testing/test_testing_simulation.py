@@ -178,7 +178,7 @@ class TestTime:
             simulation.run_until(lambda: False, timeout_s=1000)
 
     def test_what_follows_an_event_comes_before_all_others(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """The second half of an event is an event too, of the process that it belongs to; a paused one waits."""
+        """The second half of an event is that of the process that it belongs to, which is told; a paused one waits."""
         seen: list[Any] = []
         scheduler, processes = simulation.scheduler, [Process("first"), Process("second"), Process("paused")]
         scheduler.after_event = lambda process: seen.append(process.name)
@@ -193,7 +193,7 @@ class TestTime:
         scheduler.post(processes[0], 1.0, begin)
         a.reactor.callLater(1.0, seen.append, "other")
         simulation.run(2)
-        assert seen == ["first", "begun", "first", "half", "second", "other", "a#1", "after", "second"]
+        assert seen == ["first", "begun", "half", "second", "other", "a#1", "after", "second"]
         scheduler.resume(processes[2])
         simulation.run(1)
         assert seen[-2:] == ["resumed", "paused"]
