@@ -1,0 +1,130 @@
+"""``kreplica verify`` on real brokers that are killed, stopped and cut off while it runs."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from kreplica.testing.links import COORDINATOR, cut
+from kreplica.testing.process_cluster import ProcessCluster, wait_until
+from kreplica.testing.proxy import ProxyLinks
+from kreplica.testing.zookeeper import RealZooKeeper
+from kreplica.wire import messages
+
+SOME = 200
+END_OF_LOG = -1
+
+
+class Verify:
+    """The command, running until ``outcome`` interrupts it.
+
+    :param words: more options.
+    """
+
+    def __init__(self, cluster, topic, *words):
+        self._cluster = cluster
+        self._topic = topic
+        options = ["--topic", topic, "--partitions", "1", "--seconds", "600", "--json", *words]
+        command = [sys.executable, "-m", "kreplica.cli", "verify", "--bootstrap", cluster.bootstrap_servers, *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        self.wait_for_more(SOME)
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.communicate()
+
+    @property
+    def leader(self):
+        return self._cluster.brokers[self._cluster.leader(self._topic)]
+
+    def wait_for_more(self, count, timeout_s=30.0):
+        """Until so many more records are committed."""
+        wanted = self._end() + count
+        wait_until(lambda: self._end() >= wanted, f"{wanted} records", timeout_s)
+
+    def _end(self):
+        view = self._cluster.partitions(self._topic).get(0)
+        if view is None or view.leader < 0 or not self._cluster.brokers[view.leader].answering:
+            return 0
+        rows = [{"partition_index": 0, "timestamp": END_OF_LOG}]
+        body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": self._topic, "partitions": rows}]}
+        answer = self._cluster.request(messages.LIST_OFFSETS, body, of=view.leader)
+        return answer["topics"][0]["partitions"][0]["offset"]
+
+    def outcome(self, status=0):
+        """Interrupt the writing, and give what it says once all is settled."""
+        self._process.send_signal(signal.SIGINT)
+        out, err = self._process.communicate(timeout=120)
+        assert self._process.returncode == status, out + err
+        return json.loads(out)
+
+
+def found(told):
+    return {row["kind"]: row["count"] for row in told["anomalies"] if row["count"]}
+
+
+def test_brokers_are_killed_and_stopped(cluster, topic):
+    """The leader is killed and comes back, the next one stands still for a while: nothing is lost, and it is clean."""
+    with Verify(cluster, topic) as verify:
+        killed = verify.leader
+        killed.kill()
+        verify.wait_for_more(SOME)
+        killed.start()
+        cluster.wait_until_in_sync(topic)
+        stopped = verify.leader
+        stopped.pause()
+        verify.wait_for_more(SOME)
+        stopped.resume()
+        told = verify.outcome()
+    assert told["clean"]
+    assert found(told) == {}
+    assert told["records_acknowledged"] == told["records_sent"] > 3 * SOME
+    assert 0.5 < told["longest_silence_seconds"] < 15
+    assert told["client_errors"]
+    assert not cluster.partitions(topic)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_every_broker_is_killed_again_and_again(cluster, topic, acks):
+    """Kills of any broker: with ``acks=all`` nothing is lost; with ``acks=1`` readers are still told one story."""
+    rng = random.Random(acks)
+    with Verify(cluster, topic, "--acks", acks, "--producers", "3") as verify:
+        for _ in range(10):
+            broker = cluster.brokers[rng.choice(list(cluster.brokers))]
+            rng.choice([broker.kill, broker.stop])()
+            verify.wait_for_more(SOME)
+            broker.start()
+            cluster.wait_until_in_sync(topic)
+        told = verify.outcome()
+    assert told["clean"]
+    assert acks == "1" or found(told) == {}
+
+
+@pytest.mark.soak
+def test_brokers_are_cut_off(tmp_path, topic):
+    """The leader is cut off from ZooKeeper, from the others, or both, five times."""
+    rng = random.Random(1)
+    with (
+        RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
+        ProxyLinks(zookeeper.connect_string) as links,
+        ProcessCluster(tmp_path, links.places, links=links) as cluster,
+        Verify(cluster, topic) as verify,
+    ):
+        for _ in range(5):
+            leader = verify.leader.broker_id
+            others = [each for each in cluster.brokers if each != leader]
+            far = rng.choice([[COORDINATOR], others, [COORDINATOR, *others]])
+            cut(links, [leader], far)
+            verify.wait_for_more(SOME, 60)
+            links.heal()
+            cluster.wait_until_in_sync(topic)
+        told = verify.outcome()
+    assert told["clean"]
+    assert found(told) == {}
