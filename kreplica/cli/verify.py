@@ -115,15 +115,18 @@ def _run(options: VerificationOptions, screen: Console) -> Verdict:
         running.addBoth(lambda _: reactor.stop())
 
     def interrupted(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupted_again)
         reactor.callFromThread(verification.stop_early)
+
+    def interrupted_again(number: int, frame: FrameType | None) -> None:
+        reactor.callFromThread(reactor.stop)
 
     with ProgressLine(screen) as line:
         verification = Verification(real_runtime(reactor), options, line.show)
         reactor.callWhenRunning(start)
         reactor.run()
     if not outcome:
-        raise CouldNotRun("ended before there was an outcome")
+        raise CouldNotRun("interrupted before there was an outcome; the topic may still be there")
     result = outcome[0]
     if isinstance(result, Failure):
         result.raiseException()

@@ -1,0 +1,209 @@
+"""``kreplica verify`` as it is typed, and how its outcome reads."""
+
+from __future__ import annotations
+
+import io
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from kreplica.cli import main
+from kreplica.cli.verify_report import ProgressLine, describe
+from kreplica.testing.anomalies import ClientHistory, Expectations, report
+from kreplica.testing.verification.verdict import Scene, Verdict
+from kreplica.testing.verification.verification import Progress
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def verify() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the command in a process of its own."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kreplica.cli", "verify", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.fixture
+def web_server() -> Iterator[int]:
+    """The port of a server that answers whatever comes, and not as Kafka would."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+Verify = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Missing option '--bootstrap'"),
+        (["--bootstrap", "127.0.0.1"], "'127.0.0.1': HOST:PORT is expected, as in 127.0.0.1:9092"),
+        (["--bootstrap", "a:1,b:0"], "'b:0': HOST:PORT is expected"),
+        (["--bootstrap", "a:1", "--acks", "0"], "Invalid value for '--acks'"),
+        (["--bootstrap", "a:1", "--rate", "0"], "Invalid value for '--rate'"),
+        (["--bootstrap", "a:1", "--config", "x"], "'x': NAME=VALUE is expected"),
+    ],
+)
+def test_mistyped(words: list[str], message: str) -> None:
+    """What is wrong with the command is said, with status 2."""
+    done = CliRunner().invoke(main, ["verify", *words])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_nobody_listens(verify: Verify) -> None:
+    """One line and status 2 where there is no broker."""
+    done = verify("--bootstrap", "127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kreplica verify: no connection to 127.0.0.1:1: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_not_a_broker(verify: Verify, web_server: int) -> None:
+    """One line and status 2 where something else answers."""
+    done = verify("--bootstrap", f"127.0.0.1:{web_server}", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"127.0.0.1:{web_server} does not speak the Kafka protocol" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# --- how it reads -----------------------------------------------------------------------------------------------------
+
+
+def shown(verdict: Verdict) -> str:
+    out = io.StringIO()
+    describe(verdict, Console(file=out, width=140))
+    return out.getvalue()
+
+
+def verdict(lost: int = 0, *, kept: bool = True, **changes: Any) -> Verdict:
+    """Of a run in which so many records were lost, and two were not."""
+    history = ClientHistory()
+    values = [b"%d" % number for number in range(lost + 2)]
+    history.acknowledged(history.sending("producer-0.0", 0, values, 1.0), 0, 1.5)
+    history.polled("reader-0", 0, list(enumerate(values))[lost:], 2.0)
+    made = Verdict(
+        scene=Scene(3, "t", 2, 3, 2, -1 if kept else 1),
+        load_s=10.0,
+        sent=5000,
+        acknowledged=5000,
+        acknowledged_bytes=2_000_000,
+        read=15_000,
+        latency_ms={"p50": 1.5, "p99": 20.0, "max": 2500.0},
+        longest_silence_s=2.25,
+        producer_restarts=0,
+        reader_restarts=0,
+        errors={},
+        settled=True,
+        report=report(history, Expectations(kept=kept)),
+    )
+    return replace(made, **changes)
+
+
+def test_a_clean_outcome_reads() -> None:
+    """Figures, a table of all anomalies, and the conclusion."""
+    text = shown(verdict(errors={"ConnectionLost": 3}))
+    assert "topic t: 2 partitions, 3 replicas on 3 brokers, min.insync.replicas=2, acks=all" in text
+    assert "5,000 of 5,000 records acknowledged in 10 s (500/s, 0.20 MB/s), 15,000 given to readers" in text
+    assert "1.5 ms (p50), 20.0 ms (p99), 2,500.0 ms (max); longest time without any: 2.25 s" in text
+    assert "clients met, and tried again: ConnectionLost 3" in text
+    assert text.rstrip().endswith("clean: all that was acknowledged was read, once, unchanged and in order")
+
+
+def test_a_wrong_outcome_reads() -> None:
+    """The anomalies are counted, and a few of them shown."""
+    text = shown(verdict(lost=100))
+    assert "b'0' was acknowledged to producer-0.0 and read by nobody; others were read up to 101" in text
+    assert text.count("was acknowledged to producer-0.0") == 5
+    assert "and 95 more of this kind" in text
+    assert text.rstrip().endswith("WRONG: 100 x lost write")
+
+
+def test_a_noteworthy_outcome_reads() -> None:
+    """What the settings allow is shown, and is nothing wrong."""
+    found = verdict(lost=1, kept=False)
+    assert found.clean
+    assert "lost write                        1  noteworthy" in shown(found)
+    assert shown(found).rstrip().endswith("clean: no promise of acks=1 was broken")
+
+
+@pytest.mark.parametrize(
+    ("changes", "conclusion"),
+    [
+        ({"settled": False, "acknowledged": 4990}, "WRONG: 10 records were never acknowledged"),
+        ({"settled": False}, "WRONG: not every reader came to the end"),
+    ],
+)
+def test_an_unsettled_outcome_reads(changes: dict[str, Any], conclusion: str) -> None:
+    """A cluster that does not come back is wrong too."""
+    assert shown(verdict(**changes)).rstrip().endswith(conclusion)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"producer_restarts": 2}, "producers whose earlier records a broker did not know: 2 times"),
+        ({"reader_restarts": 1}, "readers whose position was beyond the end of the log: 1 times"),
+        ({"not_removed": "the topic t cannot be removed: NOT_CONTROLLER"}, "the topic t cannot be removed"),
+    ],
+)
+def test_what_else_is_told(changes: dict[str, Any], line: str) -> None:
+    """Rare things have a line only where they happened."""
+    assert line in shown(verdict(**changes))
+    assert line not in shown(verdict())
+
+
+def progress(at_s: float, phase: str = "writing") -> Progress:
+    return Progress(at_s, phase, sent=1200, acknowledged=1000, unread=7, silence_s=0.5, errors=3)
+
+
+def test_progress_in_a_file() -> None:
+    """A line every five seconds and with every phase, not four a second."""
+    out = io.StringIO()
+    with ProgressLine(Console(file=out)) as line:
+        for tick in range(48):
+            line.show(progress(tick / 4))
+        line.show(progress(12.0, "comparing"))
+    assert [each.split(",")[0] for each in out.getvalue().splitlines()] == [
+        "    0 s  writing: 1",
+        "    5 s  writing: 1",
+        "   10 s  writing: 1",
+        "   12 s  comparing: 1",
+    ]
+
+
+def test_progress_on_a_terminal() -> None:
+    """One line that changes, and goes in the end."""
+    out = io.StringIO()
+    with ProgressLine(Console(file=out, force_terminal=True, width=140)) as line:
+        line.show(progress(1.0))
+        line.show(progress(2.0))
+    assert "1 s  writing: 1,000 of 1,200 acknowledged, 7 to be read, longest silence 0.5 s" in out.getvalue()
+    assert out.getvalue().count("\n") <= 1
