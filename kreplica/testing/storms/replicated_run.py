@@ -54,7 +54,8 @@ class ReplicatedRun:
     :param trace: called with one line per event, and one for each thing that is done to the cluster.
     :ivar synced: whether the topic has ``flush.messages=1``.
     :ivar story: what was done to the cluster and when, for whoever reads a failure.
-    :ivar lost: brokers that lost power, and maybe the end of their logs, and are not in sync again yet.
+    :ivar lost: brokers whose machine or disk failed, maybe with the end of their logs, and that do not hold everything
+        again yet.
     """
 
     def __init__(

@@ -31,6 +31,7 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
     if broker is None:
         return None
     run.tell(f"a sync of broker {broker} fails")
+    run.lost[broker] = None  # it takes its own logs for incomplete from then on
     disk = run.machine(broker).host.disk
     disk.fail("sync", f"{DATA_DIRECTORY}/logs/*", errno.EIO, times=1)
 
