@@ -14,6 +14,7 @@
 * ``disk`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them; ``faults`` what is to fail
 * ``real_reactor`` coroutines on the process's real reactor, for pytest; ``broker_scene`` a broker and a client on it
 * ``zookeeper`` a real ZooKeeper, from the jars that PySpark ships; ``zookeeper_scene`` clients and links for scenarios
+* ``fixtures`` clusters for the tests of any Kafka application, and the pytest plugin
 
 Real processes, on real sockets and disks:
 
