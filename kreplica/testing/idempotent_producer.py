@@ -67,11 +67,13 @@ class IdempotentProducer:
     :param history: told what was sent and what was acknowledged.
     :ivar resets: how often the broker had lost earlier records, so that a new producer id was needed.
     :ivar errors: what went wrong, by name, and how often.
+    :ivar resent: the numbers of batches that were sent more than once: an earlier attempt may still arrive.
     """
 
     def __init__(self, runtime: Runtime, client: WireClient, load: Load, history: Listener) -> None:
         self.resets = 0
         self.errors: Counter[str] = Counter()
+        self.resent: set[int] = set()
         self._reactor = runtime.reactor
         self._random: Random = runtime.random
         self._wall_clock_ms = runtime.wall_clock_ms
@@ -134,6 +136,7 @@ class IdempotentProducer:
         over: Deferred[None] = Deferred()
         for partition, batches in self._unacknowledged.items():
             for batch in batches:
+                self.resent.add(batch.number)
                 self._send(connection, partition, batch, over)
         for partition, batches in self._unacknowledged.items():
             if len(batches) < IN_FLIGHT_MAX:

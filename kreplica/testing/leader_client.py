@@ -7,6 +7,7 @@ from typing import Any
 
 from kreplica.client.connection import Connection, connect
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import NO_EPOCH
 from kreplica.runtime import Reactor
 from kreplica.testing.wire_client import ANSWER_TIMEOUT_S, WireClient
 from kreplica.wire import messages
@@ -19,6 +20,7 @@ class LeaderClient(WireClient):
     """A ``WireClient`` whose connection leads to a partition's leader, as one broker after the other has it.
 
     :param brokers: host and port of those that are asked who leads, each time the next one.
+    :ivar leader_epoch: of the leader that was found last; -1 before.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class LeaderClient(WireClient):
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         super().__init__(reactor, *brokers[0], client_id=client_id, answer_timeout_s=answer_timeout_s)
+        self.leader_epoch = NO_EPOCH
         self._brokers = brokers
         self._asked_count = partition
         self._topic = topic
@@ -53,7 +56,8 @@ class LeaderClient(WireClient):
             answer = await connection.request(messages.METADATA, version, body, timeout_s=METADATA_TIMEOUT_S)
         finally:
             await connection.close()
-        return _leader(answer, self._partition)
+        host, port, self.leader_epoch = _leader(answer, self._partition)
+        return host, port
 
     async def _connect(self, address: tuple[str, int]) -> Connection:
         connection = await connect(
@@ -63,11 +67,12 @@ class LeaderClient(WireClient):
         return connection
 
 
-def _leader(metadata: dict[str, Any], partition: int) -> tuple[str, int]:
+def _leader(metadata: dict[str, Any], partition: int) -> tuple[str, int, int]:
+    """Its host, its port and its epoch."""
     addresses = {row["node_id"]: (row["host"], row["port"]) for row in metadata["brokers"]}
     for topic in metadata["topics"]:
         for row in topic["partitions"]:
             if row["partition_index"] == partition and row["leader_id"] in addresses:
                 host, port = addresses[row["leader_id"]]
-                return host, port
+                return host, port, row["leader_epoch"]
     raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)

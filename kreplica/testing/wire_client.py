@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.connection import Connection, connect
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
+from kreplica.model import NO_EPOCH
 from kreplica.runtime import Reactor
 from kreplica.wire import messages
 from kreplica.wire.batches import iter_headers, verify_crc
@@ -20,6 +22,9 @@ FETCH_BY_NAME_MAX = 12
 
 DELETE_BY_NAME_MAX = 5
 FETCH_SIZE_MAX = 1 << 20
+
+TOPIC_RESOURCE = 2
+SET_SETTING, DELETE_SETTING = 0, 1
 ANSWER_TIMEOUT_S = 30.0
 
 
@@ -80,13 +85,18 @@ class WireClient:
         configs: Mapping[str, str] | None = None,
         *,
         replication_factor: int = 1,
+        assignment: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Make a topic, and wait until it can be used."""
+        """Make a topic, and wait until it can be used.
+
+        :param assignment: each partition's replicas, where the broker is not to choose them; then it alone counts.
+        """
+        rows = [{"partition_index": index, "broker_ids": list(ids)} for index, ids in enumerate(assignment)]
         topic = {
             "name": name,
-            "num_partitions": partitions,
-            "replication_factor": replication_factor,
-            "assignments": [],
+            "num_partitions": -1 if rows else partitions,
+            "replication_factor": -1 if rows else replication_factor,
+            "assignments": rows,
             "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
         }
         body = {"topics": [topic], "timeout_ms": 20_000, "validate_only": False}
@@ -97,6 +107,34 @@ class WireClient:
         """Delete a topic, and wait until it is gone."""
         body = {"topic_names": [name], "timeout_ms": 20_000}
         answer = await self.request(messages.DELETE_TOPICS, body, at_most=DELETE_BY_NAME_MAX)
+        _check(answer["responses"][0])
+
+    async def create_partitions(self, topic: str, count: int) -> None:
+        """Let a topic grow to so many partitions (by the controller)."""
+        body = {
+            "topics": [{"name": topic, "count": count, "assignments": None}],
+            "timeout_ms": 10_000,
+            "validate_only": False,
+        }
+        answer = await self.request(messages.CREATE_PARTITIONS, body)
+        _check(answer["results"][0])
+
+    async def change_settings(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Set some settings of a topic; None: back to their defaults (KIP-339)."""
+        configs = [
+            {"name": name, "config_operation": DELETE_SETTING if value is None else SET_SETTING, "value": value}
+            for name, value in changes.items()
+        ]
+        await self._alter(messages.INCREMENTAL_ALTER_CONFIGS, topic, configs)
+
+    async def replace_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Give a topic these settings and no others."""
+        configs = [{"name": name, "value": value} for name, value in settings.items()]
+        await self._alter(messages.ALTER_CONFIGS, topic, configs)
+
+    async def _alter(self, api: Api, topic: str, configs: list[dict[str, Any]]) -> None:
+        resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configs": configs}
+        answer = await self.request(api, {"resources": [resource], "validate_only": False})
         _check(answer["responses"][0])
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
@@ -147,21 +185,46 @@ class WireClient:
 
         :param wait_ms: how long the broker may wait for the first of them.
         """
-        rows = [{"partition": partition, "fetch_offset": offset, "partition_max_bytes": size_max}]
+        return records_of(await self.fetch_row(topic, partition, offset, wait_ms=wait_ms, size_max=size_max), offset)
+
+    async def fetch_row(
+        self,
+        topic: str | UUID,
+        partition: int,
+        offset: int,
+        *,
+        wait_ms: int = 0,
+        size_max: int = FETCH_SIZE_MAX,
+        leader_epoch: int = NO_EPOCH,
+        rack: str = "",
+    ) -> dict[str, Any]:
+        """What the broker answers for one partition, an error or not.
+
+        :param topic: its name, or its id.
+        :param leader_epoch: of the leader that is meant; where the broker knows of another, it refuses (KIP-320).
+        :param rack: the client's, for a broker that names a nearer replica (KIP-392).
+        """
+        row = {
+            "partition": partition,
+            "fetch_offset": offset,
+            "partition_max_bytes": size_max,
+            "current_leader_epoch": leader_epoch,
+        }
         body = {
             "max_wait_ms": wait_ms,
             "min_bytes": 1,
             "isolation_level": 0,
             "session_id": 0,
-            "topics": [{"topic": topic, "partitions": rows}],
+            "topics": [{"topic_id" if isinstance(topic, UUID) else "topic": topic, "partitions": [row]}],
             "forgotten_topics_data": [],
-            "rack_id": "",
+            "rack_id": rack,
         }
-        patience_s = wait_ms / 1000 + self.answer_timeout_s
-        answer = await self.request(messages.FETCH, body, at_most=FETCH_BY_NAME_MAX, timeout_s=patience_s)
-        row = answer["responses"][0]["partitions"][0]
-        _check(row)
-        return _records(row["records"] or b"", offset)
+        at_most = None if isinstance(topic, UUID) else FETCH_BY_NAME_MAX
+        answer = await self.request(
+            messages.FETCH, body, at_most=at_most, timeout_s=wait_ms / 1000 + self.answer_timeout_s
+        )
+        found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+        return found
 
     async def list_offset(self, topic: str, partition: int, timestamp_ms: int) -> int:
         """An offset by time: -1 for the end of what is committed, -2 for the start; -1 where there is none."""
@@ -211,9 +274,15 @@ def _check(row: dict[str, Any]) -> None:
         raise KafkaError(ErrorCode(row["error_code"]), row.get("error_message") or "")
 
 
-def _records(data: Any, offset: int) -> list[Record]:
-    """The records from an offset on: the first batch may begin before it, the last may be cut short."""
-    data = memoryview(bytes(data))
+def records_of(row: dict[str, Any], offset: int) -> list[Record]:
+    """The records that an answer to Fetch has for one partition, from an offset on.
+
+    The first batch may begin before it, the last may be cut short.
+
+    :raise KafkaError: the answer is an error, or the records are damaged.
+    """
+    _check(row)
+    data = memoryview(bytes(row["records"] or b""))
     found: list[Record] = []
     for position, header in iter_headers(data, incomplete_last=True):
         if not verify_crc(data, header, position):

@@ -33,6 +33,7 @@ class StormOptions:
     :param segment_bytes: the topic's ``segment.bytes``.
     :param calm_s: mean time between the beginnings of two faults.
     :param overlap: faults at once, at most.
+    :param side_topics: whether topics come, grow, shrink and go meanwhile.
     """
 
     seconds: float = 60.0
@@ -46,6 +47,7 @@ class StormOptions:
     segment_bytes: int = 5000
     calm_s: float = 3.0
     overlap: int = 3
+    side_topics: bool = False
 
     def __str__(self) -> str:
         return " ".join(f"{name}={_text(value)}" for name, value in asdict(self).items())
@@ -80,6 +82,7 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
         segment_bytes=random.choice((4000, 10_000, 50_000)),
         calm_s=random.choice((1.0, 2.0, 3.0, 5.0)),
         overlap=random.choice((1, 2, 3, 4)),
+        side_topics=random.random() < 0.4,
     )
     options = replace(drawn, **{name: _parsed(name, text) for name, text in (chosen or {}).items()})
     _check(options)

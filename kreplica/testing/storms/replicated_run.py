@@ -23,6 +23,7 @@ from kreplica.testing.histories import History, check_nothing_lost, check_whole
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.invariants import Invariants
 from kreplica.testing.scheduler import Process
+from kreplica.testing.storms.side_topics import SideTopics
 from kreplica.testing.tailing_consumer import TailingConsumer
 
 TOPIC = "load"
@@ -54,6 +55,7 @@ class ReplicatedRun:
     :param trace: called with one line per event, and one for each thing that is done to the cluster.
     :ivar synced: whether the topic has ``flush.messages=1``.
     :ivar story: what was done to the cluster and when, for whoever reads a failure.
+    :ivar side_topics: topics that come and go; none unless somebody asks for one.
     :ivar lost: brokers whose machine or disk failed, maybe with the end of their logs, and that do not hold everything
         again yet.
     """
@@ -89,6 +91,7 @@ class ReplicatedRun:
         self.cluster.run_until(admin.close())
         self.invariants = Invariants(self.cluster, TOPIC, partitions, self.history)
         self.invariants.watch()
+        self.side_topics = SideTopics(self)
         self.producers = [self._producer(key.partition, load) for key in self.keys]
         self.consumers = [self._consumer(key.partition) for key in self.keys]
 
@@ -121,7 +124,8 @@ class ReplicatedRun:
     @property
     def clients(self) -> list[str]:
         """The hosts of producers and consumers."""
-        return [f"{kind}-{key.partition}" for kind in ("producer", "consumer") for key in self.keys]
+        own = [f"{kind}-{key.partition}" for kind in ("producer", "consumer") for key in self.keys]
+        return [*own, *self.side_topics.hosts]
 
     def machine(self, broker: int) -> Machine[Broker]:
         return self.cluster.brokers[broker]
@@ -137,7 +141,7 @@ class ReplicatedRun:
     def survives(self, broker: int) -> bool:
         """Whether all that is committed is also on a broker that lost nothing, should this one lose power now."""
         self.lost = {other: None for other in self.lost if not self._has_all(other)}
-        for key in self.keys:
+        for key in (*self.keys, *self.side_topics.keys):
             state = state_of(self.cluster, key)
             if state is None or not set(state.isr).difference(self.lost, [broker]):
                 return False
@@ -146,14 +150,15 @@ class ReplicatedRun:
     def _has_all(self, broker: int) -> bool:
         """Whether it holds, again, all that was ever committed where it is in sync."""
         machine = self.machine(broker)
-        for key in self.keys:
+        ends = {key: self.invariants.committed[key].end_offset for key in self.keys}
+        for key, end in (ends | self.side_topics.committed_ends).items():
             state = state_of(self.cluster, key)
             if state is None or broker not in state.isr:
                 continue
             partition = machine.program.partitions.get(key) if machine.running else None
             if partition is None or partition.role not in ACTING:
                 return False
-            if partition.log.log_end_offset < self.invariants.committed[key].end_offset:
+            if partition.log.log_end_offset < end:
                 return False
         return True
 
@@ -268,6 +273,7 @@ class ReplicatedRun:
             end = self.history.ends(key.partition)[0]
             self.cluster.run_until(lambda c=consumer, e=end: c.position >= e, timeout_s=120.0)
             self.cluster.run_until(consumer.finish(), timeout_s=120.0)
+        self.side_topics.converge()
         self.check()
 
     def check(self) -> None:

@@ -6,13 +6,20 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from kreplica.testing.storms.faults import FAULTS
+from kreplica.testing.storms.faults import FAULTS, OF_SIDE_TOPICS, topics
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 
-WEIGHTS = {name: weight for name, (_, weight) in FAULTS.items()}
+
+def weights(options: StormOptions) -> dict[str, float]:
+    """How often each kind of fault is chosen compared with others."""
+    return {
+        name: weight
+        for name, (_, weight) in FAULTS.items()
+        if options.side_topics or name not in OF_SIDE_TOPICS
+    }
 
 
 class _Moment(NamedTuple):
@@ -47,10 +54,12 @@ class Storm:
             trace=trace,
         )
         self._ends: dict[int, End] = {}
+        if options.side_topics:
+            topics.create(self.run, Random(f"{seed}/topic"))
 
     def plan(self) -> list[Fault]:
         """The faults that the seed wants."""
-        return make_plan(self.seed, self.options, WEIGHTS)
+        return make_plan(self.seed, self.options, weights(self.options))
 
     def blow(self, plan: Sequence[Fault]) -> None:
         """Let all faults of a plan happen, each at its time, and all that time pass."""

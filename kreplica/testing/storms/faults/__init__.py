@@ -3,13 +3,13 @@
 * ``machines`` processes that are killed, stopped, paused, without power; ``coordinator`` the same for the coordinator
 * ``network`` links that are cut or slow, connections that break
 * ``disks`` no space, failing syncs, bad media; ``clocks``
-* ``operations`` what administrators do meanwhile: reassignments, elections, topics that come, grow and go
+* ``operations`` what administrators do meanwhile: reassignments, elections; ``topics`` which come, grow and go
 * ``fault`` what all of them have
 """
 
 from __future__ import annotations
 
-from kreplica.testing.storms.faults import clocks, coordinator, disks, machines, network, operations
+from kreplica.testing.storms.faults import clocks, coordinator, disks, machines, network, operations, topics
 from kreplica.testing.storms.faults.fault import Begin
 
 FAULTS: dict[str, tuple[Begin, float]] = {
@@ -33,5 +33,14 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "drift": (clocks.drift, 0.5),
     "reassign": (operations.reassign, 2.0),
     "elect": (operations.elect, 1.0),
+    "create topic": (topics.create, 3.0),
+    "delete topic": (topics.delete, 1.0),
+    "replace topic": (topics.replace, 1.0),
+    "grow topic": (topics.grow, 2.0),
+    "shrink topic": (topics.shrink, 2.0),
+    "change settings": (topics.change_settings, 2.0),
 }
 """By name: what it does, and how often it is chosen compared with others."""
+
+OF_SIDE_TOPICS = ("create topic", "delete topic", "replace topic", "grow topic", "shrink topic", "change settings")
+"""Those for storms that have topics besides the main one."""

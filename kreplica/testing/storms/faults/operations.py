@@ -20,7 +20,7 @@ def reassign(run: ReplicatedRun, random: Random) -> None:
     controller = run.cluster.controller()
     if controller is None:
         return
-    key = random.choice(run.keys)
+    key = random.choice((*run.keys, *run.side_topics.keys))
     target = None if random.random() < CANCEL_CHANCE else random.sample(sorted(run.cluster.brokers), REPLICAS)
     run.tell(f"{key} to {target}")
     client = run.cluster.client(broker=controller)
@@ -32,7 +32,7 @@ def elect(run: ReplicatedRun, random: Random) -> None:
     controller = run.cluster.controller()
     if controller is None:
         return
-    key = random.choice(run.keys)
+    key = random.choice((*run.keys, *run.side_topics.keys))
     run.tell(f"{key} to its preferred leader")
     client = run.cluster.client(broker=controller)
     _begin(client, client.elect_preferred(key.topic, key.partition))
