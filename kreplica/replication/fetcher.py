@@ -169,7 +169,8 @@ class Fetcher:
             self._ask_later(followed, throttle.seconds_until_free)
             return
         self._session.ask(followed)
-        if self._news_call is None:
+        # Where no fetch is under way, and nobody is idle, the next one is about to leave with the news.
+        if self._news_call is None and (self._sent or self._idle is not None):
             self._news_call = self._reactor.callLater(0, self._tell_news)
 
     def _ask_later(self, followed: Followed, delay_s: float) -> None:
