@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
-from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions
+from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions, Role
 from kreplica.replication.replica_selection import RackOf, Replica, ReplicaSelector
 from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.server.answers import NO_LEADER_HINT, LeaderHints
@@ -113,6 +113,25 @@ class PartitionReads:
         if key is not None:
             row["current_leader"] = hints.leader_of(key, code)
         return Read(row, urgent=True)
+
+    def is_worth_another(self, reader: Reader, wanted: Wanted, before: Read) -> bool:
+        """Whether a partition that has changed holds anything now that its reader waits for.
+
+        Whatever is appended changes it twice, when it is written and when it is committed: the one is for followers,
+        the other for consumers.
+
+        :param before: what was read last.
+        """
+        partition = before.partition
+        if partition is None or not before.settled or partition.role is not Role.LEADER:
+            return True
+        if wanted.current_leader_epoch not in (NO_EPOCH, partition.leadership.leader_epoch):
+            return True
+        if reader.is_follower:
+            return partition.log.log_end_offset > wanted.fetch_offset or self._is_told_late(wanted, partition)
+        if reader.replica_id != CONSUMER or (self._selector is not None and reader.rack):
+            return True
+        return partition.visible_end(reader.isolation) > wanted.fetch_offset
 
     def _key(self, reader: Reader, wanted: Wanted) -> TopicPartition:
         topic = wanted.topic

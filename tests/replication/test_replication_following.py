@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
+from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader
 from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 from kreplica.testing.broker_scene import batch, fetch_body
 from kreplica.testing.cluster import SimulatedCluster
@@ -116,6 +119,32 @@ def test_what_a_leader_acknowledges_is_on_every_replica() -> None:
     brokers.same_bytes()
     brokers.cluster.run(1)
     assert {brokers.partition(broker).high_watermark for broker in (1, 2, 3)} == {21}
+    brokers.end()
+
+
+def test_what_is_appended_is_read_once_by_each_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By followers when it is written, by consumers when it is committed; every answer has the figures of its time."""
+    brokers = Brokers(configs={"min.insync.replicas": "3"})
+    brokers.produce(b"first")
+    brokers.cluster.run(3)
+    consumer = brokers.cluster.client(broker=brokers.leader())
+    waiting = Deferred.fromCoroutine(consumer.fetch("t", 0, 1, wait_ms=5000))
+    brokers.cluster.run(0.1)
+    readers: Counter[int] = Counter()
+    read = PartitionReads.read
+
+    def counted(self: PartitionReads, reader: Reader, *args: Any, **named: Any) -> Read:
+        readers[reader.replica_id] += 1
+        return read(self, reader, *args, **named)
+
+    monkeypatch.setattr(PartitionReads, "read", counted)
+    brokers.produce(b"second")
+    assert [record.value for record in brokers.run(waiting)] == [b"second"]
+    followers = brokers.followers()
+    # The records, and the fetch behind them, which waits for more.
+    assert readers == {CONSUMER: 1, followers[0]: 2, followers[1]: 2}
+    brokers.cluster.run(1)
+    assert {brokers.partition(broker).high_watermark for broker in (1, 2, 3)} == {2}
     brokers.end()
 
 

@@ -98,6 +98,7 @@ class _FetchUnderWay:
         "_hurried",
         "_is_told",
         "_min_bytes",
+        "_outdated",
         "_reader",
         "_reads",
         "_request",
@@ -121,6 +122,7 @@ class _FetchUnderWay:
         self._hints = LeaderHints(fetch.partitions, fetch.metadata, request.connection.listener)
         self._reads: dict[Wanted, Read] = {}
         self._to_read: Iterator[Wanted] = iter(context.to_read)
+        self._outdated: dict[Wanted, None] = {}
         self._size = 0
         self._urgent = False
         self._hurried = False
@@ -186,7 +188,12 @@ class _FetchUnderWay:
 
     def _changed(self, wanted: list[Wanted]) -> None:
         for one in wanted:
-            self._read(one)
+            before = self._reads.get(one)
+            if before is None or self._fetch.reads.is_worth_another(self._reader, one, before):
+                self._outdated.pop(one, None)
+                self._read(one)
+            else:
+                self._outdated[one] = None
         if self._is_enough():
             self._answer()
             return
@@ -226,6 +233,8 @@ class _FetchUnderWay:
 
     def _answer(self) -> None:
         self._end()
+        for one in self._outdated:
+            self._read(one)  # its figures are to be those of now
         throttled = sum(read.size for read in self._reads.values() if read.throttled)
         if throttled and self._fetch.reads.throttle is not None:
             self._fetch.reads.throttle.leader.use(throttled)
