@@ -30,7 +30,9 @@ async def replicas_failed(office: Office, broker: int, partitions: Sequence[Topi
             context.move_replica(partition, broker, ReplicaState.OFFLINE)
         if context.leads(broker, partition):
             context.move_partition(partition, PartitionState.OFFLINE)
-    await _repair(office, new)
+    # What a failed device holds nobody knows: such a replica does not stay eligible, and the leader may not let it in
+    # by what it knew before.
+    await _repair(office, new, failed=[broker])
 
 
 async def replicas_recovered(office: Office, event: ReplicasRecovered) -> None:
@@ -59,11 +61,11 @@ async def retry_replicas(office: Office) -> None:
         office.put_later(RetryReplicas(), RETRY_SECONDS)
 
 
-async def _repair(office: Office, partitions: Sequence[TopicPartition]) -> None:
+async def _repair(office: Office, partitions: Sequence[TopicPartition], failed: Sequence[int] = ()) -> None:
     rules, requests = office.rules(), office.requests()
 
     def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.repairs(office.context, some, rules)
+        return decisions.repairs(office.context, some, rules, unclean=failed)
 
     await office.decide(partitions, decide, requests)
     # Also where the state stays: the list of offline replicas is another.

@@ -45,7 +45,7 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
     :param notes: one per log directory, None where there is none that can be read.
     :param boot_id: of the machine now; empty where nobody can tell, and then only an orderly stop counts.
     :param clean_epoch: the broker epoch in the markers of an orderly stop; None where any directory lacks it.
-    :param logs_missing: whether a log is gone that the last checkpoint still knew.
+    :param logs_missing: whether a log is gone that the last checkpoint still knew, or the end of one is.
     """
     note = notes[0] if notes else None
     if note is None or logs_missing or len(notes) != note.directories_count or any(other != note for other in notes):
@@ -86,9 +86,13 @@ class Incarnations:
 
         :raise OSError: the device fails.
         """
-        missing = [key for directory in self._directories.directories for key in directory.missing]
+        directories = self._directories.directories
+        missing = [key for directory in directories for key in directory.missing]
         if missing:
             log.warn("logs are gone that were here: {missing}", missing=", ".join(map(str, missing[:10])))
+        # A process that is killed leaves at most a part of what it had not said to anybody that it has.  But who can
+        # tell that from what the device did not keep?
+        missing += [key for directory in directories for key in directory.cut]
         notes = [self._read(path) for path in self._paths()]
         self.last_epoch = max((note.broker_epoch for note in notes if note is not None), default=NO_BROKER_EPOCH)
         self._intact_since = intact_since(

@@ -17,6 +17,7 @@ class Progress:
     :ivar broker_epoch: of the incarnation that fetched last; ``NO_BROKER_EPOCH`` before, or where it does not say.
     :ivar log_end_offset: it has everything below, for it asked for this; ``UNKNOWN_OFFSET`` before its first fetch.
     :ivar log_start_offset: where its log starts; ``UNKNOWN_OFFSET`` where it does not say.
+    :ivar sent_offset: from where on it was last sent records.
     :ivar caught_up_s: when it last had everything that the leader had, on the leader's clock.
     """
 
@@ -28,6 +29,7 @@ class Progress:
         "leader_epoch",
         "log_end_offset",
         "log_start_offset",
+        "sent_offset",
     )
 
     def __init__(self, leader_epoch: int, caught_up_s: float) -> None:
@@ -35,6 +37,7 @@ class Progress:
         self.broker_epoch = NO_BROKER_EPOCH
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
+        self.sent_offset = UNKNOWN_OFFSET
         self.caught_up_s = caught_up_s
         self._leader_end_offset = UNKNOWN_OFFSET
         self._seen_s = caught_up_s

@@ -5,8 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from uuid import UUID
 
+from twisted.logger import Logger
+
 from kreplica.cluster.eligible_leaders import required
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication import fencing
 from kreplica.replication.followers import UNKNOWN_OFFSET
@@ -15,9 +17,12 @@ from kreplica.replication.leadership import NOT_LED, Leadership
 from kreplica.replication.led import Led, Surroundings
 from kreplica.replication.waiting import Watcher
 from kreplica.runtime.disk import Buffer
+from kreplica.storage.damage import Damage
 from kreplica.storage.log import Log
 from kreplica.storage.results import AppendResult, LogSlice
 from kreplica.storage.scanning import header_at
+
+_log = Logger()
 
 
 class Role(Enum):
@@ -244,7 +249,10 @@ class Partition:
             raise self._not_here()
         log = self.log
         if len(records):
-            log.append_as_follower(records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
+            taken = log.append_as_follower(records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
+            if not taken.size:
+                # Asked again at once, the leader would send it again at once.
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch at offset {log.log_end_offset}")
         end_offset = log.log_end_offset
         if leader_log_start_offset > log.log_start_offset:
             log.advance_log_start_offset(min(leader_log_start_offset, end_offset))
@@ -283,6 +291,16 @@ class Partition:
         return self.log.read(
             offset, size_max=size_max, offset_max=self.visible_end(isolation), at_least_one=at_least_one
         )
+
+    def cannot_be_read(self, offset: int, error: OSError | StorageError) -> KafkaError:
+        """What to answer to whoever read from an offset on; damage is dealt with."""
+        if isinstance(error, OSError):
+            error = self.log.unreadable(offset, error)
+        if isinstance(error, Damage):
+            self.log.found_damage(error)
+        else:
+            _log.error("{partition} cannot be read: {error}", partition=str(self.topic_partition), error=str(error))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def visible_end(self, isolation: int) -> int:
         """The first offset that a consumer may not see yet."""
@@ -341,6 +359,18 @@ class Partition:
         if self.led is None:
             raise self._not_here()
         self.led.record_fetch(replica_id, broker_epoch, fetch_offset, log_start_offset, now_s)
+
+    def was_sent(self, replica_id: int, offset: int) -> bool:
+        """Note that a follower is sent records from an offset on; whether it was before.
+
+        Then it may not have been able to take them.
+        """
+        progress = self.led.followers.get(replica_id) if self.led is not None else None
+        if progress is None:
+            return False
+        again = progress.sent_offset == offset
+        progress.sent_offset = offset
+        return again
 
     def known_end_offset(self, replica_id: int) -> int | None:
         """Up to where a follower has everything; None where it has not fetched in this leader epoch."""

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
-from kreplica.replication import fencing
+from kreplica.replication import damage, fencing
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.lease import Lease
 from kreplica.replication.led import Led, Surroundings
@@ -22,7 +22,9 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.disk import is_full
 from kreplica.runtime.turns import Turns
 from kreplica.storage.config import LogConfig
+from kreplica.storage.damage import Damage
 from kreplica.storage.directories import LogDirectories
+from kreplica.storage.log import Log
 
 log = Logger()
 
@@ -106,6 +108,7 @@ class Partitions:
         self.wakeups = wakeups
         directories.on_offline(self._directory_failed)
         directories.on_synced(self._synced)
+        directories.on_damage(self._damaged)
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -144,6 +147,7 @@ class Partitions:
         """
         errors = {}
         sessions_lost = self._sessions_lost
+        await self._bring_back(wanted)
         new = [
             (key, leadership.topic_id)
             for key, leadership in wanted.items()
@@ -166,6 +170,23 @@ class Partitions:
             fetching = Deferred.fromCoroutine(self._fetch(following))
             fetching.addErrback(lambda failure: log.failure("replicas are not fetched", failure))
         return errors
+
+    async def _bring_back(self, wanted: Mapping[TopicPartition, Leadership]) -> None:
+        """Begin damaged replicas anew that nobody counts on, and use those as they are that are the last."""
+        for key in self.directories.failed_logs():
+            leadership, partition = wanted.get(key), self._partitions.get(key)
+            if leadership is None or self._broker_id not in leadership.replicas:
+                continue
+            known_epoch = partition.leadership.leader_epoch if partition is not None else NO_EPOCH
+            if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
+                continue
+            is_back = False
+            if damage.may_begin_anew(leadership, self._broker_id):
+                is_back = await self.directories.begin_anew(key)
+            elif damage.is_last_copy(leadership, self._broker_id):
+                is_back = self.directories.put_back(key)
+            if is_back and partition is not None and self._partitions.get(key) is partition:
+                self._forget(key)
 
     def _try_role(self, key: TopicPartition, leadership: Leadership, following: list[Partition]) -> ErrorCode:
         self._without_room.pop(key, None)
@@ -200,10 +221,11 @@ class Partitions:
         self._without_room.pop(key, None)
         partition = self._partitions.get(key)
         if partition is None:
-            return await self._delete(key) if delete and key in self.directories.logs else ErrorCode.NONE
+            is_here = key in self.directories.logs or self.directories.failure(key) is not None
+            return await self._delete(key) if delete and is_here else ErrorCode.NONE
         if leader_epoch != DELETE_WHATEVER_EPOCH and leader_epoch < partition.leadership.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if partition.role is Role.OFFLINE:
+        if partition.role is Role.OFFLINE and self.directories.failure(key) is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._fetching.stop(partition)
         partition.stop()
@@ -339,6 +361,13 @@ class Partitions:
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.end_moved()
+
+    def _damaged(self, log_: Log, found: Damage) -> None:
+        partition = self._partitions.get(log_.topic_partition)
+        if partition is not None and damage.others_have_it(partition.leadership, self._broker_id):
+            self.directories.take_out(log_.topic_partition, found)
+        else:
+            log_.keep_damage(found)
 
     def _directory_failed(self, keys: list[TopicPartition]) -> None:
         for key in keys:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from twisted.logger import Logger
-
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions, Role
@@ -15,8 +13,7 @@ from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.server.answers import NO_LEADER_HINT, LeaderHints
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.wanted import NO_DIVERGENCE, Wanted
-
-log = Logger()
+from kreplica.storage.results import LogSlice
 
 Row = dict[str, Any]
 
@@ -102,13 +99,13 @@ class PartitionReads:
         try:
             key = self._key(reader, wanted)
             partition = self._find(reader, wanted, key)
-            return self._read(reader, wanted, partition, space, at_least_one=at_least_one)
+            try:
+                return self._read(reader, wanted, partition, space, at_least_one=at_least_one)
+            except (OSError, StorageError) as error:
+                # One partition's trouble: whoever else waits for what happened in this turn is answered all the same.
+                raise partition.cannot_be_read(wanted.fetch_offset, error) from error
         except KafkaError as error:
             code = error.code
-        except (OSError, StorageError) as error:
-            # One partition's trouble: whoever else waits for what happened in this turn is answered all the same.
-            log.error("{partition} cannot be read: {error}", partition=str(key), error=str(error))
-            code = ErrorCode.KAFKA_STORAGE_ERROR
         row = _row(wanted.partition, error_code=int(code))
         if key is not None:
             row["current_leader"] = hints.leader_of(key, code)
@@ -183,6 +180,8 @@ class PartitionReads:
             at_least_one=at_least_one,
         )
         if slice_.size:
+            if reader.is_follower:
+                _look_twice(reader.replica_id, wanted.fetch_offset, partition, slice_)
             row["records"] = slice_
         if reader.isolation == READ_COMMITTED:
             row["aborted_transactions"] = _aborted(partition, wanted.fetch_offset) if slice_.size else []
@@ -247,6 +246,15 @@ class PartitionReads:
         ]
         leader = Replica(leader_id, self._rack_of(leader_id), partition.log.log_end_offset)
         return selector(rack, leader, followers)
+
+
+def _look_twice(replica_id: int, offset: int, partition: Partition, slice_: LogSlice) -> None:
+    """Check what a follower is sent, where it was sent the same before, or where there is a gap.
+
+    :raise Damage: it may not be sent.
+    """
+    if partition.was_sent(replica_id, offset) or slice_.first_offset > offset:
+        partition.log.check_batch(offset)
 
 
 def _diverging(partition: Partition, wanted: Wanted) -> dict[str, int] | None:

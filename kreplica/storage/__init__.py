@@ -27,6 +27,11 @@ A log, from the outside in:
 * ``compaction_filter`` what stays of one batch
 * ``durability`` what has to be synced, handed to whoever syncs it on another thread
 * ``failed_syncs`` the mark that is left where that fails
+
+What the device did to it:
+
+* ``damage`` finding batches that are not what was written; ``scrubbing`` looking for them all the time
+* ``failed_logs`` logs that cannot be used as they are, and how they come back
 * ``segments`` the segments of a log in order
 * ``segment`` one file of batches with its indexes
 * ``indexes`` offset -> position, timestamp -> offset

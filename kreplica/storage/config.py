@@ -94,6 +94,7 @@ class StorageConfig:
     """The settings of all logs of a broker; names are Kafka's broker settings with underscores for dots.
 
     :param open_segments_max: segments that may have a file open and indexes in memory (ours).
+    :param scrub_bytes_per_second: how fast stored bytes are checked for damage; 0 is not at all (ours).
     """
 
     log_flush_offset_checkpoint_interval_ms: int = 60_000
@@ -106,3 +107,4 @@ class StorageConfig:
     log_cleaner_dedupe_buffer_size: int = 128 * 2**20
     log_cleaner_io_max_bytes_per_second: float = float(NO_LIMIT)
     open_segments_max: int = 4096
+    scrub_bytes_per_second: int = 2**20

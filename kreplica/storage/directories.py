@@ -19,9 +19,12 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.turns import Turns
 from kreplica.storage.cleaner import Cleaner
 from kreplica.storage.config import NO_LIMIT, LogConfig, StorageConfig
+from kreplica.storage.damage import WHOLE_SEGMENT, Damage
 from kreplica.storage.directory import LogDirectory
 from kreplica.storage.log import Log
 from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.readable_log import ReadableLog
+from kreplica.storage.scrubbing import INTERVAL_SECONDS, Scrubber
 
 _log = Logger()
 
@@ -39,10 +42,17 @@ class LogDirectories:
         self._runtime = runtime
         self._offline_listeners: list[Callable[[list[TopicPartition]], None]] = []
         self._synced_listeners: list[Callable[[list[TopicPartition]], None]] = []
+        self._damage_listeners: list[Callable[[Log, Damage], None]] = []
         open_segments = OpenSegments(self.config.open_segments_max)
         self.directories = [
             LogDirectory(
-                path, runtime, self.config, open_segments, went_offline=self._went_offline, synced=self._synced
+                path,
+                runtime,
+                self.config,
+                open_segments,
+                went_offline=self._went_offline,
+                synced=self._synced,
+                damaged=self._damaged,
             )
             for path in paths
         ]
@@ -52,6 +62,7 @@ class LogDirectories:
         self._loops: list[tuple[LoopingCall, Deferred[LoopingCall]]] = []
         self._high_watermarks: Callable[[], Mapping[TopicPartition, int]] = dict
         self._cleaner = Cleaner(runtime, self.config)
+        self._scrubber = Scrubber(runtime.offload, lambda: self._logs, self.config.scrub_bytes_per_second)
         self._last_flush_ms: dict[TopicPartition, int] = {}
 
     def lock(self) -> None:
@@ -108,7 +119,7 @@ class LogDirectories:
         """
         for directory in self.directories:
             if key in directory.failed_logs:
-                raise directory.failed_logs[key]
+                raise directory.failed_logs[key].error
             if key in directory.logs:
                 state = "is there already" if directory.offline is None else "is offline with its directory"
                 raise StorageError(f"{key} in {directory.path} {state}")
@@ -139,9 +150,9 @@ class LogDirectories:
 
         :raise OSError: the device fails.
         """
-        directory = self._directory_of(key)
+        directory = self._directory_of(key) or self._failed_in(key)
         if directory is not None:
-            del self._logs[key]
+            self._logs.pop(key, None)
             self._last_flush_ms.pop(key, None)
             directory.delete(key)
 
@@ -164,10 +175,55 @@ class LogDirectories:
 
     def failure(self, key: TopicPartition) -> StorageError | None:
         """Why a log that is on disk cannot be used; None where nothing is known against it."""
+        directory = self._failed_in(key)
+        return directory.failed_logs[key].error if directory is not None else None
+
+    def failed_logs(self) -> list[TopicPartition]:
+        """The partitions whose logs are on disk and cannot be used."""
+        return [key for directory in self.directories for key in directory.failed_logs]
+
+    def _failed_in(self, key: TopicPartition) -> LogDirectory | None:
         for directory in self.directories:
             if key in directory.failed_logs:
-                return directory.failed_logs[key]
+                return directory
         return None
+
+    def take_out(self, key: TopicPartition, error: StorageError) -> None:
+        """Use a log no more, for what is wrong with it; ``on_offline`` tells."""
+        directory = self._directory_of(key)
+        if directory is not None and self._logs.pop(key, None) is not None:
+            directory.take_out(key, error)
+            self._tell_offline([key])
+
+    def put_back(self, key: TopicPartition) -> bool:
+        """Use a log again as it was before it was taken out: there is no better copy.
+
+        :return: whether it can be.
+        """
+        directory = self._failed_in(key)
+        log = directory.put_back(key) if directory is not None else None
+        if log is not None:
+            self._logs[key] = log
+        return log is not None
+
+    async def begin_anew(self, key: TopicPartition) -> bool:
+        """Set what is damaged of a log aside, and use what is left.
+
+        :return: whether it can be used again.
+        """
+        directory = self._failed_in(key)
+        log = await directory.begin_anew(key) if directory is not None else None
+        if log is not None:
+            self._logs[key] = log
+        return log is not None
+
+    def unreadable(self, path: str, error: OSError) -> None:
+        """A read of a segment's file failed."""
+        directory, _, name = path.rpartition("/")
+        for log in self._logs.values():
+            if log.path == directory:
+                log.found_damage(Damage(path, int(name.split(".")[0]), WHOLE_SEGMENT, str(error)))
+                return
 
     def _directory_of(self, key: TopicPartition) -> LogDirectory | None:
         for directory in self.directories:
@@ -192,10 +248,26 @@ class LogDirectories:
         """Call it with the partitions whose recovery point has moved up."""
         self._synced_listeners.append(listener)
 
+    def on_damage(self, listener: Callable[[Log, Damage], None]) -> None:
+        """Call it with a log in which a batch is not what was written, each time that is seen.
+
+        It may have it taken out, or kept as it is.
+        """
+        self._damage_listeners.append(listener)
+
+    def _damaged(self, log: ReadableLog, damage: Damage) -> None:
+        found = self._logs.get(log.topic_partition)
+        if found is log:
+            for listener in self._damage_listeners:
+                listener(found, damage)
+
     def _went_offline(self, directory: LogDirectory) -> None:
         keys = list(directory.logs)
         for key in keys:
             self._logs.pop(key, None)
+        self._tell_offline(keys)
+
+    def _tell_offline(self, keys: list[TopicPartition]) -> None:
         for listener in self._offline_listeners:
             listener(keys)
 
@@ -219,6 +291,8 @@ class LogDirectories:
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
         if config.log_cleaner_enable:
             self._every(config.log_cleaner_backoff_ms, self.compact)
+        if config.scrub_bytes_per_second:
+            self._every(round(INTERVAL_SECONDS * 1000), self._scrubber.step)
 
     def _every(self, interval_ms: int, work: Callable[[], Coroutine[Deferred[Any], Any, None]]) -> None:
         loop = LoopingCall(lambda: Deferred.fromCoroutine(work()).addErrback(_report))

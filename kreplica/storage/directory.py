@@ -33,6 +33,8 @@ from kreplica.storage.checkpoints import (
 )
 from kreplica.storage.coalescing import Coalescing
 from kreplica.storage.config import LogConfig, StorageConfig
+from kreplica.storage.damage import Damage
+from kreplica.storage.failed_logs import FailedLog
 from kreplica.storage.failed_syncs import is_marked, remove_mark
 from kreplica.storage.flushing import Flusher
 from kreplica.storage.log import Log
@@ -58,6 +60,7 @@ class LogDirectory:
 
     :param went_offline: told once, when the device fails: none of its logs can be used any more.
     :param synced: told which logs have a higher recovery point now.
+    :param damaged: told of damage in one of its logs; may take it out.
     """
 
     def __init__(
@@ -69,14 +72,17 @@ class LogDirectory:
         *,
         went_offline: Callable[[LogDirectory], None],
         synced: Callable[[list[Log]], None],
+        damaged: Callable[[ReadableLog, Damage], None],
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        self.failed_logs: dict[TopicPartition, StorageError] = {}
-        """Logs that could not be opened, and why."""
+        self.failed_logs: dict[TopicPartition, FailedLog] = {}
+        """Logs that could not be opened, or were taken out."""
         self.missing: list[TopicPartition] = []
         """Logs that the last checkpoint knew and that are not there: somebody took them away."""
+        self.cut: list[TopicPartition] = []
+        """Logs of which recovery had to cut something off."""
         self.strays: list[str] = []
         """Names in it that are not ours; left alone."""
         self.offline: OSError | None = None
@@ -92,6 +98,7 @@ class LogDirectory:
         self._config = config
         self._open_segments = open_segments
         self._went_offline = went_offline
+        self._damaged = damaged
         self._lock: DirectoryLock | None = None
         self._removals = Removals(runtime, self._removal_failed)
         self._full_told_s = -_FULL_TOLD_SECONDS
@@ -174,7 +181,7 @@ class LogDirectory:
                 for key in found[first : first + _AT_ONCE_MAX]
             ]
             for one, opened in zip(work, await self._runtime.offload.run(open_all, work), strict=True):
-                self._adopt(one.key, opened)
+                self._adopt(one, opened)
         if sync_failed and not self.failed_logs:
             remove_mark(self._disk, self.path)
 
@@ -203,12 +210,15 @@ class LogDirectory:
             _log.warn("{path} holds directories that are no logs: {names}", path=self.path, names=self.strays)
         return found
 
-    def _adopt(self, key: TopicPartition, opened: tuple[Log, UUID] | StorageError) -> None:
+    def _adopt(self, one: LogToOpen, opened: tuple[Log, UUID] | StorageError) -> None:
+        key = one.key
         if isinstance(opened, StorageError):
-            self.failed_logs[key] = opened
+            self.failed_logs[key] = FailedLog(opened, one)
             _log.error("{log} is offline: {error}", log=str(key), error=str(opened))
             return
         log, self.topic_ids[key] = opened
+        if log.was_cut:
+            self.cut.append(key)
         self.logs[key] = log
         log.owned_by(self, self._open_segments)
 
@@ -224,11 +234,11 @@ class LogDirectory:
         if self.offline is not None:
             raise StorageError(f"{self.path} is offline: {self.offline}")
         if key in self.failed_logs:
-            raise self.failed_logs[key]
+            raise self.failed_logs[key].error
         to_open = self._to_open(key, config)
         made = self._new.take(to_open.path, topic_id)
         log = to_open.create() if made is Made.EMPTY else to_open.open()[0]
-        self._adopt(key, (log, topic_id))
+        self._adopt(to_open, (log, topic_id))
         return log
 
     async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
@@ -250,15 +260,63 @@ class LogDirectory:
 
         :raise OSError: the device fails.
         """
-        log = self.logs.pop(key)
         self.topic_ids.pop(key, None)
         self.high_watermarks.pop(key, None)
         self.cleaner_offsets.pop(key, None)
-        self._flusher.forget(log)
         path = self._at(deleted_name(key, f"{self._runtime.random.getrandbits(128):032x}"))
-        log.rename_for_deletion(path)
-        self._removals.later(partial(self._disk.remove_tree, path), log.config.file_delete_delay_ms)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            self._flusher.forget(log)
+            log.rename_for_deletion(path)
+            config = log.config
+        else:
+            to_open = self.failed_logs.pop(key).to_open
+            self._disk.rename(to_open.path, path)
+            config = to_open.config
+        self._removals.later(partial(self._disk.remove_tree, path), config.file_delete_delay_ms)
         self.checkpoint()
+
+    # --- logs that cannot be used as they are ---
+
+    def take_out(self, key: TopicPartition, error: StorageError) -> None:
+        """Use a log no more, until it is put back or begun anew."""
+        log = self.logs.pop(key)
+        self._flusher.forget(log)
+        log.take_out(error)
+        to_open = replace(
+            self._to_open(key, log.config), recovery_point=log.recovery_point, log_start_offset=log.log_start_offset
+        )
+        self.failed_logs[key] = FailedLog(error, to_open, log)
+        _log.error("{log} is taken out, for others to lead and to fetch from: {error}", log=str(key), error=str(error))
+
+    def put_back(self, key: TopicPartition) -> Log | None:
+        """Use a log again as it was before it was taken out; None where it could not be opened in the first place."""
+        log = self.failed_logs[key].log
+        if log is not None:
+            del self.failed_logs[key]
+            log.put_back()
+            self.logs[key] = log
+            log.owned_by(self, self._open_segments)
+        return log
+
+    async def begin_anew(self, key: TopicPartition) -> Log | None:
+        """Set what is damaged aside, and use what is left; None where that cannot be done."""
+        failed = self.failed_logs[key]
+        try:
+            opened = await self._runtime.offload.run(failed.begin_anew)
+        except StorageError as error:
+            self._adopt(failed.to_open, error)
+            return None
+        except OSError as error:
+            self._failed(error)
+            return None
+        if self.offline is not None or self.failed_logs.get(key) is not failed:
+            opened[0].release()
+            return None
+        del self.failed_logs[key]
+        self._adopt(failed.to_open, opened)
+        await self._write_checkpoints()
+        return opened[0]
 
     def flush(self, log: Log) -> None:
         """Have a log synced soon (group commit); ``synced`` is told."""
@@ -294,6 +352,9 @@ class LogDirectory:
     def failed(self, log: ReadableLog, error: OSError) -> None:
         self._failed(error)
 
+    def damaged(self, log: ReadableLog, damage: Damage) -> None:
+        self._damaged(log, damage)
+
     def remove(self, log: Log, paths: list[str]) -> None:
         self._removals.later(partial(remove_files, self._disk, paths), log.config.file_delete_delay_ms)
 
@@ -322,12 +383,14 @@ class LogDirectory:
         self._checkpoints.request()
 
     async def _write_checkpoints(self) -> None:
-        await self._write(RECOVERY_POINTS, {key: log.recovery_point for key, log in self.logs.items()})
+        failed = {key: failed.to_open.recovery_point for key, failed in self.failed_logs.items()}
+        await self._write(RECOVERY_POINTS, failed | {key: log.recovery_point for key, log in self.logs.items()})
         await self._write(LOG_START_OFFSETS, self._start_offsets())
 
     def _start_offsets(self) -> dict[TopicPartition, int]:
         """Only where the first segment does not say it, as in Kafka."""
-        return {
+        failed = {key: failed.to_open.log_start_offset or 0 for key, failed in self.failed_logs.items()}
+        return {key: offset for key, offset in failed.items() if offset} | {
             key: log.log_start_offset
             for key, log in self.logs.items()
             if log.log_start_offset > log.segments.first.base_offset

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twisted.logger import Logger
+
 from kreplica.errors import StorageError
 from kreplica.storage.checkpoints import PARTITION_METADATA
+from kreplica.storage.damage import Damage
 from kreplica.storage.durability import Unsynced, index_paths
 from kreplica.storage.readable_log import ReadableLog
 from kreplica.storage.segment import Segment
+
+_log = Logger()
 
 
 class DurableLog(ReadableLog):
@@ -80,3 +85,32 @@ class DurableLog(ReadableLog):
             self._failure = StorageError(f"{self.path}: {error}; the replica is offline until the disk works again")
             if self.owner is not None:
                 self.owner.failed(self, error)
+
+    # --- damage ---
+
+    def found_damage(self, damage: Damage) -> None:
+        """Tell whoever can decide whether others have what is damaged here; found again, it is told again."""
+        if self._failure is None and self.owner is not None:
+            self.owner.damaged(self, damage)
+
+    def keep_damage(self, damage: Damage) -> None:
+        """Go on with it, for want of a better copy: what is damaged is not served, the rest is."""
+        if damage.base_offset not in self._damages:
+            _log.error(
+                "{log} is damaged, and no other replica in sync has it; all but that is served: {damage}",
+                log=str(self.topic_partition),
+                damage=str(damage),
+            )
+        self._damages[damage.base_offset] = damage
+
+    def take_out(self, error: StorageError) -> None:
+        """Be of no use until ``put_back``."""
+        self._failure = error
+        self.owner = None
+        self.release()
+
+    def put_back(self) -> None:
+        """Be of use again, as it was; its owner is to be set anew."""
+        if isinstance(self._failure, Damage):
+            self.keep_damage(self._failure)
+        self._failure = None

@@ -16,6 +16,7 @@ from kreplica.errors import KafkaError, StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.config import LogConfig
+from kreplica.storage.damage import Damage, reading
 from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
 from kreplica.storage.leader_epochs import LeaderEpochs
 from kreplica.storage.leftovers import clear_leftovers
@@ -26,7 +27,8 @@ from kreplica.storage.scanning import scan_batches
 from kreplica.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
 from kreplica.storage.segments import Segments, remove_files
 from kreplica.storage.validation import read_marker
-from kreplica.wire.batches import verify_crc
+from kreplica.wire.batches import BatchHeader, verify_crc
+from kreplica.wire.control_records import EndMarker
 
 _log = Logger()
 
@@ -36,6 +38,7 @@ class Opened:
     """The parts of a log as its directory holds them.
 
     :param closed_in_order: nothing was found that an orderly stop would not have left.
+    :param was_cut: something was lost: what followed the last whole batch was cut off.
     """
 
     segments: Segments
@@ -46,6 +49,7 @@ class Opened:
     producers: ProducerStates
     snapshots: SnapshotFiles
     closed_in_order: bool
+    was_cut: bool = False
 
 
 def nothing_yet(
@@ -84,6 +88,7 @@ class Loading:
         """Segments whose indexes are made anew."""
         self._epochs: list[tuple[int, int]] = []
         """(leader epoch, offset) as recovery met them."""
+        self._was_cut = False
 
     def run(
         self,
@@ -131,6 +136,7 @@ class Loading:
             producers,
             snapshots,
             clean_shutdown and not self._rebuilt,
+            self._was_cut,
         )
 
     def _remove(self, paths: list[str]) -> None:
@@ -181,6 +187,7 @@ class Loading:
             if segment is not self._segments.active:
                 segment.seal()
             if not whole:
+                self._was_cut = True
                 self._drop_after(segment)
                 return
 
@@ -188,8 +195,12 @@ class Loading:
         """Check every batch and make the indexes again.
 
         :return: whether nothing had to be cut off.
-        :raise StorageError: what is damaged was durable once.
+        :raise Damage: what is damaged was durable once, or cannot be read.
         """
+        with reading(segment.path(), segment.base_offset):
+            return self._recover_readable(segment, recovery_point)
+
+    def _recover_readable(self, segment: Segment, recovery_point: int) -> bool:
         size = segment.size
         segment.reset()
         segment.aborted.truncate_to(segment.base_offset)
@@ -215,9 +226,12 @@ class Loading:
         if segment.size == size:
             return True
         if next_offset < recovery_point:
-            raise StorageError(
-                f"{segment.path()}: the batch at position {segment.size} (offset {next_offset} or later) is damaged, "
-                f"and lies below the recovery point {recovery_point}; remove {self._path} to have it fetched again"
+            raise Damage(
+                segment.path(),
+                segment.base_offset,
+                segment.size,
+                f"the batch of offset {next_offset} or later is damaged, and lies below the recovery point "
+                f"{recovery_point}; it is fetched again as soon as another replica leads",
             )
         _log.warn(
             "{log}: cuts {bytes} bytes that are not whole batches off segment {base}: it ends at offset {end} now",
@@ -260,15 +274,16 @@ class Loading:
         active = self._segments.active
         if not active.size:
             return active.base_offset
-        if active not in self._rebuilt:
-            end, last = 0, None
-            for position, last in active.headers(active.offset_index.last[1]):
-                end = position + last.size
-            if end < active.size:
-                self._recover(active, recovery_point)
-            active.find_largest()
-        last = active.last_batch()
-        return last.next_offset if last is not None else active.base_offset
+        with reading(active.path(), active.base_offset):
+            if active not in self._rebuilt:
+                end, last = 0, None
+                for position, last in active.headers(active.offset_index.last[1]):
+                    end = position + last.size
+                if end < active.size and not self._recover(active, recovery_point):
+                    self._was_cut = True
+                active.find_largest()
+            last = active.last_batch()
+            return last.next_offset if last is not None else active.base_offset
 
     def _start_anew(self, start_offset: int) -> int:
         self._rebuilt.clear()
@@ -336,15 +351,18 @@ def restore_producers(
     for segment in segments.starting_from(from_offset):
         if not segment.size:
             continue
-        for position, header in segment.headers(segment.offset_index.lookup(from_offset)):
-            if header.last_offset < from_offset or header.producer_id < 0:
-                continue
-            marker = None
-            if header.is_control:
-                try:
-                    marker = read_marker(segment.file.read_at(position, header.size))
-                except KafkaError as error:
-                    raise StorageError(f"{segment.path()}: at position {position}: {error.message}") from error
-            aborted = producers.take_in(header, marker)
-            if aborted is not None and segment in rebuilt:
-                segment.aborted.append(aborted)
+        with reading(segment.path(), segment.base_offset):
+            for position, header in segment.headers(segment.offset_index.lookup(from_offset)):
+                if header.last_offset < from_offset or header.producer_id < 0:
+                    continue
+                marker = _marker_of(segment, position, header) if header.is_control else None
+                aborted = producers.take_in(header, marker)
+                if aborted is not None and segment in rebuilt:
+                    segment.aborted.append(aborted)
+
+
+def _marker_of(segment: Segment, position: int, header: BatchHeader) -> EndMarker | None:
+    try:
+        return read_marker(segment.file.read_at(position, header.size))
+    except KafkaError as error:
+        raise Damage(segment.path(), segment.base_offset, position, error.message) from error

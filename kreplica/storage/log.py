@@ -143,7 +143,8 @@ class Log(DurableLog):
             below the log end offset); nothing has changed.  KAFKA_STORAGE_ERROR where it could not be written.
         """
         data = memoryview(records)
-        headers = check_as_follower(data, self.log_end_offset, leader_epoch)
+        compacted = self.config.compacted
+        headers = check_as_follower(data, self.log_end_offset, leader_epoch, gaps_expected=compacted)
         base_offset = headers[0].base_offset if headers else self.log_end_offset
         markers = read_markers(data, headers)
         position = 0

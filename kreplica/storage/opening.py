@@ -13,6 +13,7 @@ from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.checkpoints import PARTITION_METADATA, read_topic_id, write_topic_id
 from kreplica.storage.config import LogConfig
+from kreplica.storage.damage import is_unreadable
 from kreplica.storage.log import Log
 
 _log = Logger()
@@ -79,11 +80,18 @@ class LogToOpen:
 
 
 def open_all(work: list[LogToOpen]) -> list[tuple[Log, UUID] | StorageError]:
-    """Open them one after the other; an error of one leaves the others alone."""
+    """Open them one after the other; an error of one leaves the others alone.
+
+    :raise OSError: the device takes or gives nothing at all.
+    """
     opened: list[tuple[Log, UUID] | StorageError] = []
     for one in work:
         try:
             opened.append(one.open())
         except StorageError as error:
             opened.append(error)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            opened.append(StorageError(f"{one.path}: {error}"))
     return opened

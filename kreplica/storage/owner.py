@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from kreplica.storage.damage import Damage
     from kreplica.storage.log import Log
     from kreplica.storage.readable_log import ReadableLog
 
@@ -23,6 +24,9 @@ class LogOwner(Protocol):
 
     def failed(self, log: ReadableLog, error: OSError) -> None:
         """The device failed: nothing may be trusted to be written any more."""
+
+    def damaged(self, log: ReadableLog, damage: Damage) -> None:
+        """A batch is not what was written, or cannot be read."""
 
     def remove(self, log: Log, paths: list[str]) -> None:
         """Files that nobody needs any more."""

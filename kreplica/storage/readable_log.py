@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk, FileRange
 from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.config import LogConfig
+from kreplica.storage.damage import WHOLE_SEGMENT, Damage, Stretch, is_unreadable
 from kreplica.storage.loading import Opened
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.owner import LogOwner
@@ -22,7 +25,6 @@ from kreplica.storage.search import (
 )
 from kreplica.storage.segment import Segment
 from kreplica.storage.segments import Segments
-from kreplica.wire.batches import HEADER_SIZE, parse_header
 
 
 class ReadableLog:
@@ -50,6 +52,8 @@ class ReadableLog:
         self.recovery_point = parts.recovery_point
         self.leader_epochs = parts.leader_epochs
         self.producers = parts.producers
+        self.was_cut = parts.was_cut
+        """Whether the opening found something lost."""
         self._segments = parts.segments
         self._snapshots = parts.snapshots
         self._disk = disk
@@ -59,6 +63,8 @@ class ReadableLog:
         self._closed_as = (parts.log_end_offset, 0) if parts.closed_in_order else None
         """Log end offset and generation with which everything of it is on disk, ready for the next start."""
         self._failure: StorageError | None = None
+        self._damages: dict[int, Damage] = {}
+        """By base offset of the segment: what is known to be damaged, and is kept for want of a better copy."""
 
     @property
     def size_bytes(self) -> int:
@@ -75,6 +81,16 @@ class ReadableLog:
         """Why it can no longer be written, or None."""
         return self._failure
 
+    @property
+    def generation(self) -> int:
+        """Grows with each truncation."""
+        return self._generation
+
+    @property
+    def damages(self) -> Iterable[Damage]:
+        """What is known to be damaged in it, and is not served."""
+        return self._damages.values()
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """Up to where readers of committed records may read: the high watermark or the first undecided transaction."""
         first_unstable = self.producers.first_unstable_offset(high_watermark)
@@ -88,7 +104,8 @@ class ReadableLog:
         :param offset_max: nothing from this offset on: the high watermark, last stable offset or log end.
         :param at_least_one: give the first batch whole also where it is larger than ``size_max`` (KIP-74).
         :return: an empty slice where there is nothing below ``offset_max`` yet.
-        :raise KafkaError: OFFSET_OUT_OF_RANGE, outside the log.
+        :raise KafkaError: OFFSET_OUT_OF_RANGE, outside the log; CORRUPT_MESSAGE, known to be damaged.
+        :raise Damage: no batch stands where one has to be.
         """
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
@@ -108,14 +125,64 @@ class ReadableLog:
             offset = header.base_offset
         size = self._position_of_end(segment, offset_max) - position
         if size > size_max:
-            first_size = (header or parse_header(segment.file.read_at(position, HEADER_SIZE))).size
+            first_size = (header or segment.header_at(position)).size
             if first_size > size_max:
                 size = min(size, first_size) if at_least_one else 0
             else:
                 size = size_max
+        if self._damages:
+            size = self._leave_out_damage(segment, position, size)
         if size <= 0:
             return LogSlice(offset, [], 0)
         return LogSlice(offset, [FileRange(segment.file, position, size)], size)
+
+    def _leave_out_damage(self, segment: Segment, position: int, size: int) -> int:
+        """How much of a range comes before what is known to be damaged.
+
+        :raise KafkaError: CORRUPT_MESSAGE, nothing does.
+        """
+        damage = self._damages.get(segment.base_offset)
+        if damage is None:
+            return size
+        if damage.position in (WHOLE_SEGMENT, position):
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage))
+        return damage.position - position if position < damage.position < position + size else size
+
+    # --- damage ---
+
+    def check_batch(self, offset: int) -> None:
+        """See that the batch that holds ``offset`` is the one that was written, and that the next one follows it.
+
+        :raise Damage: it is not.
+        """
+        try:
+            found = self._segments.find(offset)
+            if found is not None:
+                segment, position, header = found
+                self.stretch(segment, position).check(header.size + 1)
+        except OSError as error:
+            raise self.unreadable(offset, error) from error
+
+    def stretch(self, segment: Segment, position: int = 0, next_offset: int | None = None) -> Stretch:
+        """The batches of a segment from a position on as they are now, to be checked."""
+        is_active = segment is self._segments.active
+        return Stretch(
+            self._disk,
+            segment.path(),
+            segment.base_offset,
+            position,
+            segment.base_offset if next_offset is None else next_offset,
+            segment.size,
+            self.log_end_offset if is_active else self._segments.end_of(segment),
+            self.leader_epochs.entries,
+        )
+
+    def unreadable(self, offset: int, error: OSError) -> StorageError:
+        """What it means that a read from an offset on fails with this error."""
+        if not is_unreadable(error):
+            return StorageError(f"{self.path}: {error}")
+        segment = self._segments[self._segments.index_of(offset)]
+        return Damage(segment.path(), segment.base_offset, WHOLE_SEGMENT, str(error))
 
     def _position_of_end(self, segment: Segment, offset_max: int) -> int:
         """Where the batches of a segment end that lie wholly below ``offset_max``."""

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from kreplica.runtime.disk import Buffer, Disk, File
 from kreplica.storage.aborted_transactions import AbortedTransactions
 from kreplica.storage.config import LogConfig
+from kreplica.storage.damage import Damage
 from kreplica.storage.indexes import NO_TIMESTAMP, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.producer_snapshots import SNAPSHOT_SUFFIX
-from kreplica.storage.scanning import scan_headers
-from kreplica.wire.batches import BatchHeader
+from kreplica.storage.scanning import header_at, scan_headers
+from kreplica.wire.batches import HEADER_SIZE, BatchHeader
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -245,11 +246,28 @@ class Segment:
         return scan_headers(self.file, position, self.size if end is None else end)
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The position and header of the first batch that ends at or after ``offset``; None beyond the last."""
-        for position, header in self.headers(self.offset_index.lookup(offset)):
+        """The position and header of the first batch that ends at or after ``offset``; None beyond the last.
+
+        :raise Damage: something that is no batch lies on the way.
+        """
+        end = self.offset_index.lookup(offset)
+        for position, header in self.headers(end):
             if header.last_offset >= offset:
                 return position, header
+            end = position + header.size
+        if end < self.size:
+            raise Damage(self.path(), self.base_offset, end, "no batch stands there")
         return None
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch that begins there.
+
+        :raise Damage: none does.
+        """
+        header = header_at(self.file.read_at(position, HEADER_SIZE), 0)
+        if header is None:
+            raise Damage(self.path(), self.base_offset, position, "no batch stands there")
+        return header
 
     def last_batch(self) -> BatchHeader | None:
         """The header of its last batch; None when it is empty."""

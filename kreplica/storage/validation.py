@@ -80,19 +80,29 @@ def _recompress(data: bytearray | memoryview, header: BatchHeader, codec: int) -
     return bytearray(seal(header._replace(attributes=attributes), compress(codec, section)))
 
 
-def check_as_follower(data: memoryview, log_end_offset: int, leader_epoch: int | None = None) -> list[BatchHeader]:
+def check_as_follower(
+    data: memoryview, log_end_offset: int, leader_epoch: int | None = None, *, gaps_expected: bool = True
+) -> list[BatchHeader]:
     """The headers of the whole batches that a leader sent; a last one that is cut short is left out.
+
+    Of those before a damaged one nothing is wrong: they are taken, and the next fetch begins with the damaged one.
 
     :param leader_epoch: of the leader that was asked, or None.  What a later epoch wrote is left out with all that
         follows: the leader's log was truncated and written anew while its answer was on the way (KAFKA-18723).
+    :param gaps_expected: as compaction leaves them.  Else a batch after a gap is left out, unless it is the first: its
+        checksum does not cover its offset, and the leader looks twice at what it sends from there.
     :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts before the end of the one before it).
     """
-    headers = []
+    headers: list[BatchHeader] = []
     try:
         for position, header in iter_headers(data, incomplete_last=True):
             if not verify_crc(data, header, position):
+                if headers:
+                    break
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC in the batch of offset {header.base_offset}")
             if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+                break
+            if headers and not gaps_expected and header.base_offset != log_end_offset:
                 break
             if not may_follow(header.base_offset, log_end_offset) or header.last_offset_delta < 0:
                 raise KafkaError(
@@ -101,7 +111,8 @@ def check_as_follower(data: memoryview, log_end_offset: int, leader_epoch: int |
             log_end_offset = header.next_offset
             headers.append(header)
     except ProtocolError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        if not headers:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return headers
 
 

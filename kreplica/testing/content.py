@@ -34,7 +34,18 @@ class Change(NamedTuple):
 class Content:
     """The bytes of one file, as programs see them, and how much of that would survive a power loss."""
 
-    __slots__ = ("_failed", "_settled", "_unsynced", "cold", "data", "linked", "modified_ms", "opened", "reserved")
+    __slots__ = (
+        "_failed",
+        "_flipped",
+        "_settled",
+        "_unsynced",
+        "cold",
+        "data",
+        "linked",
+        "modified_ms",
+        "opened",
+        "reserved",
+    )
 
     def __init__(self, modified_ms: int) -> None:
         self.data = bytearray()
@@ -43,6 +54,7 @@ class Content:
         self.opened = 0
         self.linked = True
         self.cold = False
+        self._flipped: dict[int, int] = {}
         self._unsynced: list[Change] = []
         # Changes before ``_failed`` met an fsync error: Linux marks such pages clean, so no later fsync covers them.
         # Those from there to ``_settled`` are durable, and stay listed only because they lie over doomed ones.
@@ -53,8 +65,37 @@ class Content:
         """The bytes that it takes up on the device."""
         return max(len(self.data), self.reserved)
 
+    def flip(self, position: int, bit: int) -> None:
+        """Damage one bit of a byte.
+
+        :raise IndexError: beyond the end of the file.
+        """
+        self.data[position] ^= 1 << bit
+        self._flipped[position] = self._flipped.get(position, 0) ^ 1 << bit
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a byte is not what was written there."""
+        return any(self._flipped.values())
+
+    @property
+    def written(self) -> bytearray:
+        """Its bytes as programs wrote them, whatever was flipped since."""
+        if not self._flipped:
+            return self.data
+        data = self.data[:]
+        for position, bits in self._flipped.items():
+            data[position] ^= bits
+        return data
+
+    def _overwritten(self, position: int, end: int) -> None:
+        for flipped in [at for at in self._flipped if position <= at < end]:
+            del self._flipped[flipped]
+
     def write(self, position: int, piece: Buffer) -> None:
         """Write one piece; a gap before it fills with zeros."""
+        if self._flipped:
+            self._overwritten(position, position + len(piece))
         data = self.data
         size = len(data)
         end = position + len(piece)
@@ -80,6 +121,7 @@ class Content:
         """Cut, or lengthen with zeros."""
         before = len(self.data)
         if size < before:
+            self._overwritten(size, before)
             self._unsynced.append(Change(size, bytes(self.data[size:]), 0, before, size))
             del self.data[size:]
         elif size > before:
@@ -118,6 +160,8 @@ class Content:
 
     def _take_back_all(self) -> list[tuple[Change, bytes]]:
         """See what was last synced; what was changed since, with the bytes that were written."""
+        for change in self._unsynced if self._flipped else ():
+            self._overwritten(change.position, max(change.position + change.length, change.size_before))
         pieces: list[bytes] = []
         for change in reversed(self._unsynced):
             pieces.append(bytes(self.data[change.position : change.position + change.length]))

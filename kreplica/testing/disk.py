@@ -326,14 +326,20 @@ class MemoryDisk:
 
         :raise IndexError: beyond the end of the file.
         """
-        self._names.content(path).data[position] ^= 1 << bit
+        self._names.content(path).flip(position, bit)
 
     def stored(self, path: str) -> bytearray:
-        """What a file holds now, whatever is planted to fail: for checks, not for programs.
+        """What was written to a file and is there, whatever is planted to fail and whichever bits were flipped.
+
+        For checks, not for programs: what another program took a flipped bit into is damaged there.
 
         :raise OSError: ``ENOENT``.
         """
-        return self._names.content(path).data
+        return self._names.content(path).written
+
+    def damaged_files(self) -> list[str]:
+        """The paths of files with flipped bits in them."""
+        return [path for path, content in self._names.files() if content.is_damaged]
 
     def evict(self, path: str) -> None:
         """Drop it from the page cache: ``File.is_cached`` says no until it is read again."""

@@ -113,6 +113,10 @@ class Namespace:
             else:
                 directory.durable[name] = node
 
+    def files(self) -> Iterator[tuple[str, Content]]:
+        """All files by path, in the order of their names."""
+        yield from _files("", self.root)
+
     def split(self, path: str) -> list[str]:
         """The names on the way to it; none for the root."""
         if not path:
@@ -156,3 +160,11 @@ class Namespace:
         if isinstance(node, Content):
             return node
         raise os_error(errno.ENOENT if node is None else errno.EISDIR, path)
+
+
+def _files(path: str, directory: Directory) -> Iterator[tuple[str, Content]]:
+    for name, node in sorted(directory.names.items()):
+        if isinstance(node, Directory):
+            yield from _files(f"{path}/{name}", node)
+        else:
+            yield f"{path}/{name}", node

@@ -141,7 +141,7 @@ def test_one_partition_that_fails_holds_up_no_other(code: int) -> None:
 
 
 def test_records_that_are_damaged_on_the_way_are_not_appended() -> None:
-    """They are asked for again; the other partitions of the answer are taken in."""
+    """They are asked for again, from the damaged batch on; the other partitions of the answer are taken in."""
     world = World()
     bad, good = world.partition(number=0), world.partition(number=1)
     link = world.accept()
@@ -149,11 +149,29 @@ def test_records_that_are_damaged_on_the_way_are_not_appended() -> None:
     damaged = bytearray(batches(0, 2, epoch=2))
     damaged[-1] ^= 1
     link.answer(row(bad, records=bytes(damaged)), row(good, records=batches(0, 1, epoch=2)))
-    assert (bad.log.log_end_offset, good.log.log_end_offset) == (0, 1)
+    assert (bad.log.log_end_offset, good.log.log_end_offset) == (1, 1)
+    assert named(link.fetch()) == [(0, 1), (1, 1)]
+    link.answer(row(bad, records=bytes(damaged[len(damaged) // 2 :])))
     link.fetch()
     world.advance(0.05)
     link.answer(row(good))
+    assert named(link.fetch()) == [(0, 1)]
+    assert bad.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("records", [b"x" * 40, b"x" * 400, None])
+def test_what_is_no_whole_batch_is_not_asked_for_at_once(records: bytes | None) -> None:
+    """A leader that sends the same as soon as it is asked would be asked as fast as the network goes."""
+    world = World()
+    partition = world.partition(number=0)
+    link = world.accept()
+    link.fetch()
+    sent = records if records is not None else batches(0, 1, epoch=2)[:-1]
+    link.answer(row(partition, records=sent))
+    assert link.waiting == 0
+    world.advance(0.05)
     assert named(link.fetch()) == [(0, 0)]
+    assert partition.log.log_end_offset == 0
 
 
 def test_an_answer_for_an_earlier_epoch_is_thrown_away() -> None:

@@ -174,6 +174,7 @@ def test_nothing_counts_before_it_is_synced_on_every_replica() -> None:
     for one in starting:
         brokers.run(one)
     brokers.cluster.wait_in_sync("t", [0])
+    brokers.run(lambda: brokers.partition(brokers.leader()).high_watermark == 10)
     client = brokers.cluster.client(broker=brokers.leader())
     assert [record.value for record in brokers.run(client.read_all("t", 0))] == [b"%d" % n for n in range(10)]
     brokers.end()

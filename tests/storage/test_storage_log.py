@@ -196,13 +196,16 @@ class TestFollower:
         assert follower.append_as_follower(read_bytes(leader, 2), now_ms=1).last_offset == 2
 
     def test_damage_and_disorder_are_refused(self, tmp_path):
-        """Nothing is written of an answer with a damaged batch, or with offsets that are there already."""
+        """A damaged batch is not written, nor what follows it, nor offsets that are there already."""
         leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
         fill(leader, 3)
         copied = bytearray(read_bytes(leader))
-        damaged = copied[:-1] + bytes([copied[-1] ^ 1])
-        assert code_of(follower.append_as_follower, damaged, now_ms=1) is ErrorCode.CORRUPT_MESSAGE
-        follower.append_as_follower(copied, now_ms=1)
+        damaged = bytearray(copied)
+        damaged[len(copied) // 2] ^= 1
+        assert follower.append_as_follower(damaged, now_ms=1).last_offset == 0
+        rest = damaged[len(copied) // 3 :]
+        assert code_of(follower.append_as_follower, rest, now_ms=1) is ErrorCode.CORRUPT_MESSAGE
+        follower.append_as_follower(copied[len(copied) // 3 :], now_ms=1)
         assert code_of(follower.append_as_follower, copied, now_ms=1) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert read_bytes(follower) == copied
 

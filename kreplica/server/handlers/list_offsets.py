@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError, StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.server.partition_reads import CONSUMER, DEBUGGER
@@ -113,5 +113,7 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the timestamp {timestamp} names no place of a log")
     try:
         return partition.log.offset_for_timestamp(timestamp, end) or (-1, -1, -1)
+    except (OSError, StorageError) as error:
+        raise partition.cannot_be_read(partition.log.log_start_offset, error) from error
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition.topic_partition}: {error}") from error
