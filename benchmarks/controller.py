@@ -23,8 +23,9 @@ from twisted.internet.defer import Deferred
 from benchmarks.simulated_brokers import SimulatedBrokers
 from benchmarks.zookeeper import SCRATCH, ZOOKEEPER_FLAGS
 from kreplica.cluster import documents, znodes
-from kreplica.controller.controller import Controller
 from kreplica.controller.figures import Cost
+from kreplica.controller.journal_files import JournalSettings
+from kreplica.controller.journaled import journaled
 from kreplica.controller.surroundings import ControllerConfig, Surroundings
 from kreplica.controller.timeline import Step
 from kreplica.membership.registration import create_persistent_paths
@@ -42,6 +43,7 @@ LISTENER = "PLAINTEXT"
 TARGETS_S = {10_000: 1.0, 100_000: 5.0}
 CREATED_TARGET_S, DELETED_TARGET_S = 2.0, 3.0
 POLL_S = 0.005
+JOURNAL_BYTES_MAX = 64 * 2**20
 TIME_S_MAX = 60.0
 
 
@@ -58,9 +60,15 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
             for size in sizes:
                 if name == "embedded" and size > 10_000:
                     continue
-                with server() as address, SimulatedBrokers(BROKERS_COUNT) as brokers:
+                with (
+                    server() as address,
+                    SimulatedBrokers(BROKERS_COUNT) as brokers,
+                    TemporaryDirectory(prefix="journal-", dir=SCRATCH) as directory,
+                ):
                     runtime = real_runtime(reactor)
-                    rows.extend(await Measured(runtime, name, address, brokers.ports, size).rows())
+                    journal = JournalSettings(directory, 1, JOURNAL_BYTES_MAX)
+                    measured = Measured(runtime, name, address, brokers.ports, size, journal)
+                    rows.extend(await measured.rows())
                     runtime.offload.stop()
 
     try:
@@ -117,7 +125,15 @@ class Stalls:
 class Measured:
     """One controller with its brokers, measured through one life."""
 
-    def __init__(self, runtime: Runtime, server: str, address: str, ports: list[int], partitions: int) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        server: str,
+        address: str,
+        ports: list[int],
+        partitions: int,
+        journal: JournalSettings | None,
+    ) -> None:
         self._runtime = runtime
         self._server = server
         self._partitions = partitions
@@ -125,7 +141,7 @@ class Measured:
         self._client = self._new_client(address)
         self._operator = self._new_client(address)
         config = ControllerConfig(1, LISTENER, lambda topic: False, min_insync_replicas=lambda topic: 2)
-        self._controller = Controller(Surroundings.real(runtime, self._client, config))
+        self._controller, self._close_journal = journaled(Surroundings.real(runtime, self._client, config), journal)
         self._stalls = Stalls(runtime.reactor)
 
     def _new_client(self, address: str) -> ZooKeeperClient:
@@ -147,6 +163,7 @@ class Measured:
         rows.append(await self._measure("a topic of 1,000 partitions is created", self._create_topic, CREATED_TARGET_S))
         rows.append(await self._measure("it is deleted", self._delete_topic, DELETED_TARGET_S))
         await self._controller.stop()
+        await self._close_journal()
         await self._client.close()
         await self._operator.close()
         return rows

@@ -17,7 +17,16 @@ from twisted.internet.defer import CancelledError
 
 from kreplica.controller import events
 from kreplica.controller.command_answers import CommandAnswer, Refusal
-from kreplica.controller.events import ElectionAsked, ElectionType, Event, MovesAsked, ReassignmentAsked
+from kreplica.controller.events import (
+    CommandRefused,
+    ElectionAsked,
+    ElectionType,
+    Event,
+    MovesAsked,
+    ReassignmentAsked,
+    ReplicasRecovered,
+    ReplicasStopped,
+)
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.zookeeper import (
@@ -172,7 +181,17 @@ def _below(root: type[ZooKeeperError]) -> Iterator[type[ZooKeeperError]]:
 
 
 def encode_event(event: Event) -> Json:
-    """[its class, its fields]."""
+    """[its class, its fields].  There is no way back from one that brokers' answers made: it speaks of many."""
+    match event:
+        case ReplicasStopped() | CommandRefused():
+            results = event.results if isinstance(event, ReplicasStopped) else event.errors
+            by_error: dict[ErrorCode, list[TopicPartition]] = {}
+            for partition, error in results:
+                by_error.setdefault(error, []).append(partition)
+            told: Json = {error.name: encode_runs(partitions) for error, partitions in by_error.items()}
+            return [type(event).__name__, {"broker_id": event.broker_id, **told}]
+        case ReplicasRecovered():
+            return ["ReplicasRecovered", {"broker_id": event.broker_id, "partitions": encode_runs(event.partitions)}]
     names = [each.name for each in fields(event) if each.name != "answer"]
     return [type(event).__name__, {name: plain(getattr(event, name)) for name in names}]
 
