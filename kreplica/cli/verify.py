@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 from rich.console import Console
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from kreplica.cli.verify_report import ProgressLine, describe
@@ -109,26 +110,36 @@ def _run(options: VerificationOptions, screen: Console) -> Verdict:
     outcome: list[Verdict | Failure] = []
 
     def start() -> None:
-        signal.signal(signal.SIGINT, interrupted)
         running = Deferred.fromCoroutine(verification.run())
+        _on_interrupts(lambda: reactor.callFromThread(verification.stop_early),
+                       lambda: reactor.callFromThread(running.cancel))  # fmt: skip
         running.addBoth(outcome.append)
         running.addBoth(lambda _: reactor.stop())
-
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, interrupted_again)
-        reactor.callFromThread(verification.stop_early)
-
-    def interrupted_again(number: int, frame: FrameType | None) -> None:
-        reactor.callFromThread(reactor.stop)
 
     with ProgressLine(screen) as line:
         verification = Verification(real_runtime(reactor), options, line.show)
         reactor.callWhenRunning(start)
         reactor.run()
     if not outcome:
-        raise CouldNotRun("interrupted before there was an outcome; the topic may still be there")
+        raise CouldNotRun("ended before there was an outcome; the topic may still be there")
     result = outcome[0]
     if isinstance(result, Failure):
+        if result.check(CancelledError):
+            raise CouldNotRun("interrupted before there was an outcome")
         result.raiseException()
     assert isinstance(result, Verdict)
     return result
+
+
+def _on_interrupts(*acts: Callable[[], object]) -> None:
+    """Do the first at the first interrupt, and so on; one more ends the process."""
+    waiting = iter(acts)
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        act = next(waiting, None)
+        if act is None:
+            signal.default_int_handler(number, frame)
+        else:
+            act()
+
+    signal.signal(signal.SIGINT, interrupted)

@@ -17,6 +17,9 @@ from kreplica.testing.verification.verification import Progress
 PLAIN_EVERY_S = 5.0
 EXAMPLES_SHOWN = 5
 
+WIDE = 120
+"""Columns of a screen on which each kind of anomaly is explained in its line; on others, those that were found."""
+
 
 class ProgressLine:
     """One line that changes, on a terminal; elsewhere a new line from time to time, and with each new phase."""
@@ -60,7 +63,7 @@ def describe(verdict: Verdict, out: Console) -> None:
     for line in _figures(verdict):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print()
-    out.print(_table(verdict.report))
+    out.print(_table(verdict.report, explained=out.width >= WIDE))
     for line in _examples(verdict.report):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print()
@@ -90,7 +93,7 @@ def _figures(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _table(report: AnomalyReport) -> Table:
+def _table(report: AnomalyReport, *, explained: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("anomaly", no_wrap=True)
     table.add_column("found", justify="right")
@@ -99,7 +102,8 @@ def _table(report: AnomalyReport) -> Table:
     for row in report.rows:
         style = "" if not row.count else "bold red" if row.is_error else "yellow"
         weight = "error" if row.is_error else "noteworthy"
-        table.add_row(row.kind.value, f"{row.count:,}", weight, MEANINGS[row.kind], style=style)
+        meaning = MEANINGS[row.kind] if row.count or explained else ""
+        table.add_row(row.kind.value, f"{row.count:,}", weight, meaning, style=style)
     return table
 
 
