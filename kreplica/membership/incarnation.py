@@ -102,6 +102,7 @@ class Incarnations:
             logs_missing=bool(missing),
         )
         if self._intact_since == NO_BROKER_EPOCH:
+            self._directories.forget_high_watermarks()
             # Killed before the next registration, this start would leave notes that look as if nothing had happened.
             for path in self._paths():
                 self._remove(path)

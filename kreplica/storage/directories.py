@@ -167,11 +167,16 @@ class LogDirectories:
         directory = self._directory_of(key)
         return directory.high_watermarks.get(key, 0) if directory is not None else 0
 
+    def forget_high_watermarks(self) -> None:
+        """Logs may have lost something: beyond what was surely synced they may hold what was never committed."""
+        for directory in self.directories:
+            directory.forget_high_watermarks()
+
     def flush(self, key: TopicPartition) -> None:
-        """Have a log made durable soon (group commit); ``on_synced`` tells."""
-        directory = self._directory_of(key)
-        if directory is not None:
-            directory.flush(self._logs[key])
+        """Have a log made durable soon (group commit), where it can be used; ``on_synced`` tells."""
+        directory, opened = self._directory_of(key), self._logs.get(key)
+        if directory is not None and opened is not None:
+            directory.flush(opened)
 
     def failure(self, key: TopicPartition) -> StorageError | None:
         """Why a log that is on disk cannot be used; None where nothing is known against it."""

@@ -89,6 +89,7 @@ class LogDirectory:
         self.clean_broker_epoch: int | None = None
         """The broker epoch of the last orderly stop; None after an unclean one."""
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self._recovery_points_found: dict[TopicPartition, int] = {}
         """As they were checkpointed before this start."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where logs have been compacted."""
@@ -163,7 +164,7 @@ class LogDirectory:
             # From here on the directory is in use: the marker may not outlive the next power loss.
             self._disk.remove(self._at(CLEAN_SHUTDOWN))
             self._disk.sync_directory(self.path)
-        recovery_points = self._read_offsets(RECOVERY_POINTS)
+        recovery_points = self._recovery_points_found = self._read_offsets(RECOVERY_POINTS)
         start_offsets = self._read_offsets(LOG_START_OFFSETS)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
         self.cleaner_offsets = self._read_offsets(CLEANER_OFFSETS)
@@ -184,6 +185,15 @@ class LogDirectory:
                 self._adopt(one, opened)
         if sync_failed and not self.failed_logs:
             remove_mark(self._disk, self.path)
+
+    def forget_high_watermarks(self) -> None:
+        """Let none be beyond the recovery point that this start found.
+
+        What a log is given after it was cut may go with the machine, and what was cut off may be back: a history that
+        ended uncommitted, under a high watermark of the one that followed.
+        """
+        found = self._recovery_points_found
+        self.high_watermarks = {key: min(end, found.get(key, 0)) for key, end in self.high_watermarks.items()}
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; a damaged one costs a longer recovery, never data."""

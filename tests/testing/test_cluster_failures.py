@@ -12,6 +12,7 @@ from kreplica.errors import ErrorCode
 from kreplica.testing.cluster_state import state_of
 from kreplica.testing.disk import CAPACITY_BYTES
 from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
+from kreplica.testing.storms.scenarios.scene import TOGETHER, LosesAll
 from kreplica.zookeeper import ConnectionLoss
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
@@ -21,6 +22,8 @@ SESSION_S = 6.0
 """The session timeout of the simulated brokers; the coordinator looks once a second."""
 
 LAG_S = 3.0
+CHECKPOINT_S = 5.0
+"""How often high watermarks are written down."""
 
 
 def synced(seed: int) -> ReplicatedRun:
@@ -165,6 +168,30 @@ class TestPowerLoss:
                     run.lose_power(broker)
                 run.start(*run.cluster.brokers)
                 run.settle()
+            run.converge()
+
+
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_an_older_history_that_comes_back_is_not_taken_for_committed(self, seed: int) -> None:
+        """A leader of the past cuts off what it wrote alone, gets what was committed instead, and loses power: what it
+        had cut off may be back, under the high watermark of what has replaced it."""
+        with replicated(seed, lambda s: traced_run(s, partitions=1, configs=TOGETHER)) as run:
+            run.acknowledge(30)
+            past = run.leader()
+            disk = run.machine(past).host.disk
+            for other in run.followers():
+                run.network.cut(f"broker-{past}", f"broker-{other}")
+            run.network.cut(f"broker-{past}", "coordinator")
+            run.cluster.run(1.0)
+            disk.write_back()  # what it wrote alone is on the disk, though nobody synced it
+            run.cluster.run_until(lambda: run.leader() not in (past, -1), timeout_s=SESSION_S + 3)
+            run.network.heal()
+            run.acknowledge(100)
+            run.settle()
+            run.cluster.run(CHECKPOINT_S + 1)
+            run.lose_power(past, LosesAll(0))
+            run.launch(past)
+            run.cluster.run(2.0)
             run.converge()
 
 
