@@ -115,7 +115,8 @@ class Broker:
         self._process.wait(60)
 
 
-def _start(main: str, properties: dict[str, object], directory: Path, heap: str) -> subprocess.Popen[bytes]:
+def start(main: str, properties: dict[str, object], directory: Path, heap: str) -> subprocess.Popen[bytes]:
+    """Start one of Kafka's or ZooKeeper's servers; settings and output go to the directory."""
     name = main.rsplit(".", 1)[-1]
     config = directory / f"{name}.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -138,7 +139,7 @@ def zookeeper(directory: Path) -> Iterator[str]:
         "admin.enableServer": "false",
         "tickTime": 500,
     }
-    process = _start("org.apache.zookeeper.server.quorum.QuorumPeerMain", properties, directory, "128m")
+    process = start("org.apache.zookeeper.server.quorum.QuorumPeerMain", properties, directory, "128m")
     try:
         wait_for_port(port, process)
         yield f"127.0.0.1:{port}"
@@ -164,7 +165,7 @@ def broker(directory: Path, zookeeper_address: str, log_directory: Path, **setti
         "group.initial.rebalance.delay.ms": 0,
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
-    process = _start("kafka.Kafka", properties, directory, "384m")
+    process = start("kafka.Kafka", properties, directory, "384m")
     try:
         wait_for_port(port, process)
         yield Broker(process, port)

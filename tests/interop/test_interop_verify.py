@@ -1,0 +1,79 @@
+"""``kreplica verify`` on Apache Kafka itself; needs Java and Maven, so it is part of the soak."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import apache_kafka
+import pytest
+from kraft_cluster import NODES, KraftCluster
+
+pytestmark = pytest.mark.soak
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[KraftCluster]:
+    try:
+        apache_kafka.class_path()
+    except apache_kafka.NoKafka as missing:
+        pytest.skip(f"not tried on Apache Kafka: {missing}")
+    with KraftCluster(tmp_path) as cluster:
+        yield cluster
+
+
+class Verify:
+    """The command, and how far it says that it is."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        command = [sys.executable, "-m", "kreplica.cli", "verify", "--bootstrap", bootstrap_servers]
+        self._process = subprocess.Popen(
+            [*command, "--seconds", "600", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def wait_for_more(self) -> None:
+        """Until it has said so several times that more is acknowledged, and that not much is under way."""
+        assert self._process.stderr is not None
+        counts: list[int] = []
+        while len(counts) < 3:
+            line = self._process.stderr.readline()
+            assert line, "it has ended"
+            told = re.search(r"writing: ([\d,]+) of", line)
+            if told is not None:
+                count = int(told[1].replace(",", ""))
+                counts = [*counts, count] if count > (counts or [0])[-1] else [count]
+
+    def outcome(self) -> dict[str, object]:
+        """Interrupt the writing, and give what it says in the end."""
+        self._process.send_signal(signal.SIGINT)
+        out, err = self._process.communicate(timeout=120)
+        assert self._process.returncode == 0, out + err
+        outcome: dict[str, object] = json.loads(out)
+        return outcome
+
+    def __enter__(self) -> Verify:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def test_every_broker_of_apache_kafka_is_killed(kafka: KraftCluster) -> None:
+    """Kafka keeps what it acknowledged, and this check finds nothing wrong with that."""
+    with Verify(kafka.bootstrap_servers) as verify:
+        verify.wait_for_more()
+        for node in NODES:
+            kafka.kill(node)
+            verify.wait_for_more()
+            kafka.start(node)
+            verify.wait_for_more()
+        told = verify.outcome()
+    assert told["clean"]
+    assert told["records_acknowledged"] == told["records_sent"]
+    assert told["client_errors"]
