@@ -11,6 +11,9 @@ from kreplica.controller.office import Office
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.model import TopicPartition
 
+FIRST_RETRY_SECONDS = 1.0
+"""So soon a broker is asked for the first time: now that others lead, it may begin a damaged replica anew."""
+
 RETRY_SECONDS = 30.0
 """After so long a broker is asked again: a disk that was full may have room now."""
 
@@ -21,7 +24,7 @@ async def replicas_failed(office: Office, broker: int, partitions: Sequence[Topi
     known = context.failed.setdefault(broker, set())
     new = [p for p in context.staying(partitions) if p not in known and broker in context.replicas(p)]
     if known or new:
-        office.put_later(RetryReplicas(), RETRY_SECONDS)
+        office.put_later(RetryReplicas(), FIRST_RETRY_SECONDS if new else RETRY_SECONDS)
     if not new:
         return
     known.update(new)

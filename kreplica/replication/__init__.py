@@ -2,6 +2,7 @@
 
 * ``partition`` one partition; ``partitions`` all of this broker's; ``leadership`` what it was told of one
 * ``fencing`` which commands are obeyed
+* ``damage`` pure: what a replica may do whose stored bytes are damaged
 * ``waiting`` fetches and produces that wait
 
 Leading:

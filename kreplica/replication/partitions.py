@@ -184,7 +184,7 @@ class Partitions:
             if damage.may_begin_anew(leadership, self._broker_id):
                 is_back = await self.directories.begin_anew(key)
             elif damage.is_last_copy(leadership, self._broker_id):
-                is_back = self.directories.put_back(key)
+                is_back = await self.directories.put_back(key)
             if is_back and partition is not None and self._partitions.get(key) is partition:
                 self._forget(key)
 

@@ -200,13 +200,13 @@ class LogDirectories:
             directory.take_out(key, error)
             self._tell_offline([key])
 
-    def put_back(self, key: TopicPartition) -> bool:
-        """Use a log again as it was before it was taken out: there is no better copy.
+    async def put_back(self, key: TopicPartition) -> bool:
+        """Use a log again as it is: there is no better copy.
 
         :return: whether it can be.
         """
         directory = self._failed_in(key)
-        log = directory.put_back(key) if directory is not None else None
+        log = await directory.put_back(key) if directory is not None else None
         if log is not None:
             self._logs[key] = log
         return log is not None

@@ -33,7 +33,7 @@ from kreplica.storage.checkpoints import (
 )
 from kreplica.storage.coalescing import Coalescing
 from kreplica.storage.config import LogConfig, StorageConfig
-from kreplica.storage.damage import Damage
+from kreplica.storage.damage import Damage, is_unreadable
 from kreplica.storage.failed_logs import FailedLog
 from kreplica.storage.failed_syncs import is_marked, remove_mark
 from kreplica.storage.flushing import Flusher
@@ -299,26 +299,32 @@ class LogDirectory:
         self.failed_logs[key] = FailedLog(error, to_open, log)
         _log.error("{log} is taken out, for others to lead and to fetch from: {error}", log=str(key), error=str(error))
 
-    def put_back(self, key: TopicPartition) -> Log | None:
-        """Use a log again as it was before it was taken out; None where it could not be opened in the first place."""
-        log = self.failed_logs[key].log
-        if log is not None:
-            del self.failed_logs[key]
-            log.put_back()
-            self.logs[key] = log
-            log.owned_by(self, self._open_segments)
+    async def put_back(self, key: TopicPartition) -> Log | None:
+        """Use a log again as it is; None where it still cannot be opened."""
+        failed = self.failed_logs[key]
+        log = failed.log
+        if log is None:
+            return await self._open_again(key, failed.to_open.open)
+        del self.failed_logs[key]
+        log.put_back()
+        self.logs[key] = log
+        log.owned_by(self, self._open_segments)
         return log
 
     async def begin_anew(self, key: TopicPartition) -> Log | None:
         """Set what is damaged aside, and use what is left; None where that cannot be done."""
+        return await self._open_again(key, self.failed_logs[key].begin_anew)
+
+    async def _open_again(self, key: TopicPartition, opening: Callable[[], tuple[Log, UUID]]) -> Log | None:
         failed = self.failed_logs[key]
         try:
-            opened = await self._runtime.offload.run(failed.begin_anew)
+            opened = await self._runtime.offload.run(opening)
         except StorageError as error:
             self._adopt(failed.to_open, error)
             return None
         except OSError as error:
-            self._failed(error)
+            if not is_unreadable(error):
+                self._failed(error)
             return None
         if self.offline is not None or self.failed_logs.get(key) is not failed:
             opened[0].release()

@@ -103,6 +103,11 @@ class DurableLog(ReadableLog):
             )
         self._damages[damage.base_offset] = damage
 
+    def is_whole_again(self, base_offset: int) -> None:
+        """A segment was read from end to end, and nothing is wrong with it (any more)."""
+        if self._damages.pop(base_offset, None) is not None:
+            _log.info("{log}: segment {base} is whole again", log=str(self.topic_partition), base=base_offset)
+
     def take_out(self, error: StorageError) -> None:
         """Be of no use until ``put_back``."""
         self._failure = error

@@ -57,6 +57,8 @@ class _Place:
             _log.warn("a second read shows no damage: {damage}", damage=str(damage))
         size = position - self._position
         self._position, self._next_offset = position, next_offset
+        if self.is_over and self.is_current:
+            self.log.is_whole_again(self.segment.base_offset)
         return size
 
 

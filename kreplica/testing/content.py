@@ -74,6 +74,11 @@ class Content:
         self._flipped[position] = self._flipped.get(position, 0) ^ 1 << bit
 
     @property
+    def synced_size(self) -> int:
+        """Up to where nothing was changed since the last sync."""
+        return min((change.position for change in self._unsynced), default=len(self.data))
+
+    @property
     def is_damaged(self) -> bool:
         """Whether a byte is not what was written there."""
         return any(self._flipped.values())

@@ -337,6 +337,13 @@ class MemoryDisk:
         """
         return self._names.content(path).written
 
+    def synced_size(self, path: str) -> int:
+        """How many bytes from its beginning are on the device as they are in memory.
+
+        :raise OSError: ``ENOENT``.
+        """
+        return self._names.content(path).synced_size
+
     def damaged_files(self) -> list[str]:
         """The paths of files with flipped bits in them."""
         return [path for path, content in self._names.files() if content.is_damaged]

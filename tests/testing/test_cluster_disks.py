@@ -22,7 +22,7 @@ CHECKPOINTS = "log.flush.offset.checkpoint.interval.ms=1000"
 NO_SCRUB = "kreplica.scrub.bytes.per.second=0"
 SMALL_SEGMENTS = {**SAFE, "segment.bytes": "4000"}
 FETCH_ANEW_S = 60.0
-"""A controller tries a replica that failed again every 30 s."""
+"""A controller tries a replica that failed again after a second, then every 30 s."""
 
 
 @pytest.fixture(autouse=True)
@@ -70,9 +70,8 @@ def is_repaired(run: ReplicatedRun, broker: int) -> bool:
 
 
 class TestFlippedBit:
-    @pytest.mark.parametrize("seed", seeds([1, 2]))
-    @pytest.mark.parametrize("position", [3, 14, 20, 40, 100])
-    @pytest.mark.parametrize("whose", ["leader", "follower"])
+    @pytest.mark.parametrize("seed", seeds([1]))
+    @pytest.mark.parametrize(("whose", "position"), [("leader", 3), ("follower", 14), ("follower", 20), ("leader", 100)])
     def test_in_an_old_segment_is_found_and_mended(self, whose: str, position: int, seed: int) -> None:
         """It is found by reading all again and again; the replica leaves, fetches what was damaged, and is back."""
         with replicated(seed, made) as run:
@@ -85,7 +84,7 @@ class TestFlippedBit:
             ]
             run.converge()
 
-    @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
+    @pytest.mark.parametrize("seed", seeds([1]))
     @pytest.mark.parametrize("field", [0, 8, 30])
     def test_a_leader_that_cannot_bring_a_follower_up_hands_over(self, field: int, seed: int) -> None:
         """The follower takes nothing that is damaged, and asks again; the leader looks at what it sent, and goes."""
@@ -117,7 +116,7 @@ class TestFlippedBit:
             run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=FETCH_ANEW_S)
             run.converge()
 
-    @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_beyond_the_recovery_point_while_the_broker_is_down(self, seed: int) -> None:
         """Recovery cuts the log there; the broker does not count as in sync before it has fetched the rest again."""
         with replicated(seed, lambda s: made(s, NO_SCRUB, configs=SAFE)) as run:

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.service.broker import Broker
+from kreplica.storage.segment import LOG_SUFFIX
 from kreplica.testing.anomalies import report
 from kreplica.testing.cluster import Machine, SimulatedCluster
 from kreplica.testing.cluster_state import ACTING, acting, is_moving, state_of
@@ -148,8 +149,10 @@ class ReplicatedRun:
         return True
 
     def _has_all(self, broker: int) -> bool:
-        """Whether it holds, again, all that was ever committed where it is in sync."""
+        """Whether it holds, again, all that was ever committed where it is in sync, and nothing of it is damaged."""
         machine = self.machine(broker)
+        if any(path.endswith(LOG_SUFFIX) for path in machine.host.disk.damaged_files()):
+            return False
         ends = {key: self.invariants.committed[key].end_offset for key in self.keys}
         for key, end in (ends | self.side_topics.committed_ends).items():
             state = state_of(self.cluster, key)

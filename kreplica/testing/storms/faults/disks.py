@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from random import Random
 
+from kreplica.storage.segment import LOG_SUFFIX
 from kreplica.testing.disk import CAPACITY_BYTES
 from kreplica.testing.simulation import DATA_DIRECTORY
 from kreplica.testing.storms.faults.fault import End, some_broker
@@ -42,3 +43,53 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
         run.launch(broker)
 
     return end
+
+
+def flip_bit(run: ReplicatedRun, random: Random) -> None:
+    """Bad media: a bit of a replica's segment, where another replica in sync has what it was."""
+    broker = random.choice(sorted(run.cluster.brokers))
+    if not run.survives(broker):
+        return
+    disk = run.machine(broker).host.disk
+    segments = _segments(run, broker)
+    if not segments:
+        return
+    path = random.choice(segments)
+    synced = disk.synced_size(path)
+    if synced:
+        position = random.randrange(synced)
+        run.tell(f"a bit of broker {broker} flips: {path}, position {position}")
+        run.lost[broker] = None
+        disk.flip_bit(path, position, random.randrange(8))
+
+
+def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
+    """A segment cannot be read for a while; where the whole directory was given up, its broker is started again."""
+    broker = some_broker(run, random)
+    segments = _segments(run, broker) if broker is not None else []
+    if broker is None or not segments:
+        return None
+    machine = run.machine(broker)
+    path = random.choice(segments)
+    run.tell(f"broker {broker} cannot read {path}")
+    machine.host.disk.fail("read", path, errno.EIO)
+
+    def end() -> None:
+        machine.host.disk.mend()
+        if machine.running and any(each.offline is not None for each in machine.program.directories.directories):
+            run.kill(broker)
+            run.launch(broker)
+
+    return end
+
+
+def _segments(run: ReplicatedRun, broker: int) -> list[str]:
+    """The segments of a broker's replicas that hold something."""
+    disk = run.machine(broker).host.disk
+    found = []
+    for key in run.keys:
+        directory = f"{DATA_DIRECTORY}/logs/{key}"
+        if disk.is_directory(directory):
+            paths = [f"{directory}/{name}" for name in disk.list_directory(directory) if name.endswith(LOG_SUFFIX)]
+            found += [path for path in paths if disk.stored(path)]
+    return found
