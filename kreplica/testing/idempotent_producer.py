@@ -174,14 +174,16 @@ class IdempotentProducer:
             self._go_on(connection, partition, over)
 
     def _size(self) -> int:
-        return self._random.randrange(self._load.value_size_max + 1)
+        return int(self._random.random() * (self._load.value_size_max + 1))
 
     def _send(self, connection: Connection, partition: int, batch: Batch, over: Deferred[None]) -> None:
         builder = BatchBuilder(producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence)
+        now_ms = self._wall_clock_ms()
         for value in batch.values:
-            builder.append(self._wall_clock_ms(), None, value)
+            builder.append(now_ms, None, value)
         row = {"index": partition, "records": builder.build()}
         body = {
+            "transactional_id": None,
             "acks": self._load.acks,
             "timeout_ms": int(self._load.answer_timeout_s * 500),
             "topic_data": [{"name": self._load.topic, "partition_data": [row]}],

@@ -42,20 +42,17 @@ class Watched:
 
     def wake(self) -> None:
         """Let it read or write soon, where it can: in a turn of its own."""
-        if not self._is_woken and self._can_go_on:
+        connection = self._connection
+        if not self._is_woken and ((self.reads and connection.readable) or (self.writes and connection.writable)):
             self._is_woken = True
             self._scheduler.post(self._process, 0.0, self._go_on)
 
     def _ready(self) -> None:
         """The kernel has news: the program has nothing to do but to look at them."""
-        if not self._is_woken and self._can_go_on:
+        connection = self._connection
+        if not self._is_woken and ((self.reads and connection.readable) or (self.writes and connection.writable)):
             self._is_woken = True
             self._scheduler.follow(self._process, self._go_on)
-
-    @property
-    def _can_go_on(self) -> bool:
-        connection = self._connection
-        return (self.reads and connection.readable) or (self.writes and connection.writable)
 
     def _go_on(self) -> None:
         self._is_woken = False

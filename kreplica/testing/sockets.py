@@ -12,6 +12,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kreplica.runtime.disk import Buffer
@@ -245,7 +246,8 @@ class SimulatedSocket:
             self.network.transmit(self, 0, self._other().arrive_reset)
             return
         self._inbox += data
-        self._ready()
+        if self.on_ready is not None:
+            self.on_ready()
 
     def arrive_end(self) -> None:
         """The peer sends no more."""
@@ -303,29 +305,25 @@ class SimulatedSocket:
 
     def _transmit(self, data: bytes) -> None:
         """Put bytes on their way to the peer, at times in several segments."""
-        arrive = self._other().arrive
-        while data:
-            size = self._taken_together(min(len(data), SEGMENT_BYTES_MAX))
-            self.network.transmit(self, size, arrive, data[:size])
-            data = data[size:]
-
-    def _taken_together(self, size: int) -> int:
-        """How much of what could be sent or read at once is: at times less, as TCP has it."""
-        random = self.network.random
-        if random.random() < (PACKET_SPLIT_CHANCE if size <= PACKET_BYTES else SPLIT_CHANCE):
-            return random.randint(1, size)
-        return size
+        arrive, transmit = self._other().arrive, self.network.transmit
+        size = len(data)
+        while size:
+            together = _taken_together(min(size, SEGMENT_BYTES_MAX), self.network.random)
+            transmit(self, together, arrive, data[:together])
+            data = data[together:]
+            size -= together
 
     def _readable_bytes(self, size: int) -> int:
         """How much of what is there a read may take."""
+        available = len(self._inbox)
+        if available and not self.closed:
+            return _taken_together(min(size, available), self.network.random)
         self._check_open()
-        if not self._inbox:
-            if self._error:
-                raise self._take_error()
-            if not self._end_received:
-                raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
-            return 0
-        return self._taken_together(min(size, len(self._inbox)))
+        if self._error:
+            raise self._take_error()
+        if not self._end_received:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        return 0
 
     def _consume(self, size: int) -> None:
         del self._inbox[:size]
@@ -354,3 +352,10 @@ class SimulatedSocket:
     def _take_error(self) -> OSError:
         number = self._error
         return OSError(number, os.strerror(number))
+
+
+def _taken_together(size: int, random: Random) -> int:
+    """How much of what could be sent or read at once is: at times less, as TCP has it."""
+    if random.random() < (PACKET_SPLIT_CHANCE if size <= PACKET_BYTES else SPLIT_CHANCE):
+        return random.randint(1, size)
+    return size
