@@ -11,13 +11,13 @@ import errno
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import Buffer, DirectoryLock, File
 from kreplica.testing.content import Content
 from kreplica.testing.faults import Faults, Operation
-from kreplica.testing.namespace import Directory, Namespace, Node, os_error
+from kreplica.testing.namespace import Directory, Namespace, Node, os_error, split
 
 CAPACITY_BYTES = 1 << 40
 
@@ -25,10 +25,11 @@ CAPACITY_BYTES = 1 << 40
 class MemoryFile:
     """A ``File`` in memory."""
 
-    __slots__ = ("__weakref__", "_content", "_disk", "_open", "path")
+    __slots__ = ("__weakref__", "_content", "_disk", "_number", "_open", "path")
 
-    def __init__(self, disk: MemoryDisk, path: str, content: Content) -> None:
+    def __init__(self, disk: MemoryDisk, path: str, content: Content, number: int) -> None:
         self.path = path
+        self._number = number
         self._disk = disk
         self._content = content
         self._open = True
@@ -85,7 +86,7 @@ class MemoryFile:
         if self._open:
             self._open = False
             self._content.opened -= 1
-            self._disk.closed(self._content)
+            self._disk.closed(self._number, self._content)
 
     __del__ = close  # as the real one: its last holder may be an answer that is still being sent
 
@@ -127,7 +128,7 @@ class MemoryDisk:
         self.capacity_bytes = capacity_bytes
         self._clock_ms = clock_ms
         self._names = Namespace()
-        self._open: WeakValueDictionary[int, MemoryFile] = WeakValueDictionary()
+        self._open: dict[int, ref[MemoryFile]] = {}
         self._opened_count = 0
         self._locks: dict[Content, MemoryDirectoryLock] = {}
         self._faults = Faults()
@@ -149,9 +150,9 @@ class MemoryDisk:
                 raise os_error(errno.ENOENT, path)
             node = Content(self._clock_ms())
             self._names.change((parent, name, node))
-        file = MemoryFile(self, path, node)
-        self._opened_count += 1
-        self._open[self._opened_count] = file
+        self._opened_count = number = self._opened_count + 1
+        file = MemoryFile(self, path, node, number)
+        self._open[number] = ref(file)
         return file
 
     def exists(self, path: str) -> bool:
@@ -165,7 +166,7 @@ class MemoryDisk:
 
     def make_directories(self, path: str) -> None:
         directory = self._names.root
-        for name in self._names.split(path):
+        for name in split(path):
             node = directory.names.get(name)
             if node is None:
                 node = Directory()
@@ -278,9 +279,8 @@ class MemoryDisk:
 
     def kill(self) -> None:
         """The process ends: its files close and its locks go; all it wrote stays."""
-        for file in list(self._open.values()):
+        for file in self._open_files():
             file.close()
-        self._open.clear()
         self._locks.clear()
 
     def power_loss(self, random: Random) -> None:
@@ -355,7 +355,10 @@ class MemoryDisk:
     @property
     def open_paths(self) -> list[str]:
         """The paths of all open files, in the order of opening."""
-        return [file.path for file in self._open.values() if file.is_open]
+        return [file.path for file in self._open_files()]
+
+    def _open_files(self) -> list[MemoryFile]:
+        return [file for file in (reference() for reference in self._open.values()) if file is not None]
 
     # --- for MemoryFile ---
 
@@ -401,8 +404,9 @@ class MemoryDisk:
             content.reserved = size
             self._used_bytes += grows
 
-    def closed(self, content: Content) -> None:
-        """Forget the bytes of a file that was closed, where no name leads to them any more."""
+    def closed(self, number: int, content: Content) -> None:
+        """Forget a file that was closed, and its bytes where no name leads to them any more."""
+        del self._open[number]
         if not content.linked and not content.opened:
             self._used_bytes -= content.footprint()
 

@@ -10,6 +10,7 @@ import errno
 import os
 import posixpath
 from collections.abc import Iterator
+from functools import lru_cache
 from random import Random
 
 from kreplica.testing.content import LOSS_RATES, Content
@@ -18,6 +19,17 @@ from kreplica.testing.content import LOSS_RATES, Content
 def os_error(number: int, path: str) -> OSError:
     """The exception that Linux's answer becomes in Python (``FileNotFoundError`` and so on)."""
     return OSError(number, os.strerror(number), path)
+
+
+@lru_cache(maxsize=10_000)
+def split(path: str) -> tuple[str, ...]:
+    """The names on the way to it; none for the root.
+
+    :raise OSError: ``ENOENT``, it is empty.
+    """
+    if not path:
+        raise os_error(errno.ENOENT, path)
+    return tuple(name for name in posixpath.normpath(path).split("/") if name not in ("", "."))
 
 
 class Directory:
@@ -117,18 +129,12 @@ class Namespace:
         """All files by path, in the order of their names."""
         yield from _files("", self.root)
 
-    def split(self, path: str) -> list[str]:
-        """The names on the way to it; none for the root."""
-        if not path:
-            raise os_error(errno.ENOENT, path)
-        return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
-
     def parent(self, path: str) -> tuple[Directory, str]:
         """The directory that would hold it, and its name there ("" for the root).
 
         :raise OSError: ``ENOENT`` or ``ENOTDIR`` on the way there.
         """
-        names = self.split(path)
+        names = split(path)
         directory = self.root
         for name in names[:-1]:
             node = directory.names.get(name)
