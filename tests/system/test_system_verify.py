@@ -1,6 +1,7 @@
 """``kreplica verify`` on real brokers that are killed, stopped and cut off while it runs."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -89,6 +90,23 @@ def test_brokers_are_killed_and_stopped(cluster, topic):
     assert 0.5 < told["longest_silence_seconds"] < 15
     assert told["client_errors"]
     assert not cluster.partitions(topic)
+
+
+def test_a_disk_loses_the_end_of_a_log(cluster, topic):
+    """The only replica comes back without the last half of what it had acknowledged: that is told, with status 1."""
+    with Verify(cluster, topic, "--replication-factor", "1") as verify:
+        broker = verify.leader
+        broker.kill()
+        (path,) = (broker.log_directories[0] / f"{topic}-0").glob("*.log")
+        os.truncate(path, path.stat().st_size // 2)
+        broker.start()
+        cluster.wait_until_in_sync(topic)
+        verify.wait_for_more(SOME)
+        told = verify.outcome(status=1)
+    assert not told["clean"]
+    assert told["settled"]
+    assert told["producer_restarts"] == 1
+    assert found(told).keys() & {"lost write", "inconsistent acknowledgement", "inconsistent offsets"}
 
 
 @pytest.mark.soak
