@@ -31,7 +31,7 @@ def command(path: Path, verbose: bool, until: int | None) -> None:
     broker is compared.  The first difference is told, and ends with exit code 1.
     """
     try:
-        files = read_journals(OsDisk(), str(path))
+        files = read_journals(OsDisk(), str(path), lambda why: click.echo(f"left out: {why}", err=True))
     except JournalUnreadable as error:
         raise Unreadable(str(error)) from None
     events = decisions = 0

@@ -32,6 +32,7 @@ from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 
 COORDINATOR_PORT = 2181
 BROKER_PORT = 9092
+LOG_DIRECTORY = f"{DATA_DIRECTORY}/logs"
 
 
 class Program(Protocol):
@@ -198,7 +199,7 @@ def broker_settings(number: int, overrides: Sequence[str] = ()) -> BrokerSetting
     return BrokerSettings.from_text(
         f"broker.id={number}\n"
         f"listeners=PLAINTEXT://broker-{number}:{BROKER_PORT}\n"
-        f"log.dirs={DATA_DIRECTORY}/logs\n"
+        f"log.dirs={LOG_DIRECTORY}\n"
         f"zookeeper.connect=coordinator:{COORDINATOR_PORT}\n"
         "kreplica.controller.journal.max.bytes=0\n",  # runs can be repeated from their seeds
         overrides,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -43,28 +43,36 @@ def _number(path: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def read_journals(disk: Disk, path: str) -> list[JournalFile]:
+def read_journals(disk: Disk, path: str, left_out: Callable[[str], None] = lambda _: None) -> list[JournalFile]:
     """A journal's file, or all of a directory, in the order in which they were written.
 
-    A file without a whole head (its process was killed as it began) is left out of a directory.
-
-    :raise JournalUnreadable: where there is none, or something else.
+    :param left_out: told of each file of a directory that cannot be read, and why: a process may have been killed, or
+        the power lost, as it began.
+    :raise JournalUnreadable: where nothing can be read.
     """
     if not disk.is_directory(path):
         if not disk.exists(path):
             raise JournalUnreadable(f"{path}: there is no such file")
         return [read_journal(path, disk.read_file(path))]
     names = [name for name in disk.list_directory(path) if PurePath(name).match("controller-journal-*.jsonl")]
-    if not names:
-        raise JournalUnreadable(f"{path}: holds no controller-journal-*.jsonl")
-    whole = [(f"{path}/{name}", data) for name in names if b"\n" in (data := disk.read_file(f"{path}/{name}"))]
-    return [read_journal(each, data) for each, data in whole]
+    found: list[JournalFile] = []
+    why = f"{path}: holds no controller-journal-*.jsonl"
+    for name in names:
+        try:
+            found.append(read_journal(f"{path}/{name}", disk.read_file(f"{path}/{name}")))
+        except JournalUnreadable as error:
+            why = str(error)
+            left_out(why)
+    if not found:
+        raise JournalUnreadable(why)
+    return found
 
 
 def read_journal(path: str, data: bytes) -> JournalFile:
-    """What is in one file.  Its last line may be torn; then it is left out, and ``note`` says so.
+    """What is in one file.  From the first line on that cannot be read (it was being written when the process was
+    killed or the power lost) all is left out, and ``note`` says so.
 
-    :raise JournalUnreadable: where more than that is missing.
+    :raise JournalUnreadable: where that is the first line.
     """
     found: list[Line] = []
     note = ""
@@ -75,12 +83,12 @@ def read_journal(path: str, data: bytes) -> JournalFile:
             if entry["n"] != number:
                 raise ValueError(f"entry {entry['n']} stands where {number} should")
         except ValueError as error:
-            if number == 0 or number < len(raw) - 1:
-                raise JournalUnreadable(f"{path}: line {number + 1} cannot be read: {error}") from None
-            note = f"{path}: its last line, {number + 1}, is torn, and left out: {error}"
+            note = f"{path}: line {number + 1} of {len(raw)} cannot be read, the end is left out: {error}"
             break
         found.append(entry)
-    head = found[0] if found else {}
+    if not found:
+        raise JournalUnreadable(note or f"{path}: is empty")
+    head = found[0]
     if "journal" not in head:
         raise JournalUnreadable(f"{path}: is no journal of a controller")
     if head["journal"] != FORMAT:

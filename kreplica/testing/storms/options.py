@@ -34,6 +34,7 @@ class StormOptions:
     :param calm_s: mean time between the beginnings of two faults.
     :param overlap: faults at once, at most.
     :param side_topics: whether topics come, grow, shrink and go meanwhile.
+    :param journal: whether the brokers keep their controllers' journals, which are then replayed.
     """
 
     seconds: float = 60.0
@@ -48,6 +49,7 @@ class StormOptions:
     calm_s: float = 3.0
     overlap: int = 3
     side_topics: bool = False
+    journal: bool = False
 
     def __str__(self) -> str:
         return " ".join(f"{name}={_text(value)}" for name, value in asdict(self).items())

@@ -8,6 +8,7 @@ from time import perf_counter
 from traceback import format_exception
 
 from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.log_watch import LogWatch
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, numbered
@@ -71,6 +72,8 @@ def _run(
             storm.blow(plan)
             storm.run.converge()
             watch.check()
+            if options.journal:
+                check_journals(storm.run.cluster)
         except Exception as error:
             failure = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
             details = "".join(format_exception(error))

@@ -12,6 +12,8 @@ from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 
+JOURNAL_BYTES_MAX = 4 * 2**20
+
 
 def weights(options: StormOptions) -> dict[str, float]:
     """How often each kind of fault is chosen compared with others."""
@@ -49,6 +51,7 @@ class Storm:
             overrides=[
                 f"zookeeper.session.timeout.ms={options.session_ms}",
                 f"replica.lag.time.max.ms={options.lag_ms}",
+                f"kreplica.controller.journal.max.bytes={JOURNAL_BYTES_MAX if options.journal else 0}",
             ],
             load=options.load,
             trace=trace,

@@ -1,0 +1,238 @@
+"""The files of a controller's journal: bounded, whole but for their last line, and never the controller's trouble."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from twisted.logger import globalLogPublisher
+
+from kreplica.controller import journal_files
+from kreplica.controller.journal_files import JournalFiles, JournalSettings
+from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, encode_line
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.controller_scene import ControllerScene
+from kreplica.testing.replay import replay_all
+from kreplica.testing.replay_reading import JournalUnreadable, read_journal, read_journals
+from kreplica.testing.simulation import Simulation
+
+DIRECTORY = "/data/journal"
+CONTROLLER = 101
+
+
+@contextmanager
+def errors() -> Iterator[list[str]]:
+    """What is logged as an error."""
+    told: list[str] = []
+
+    def seen(event: dict) -> None:
+        if event["log_level"].name == "error":
+            told.append(event["log_format"].format(**event))
+
+    globalLogPublisher.addObserver(seen)
+    try:
+        yield told
+    finally:
+        globalLogPublisher.removeObserver(seen)
+
+
+def scene_with_journal(bytes_max: int = 2**20) -> ControllerScene:
+    scene = ControllerScene()
+    scene.controllers[CONTROLLER].journal = JournalSettings(DIRECTORY, CONTROLLER, bytes_max)
+    return scene
+
+
+def disk_of(scene: ControllerScene):
+    return scene.controllers[CONTROLLER].host.disk
+
+
+def make_topics(scene: ControllerScene, count: int) -> None:
+    for number in range(count):
+        scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_files_go(monkeypatch):
+    """However long a term lasts, the journal keeps to its bound, and what is left of it can be replayed."""
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
+    bytes_max = 100_000
+    scene = scene_with_journal(bytes_max)
+    scene.start()
+    make_topics(scene, 40)
+    names = disk_of(scene).list_directory(DIRECTORY)
+    sizes = [len(disk_of(scene).read_file(f"{DIRECTORY}/{name}")) for name in names]
+    assert sum(sizes) <= bytes_max
+    assert len(names) > 1
+    assert "00000001" not in names[0]
+    outcomes = list(replay_all(read_journals(disk_of(scene), DIRECTORY)))
+    assert [outcome.difference for outcome in outcomes] == [None] * len(names)
+
+
+def test_a_bound_that_cannot_be_kept_ends_the_journal():
+    """What does not fit at all is not half kept: the journal ends, and says so once."""
+    scene = scene_with_journal(bytes_max=4000)
+    with errors() as told:
+        scene.start()
+        make_topics(scene, 3)
+    assert told == [
+        "the controller's journal ends here: 4000 bytes do not hold what a controller does until it comes to rest"
+    ]
+    assert scene.state("orders-2", 0).leader == 1
+
+
+def test_a_process_begins_a_file_of_its_own():
+    """What an earlier process wrote stays, and so does whatever else is in the directory."""
+    scene = scene_with_journal()
+    scene.start()
+    disk = disk_of(scene)
+    disk.write_file(f"{DIRECTORY}/notes.txt", b"mine")
+    disk.write_file(f"{DIRECTORY}/controller-journal-7-00000009.jsonl", b"another broker's")
+    scene.controllers[CONTROLLER].kill()
+    scene.await_expiry()
+    scene.run(scene.controllers[CONTROLLER].start())
+    scene.settle()
+    assert disk.list_directory(DIRECTORY) == [
+        "controller-journal-101-00000001.jsonl",
+        "controller-journal-101-00000002.jsonl",
+        "controller-journal-7-00000009.jsonl",
+        "notes.txt",
+    ]
+
+
+def test_off_means_no_file():
+    """``kreplica.controller.journal.max.bytes=0`` leaves nothing; else the first log directory has it."""
+    kept = {}
+    for bytes_max in (0, 2**20):
+        cluster = SimulatedCluster(1, overrides=[f"kreplica.controller.journal.max.bytes={bytes_max}"])
+        cluster.start()
+        cluster.run(2)
+        names = cluster.brokers[1].host.disk.list_directory("/data/logs")
+        kept[bytes_max] = [name for name in names if "journal" in name]
+        cluster.stop()
+    assert kept == {0: [], 2**20: ["controller-journal-1-00000001.jsonl"]}
+
+
+def test_a_directory_of_its_own():
+    """``kreplica.controller.journal.directory`` is made where it does not exist."""
+    options = ["kreplica.controller.journal.max.bytes=1048576", "kreplica.controller.journal.directory=/data/a/b"]
+    cluster = SimulatedCluster(1, overrides=options)
+    cluster.start()
+    cluster.run(2)
+    assert cluster.brokers[1].host.disk.list_directory("/data/a/b") == ["controller-journal-1-00000001.jsonl"]
+
+
+def test_no_secrets():
+    """Settings that are passwords are not in it."""
+    options = ["kreplica.controller.journal.max.bytes=1048576", "ssl.keystore.password=swordfish"]
+    cluster = SimulatedCluster(1, overrides=options)
+    cluster.start()
+    cluster.run_until(cluster.client().create_topic("orders", 1, {}, replication_factor=1))
+    cluster.run(2)
+    data = cluster.brokers[1].host.disk.read_file("/data/logs/controller-journal-1-00000001.jsonl")
+    assert b"orders" in data
+    assert b"swordfish" not in data
+    assert cluster.brokers[1].program.client.session_password.hex().encode() not in data
+
+
+# --- the disk ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_ends_the_journal_and_nothing_else():
+    """One line in the log; topics are led as ever, and what was written before can be replayed."""
+    scene = scene_with_journal()
+    scene.start()
+    make_topics(scene, 1)
+    with errors() as told:
+        disk_of(scene).fail("write", f"{DIRECTORY}/*", errno.ENOSPC)
+        scene.make_topic("later", {0: (2, 3, 1)})
+        scene.make_topic("latest", {0: (2, 3, 1)})
+    assert len(told) == 1
+    assert told[0].startswith("the controller's journal ends here: [Errno 28] ")
+    assert scene.state("latest", 0).leader == 2
+    (outcome,) = replay_all(read_journals(disk_of(scene), DIRECTORY))
+    assert outcome.difference is None
+    assert outcome.events == 3
+
+
+def test_a_disk_that_takes_too_long(monkeypatch):
+    """What waits to be written is bounded: where that is too much the journal ends."""
+    monkeypatch.setattr(journal_files, "WEIGHT_MAX", 10)
+    host = Simulation(1).host("a")
+    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20))
+    with errors() as told:
+        files.begin({})
+        for _ in range(20):
+            files.note({})
+    assert told == ["the controller's journal ends here: entries come faster than the disk takes them"]
+
+
+def test_a_torn_last_line_is_left_out():
+    """A power loss in mid-write costs the last line; wherever that is torn, the others are read, and a note says so."""
+    scene = scene_with_journal()
+    scene.start()
+    (path,) = [f"{DIRECTORY}/{name}" for name in disk_of(scene).list_directory(DIRECTORY)]
+    data = disk_of(scene).read_file(path)
+    whole = read_journal(path, data)
+    assert whole.note == ""
+    last = data.rstrip(b"\n").rfind(b"\n") + 1
+    for size in range(last + 1, len(data)):
+        torn = read_journal(path, data[:size])
+        assert torn.lines == whole.lines[:-1]
+        count = len(whole.lines) + 1
+        assert torn.note.startswith(f"{path}: line {count} of {count} cannot be read, the end is left out: ")
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"n":3}\n', b"{\n", b'{"n":2,"packed":"AAAA"}\n', b"[]\n"])
+def test_what_is_damaged_elsewhere(damage):
+    """From a line on that is missing or spoilt nothing is taken for true; which one that is, a note says."""
+    lines = [encode_line(0, {"journal": 1, "state": None}), *(encode_line(n, {"in": "call"}) for n in range(1, 6))]
+    lines[2] = damage
+    found = read_journal("j", b"".join(lines))
+    assert [line["n"] for line in found.lines] == [1]
+    assert found.note.startswith("j: line 3 of ")
+
+
+def test_another_format():
+    """A journal that a later version wrote is refused by its number."""
+    with pytest.raises(JournalUnreadable, match="j: has format 2, and this version reads 1"):
+        read_journal("j", encode_line(0, {"journal": 2}))
+    with pytest.raises(JournalUnreadable, match="j: is no journal"):
+        read_journal("j", encode_line(0, {}))
+    with pytest.raises(JournalUnreadable, match="j: is empty"):
+        read_journal("j", b"")
+
+
+def test_a_file_without_a_head_does_not_hide_the_others():
+    """A process that was killed as it began left a file of which nothing can be read: the others can."""
+    scene = scene_with_journal()
+    scene.start()
+    disk_of(scene).write_file(f"{DIRECTORY}/controller-journal-101-00000002.jsonl", b"{")
+    told: list[str] = []
+    assert len(read_journals(disk_of(scene), DIRECTORY, told.append)) == 1
+    assert "00000002.jsonl: line 1 of 1 cannot be read" in told[0]
+
+
+def test_large_entries_are_packed():
+    """What ZooKeeper says of a thousand partitions takes a tenth of its size."""
+    entry = {"in": "answer", "value": [f"orders-{number}" for number in range(10_000)]}
+    line = encode_line(1, entry)
+    assert len(line) < 10 * LARGE_CHARACTERS // 4
+    assert decode_line(line) == {"n": 1, **entry}
+
+
+def test_close_writes_what_waits():
+    """A broker that is stopped in order leaves the whole journal."""
+    simulation = Simulation(1)
+    host = simulation.host("a")
+    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20))
+    files.begin({"journal": 1, "state": None})
+    files.note({"in": "call"})
+    simulation.run_until(files.close())
+    files.note({"in": "never"})
+    (journal,) = read_journals(host.disk, DIRECTORY)
+    assert journal.lines == [{"n": 1, "in": "call"}]
+    assert host.reactor.getDelayedCalls() == []

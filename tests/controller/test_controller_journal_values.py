@@ -1,0 +1,220 @@
+"""What a journal has of values, a replay gets back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.defer import CancelledError
+
+from kreplica.controller.command_answers import CommandAnswer, Refusal
+from kreplica.controller.context import ControllerContext, ReadOnly
+from kreplica.controller.events import (
+    AssignmentChanged,
+    ElectionAsked,
+    ElectionType,
+    MovesAsked,
+    ReassignmentAsked,
+    RemovalDue,
+    ShutdownAsked,
+)
+from kreplica.controller.journal_context import copy_context, decode_context, encode_context
+from kreplica.controller.journal_values import (
+    decode_answer,
+    decode_bytes,
+    decode_command_answer,
+    decode_error,
+    decode_event,
+    decode_runs,
+    decode_watch_event,
+    encode_answer,
+    encode_bytes,
+    encode_error,
+    encode_event,
+    encode_refusals,
+    encode_runs,
+    encode_watch_event,
+    plain,
+)
+from kreplica.controller.states import PartitionState, ReplicaState
+from kreplica.errors import ErrorCode
+from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
+from kreplica.zookeeper import (
+    BadVersion,
+    ConnectionLoss,
+    Created,
+    EventType,
+    MultiFailed,
+    NoNode,
+    NotSent,
+    RequestTooLarge,
+    SessionExpired,
+    Stat,
+    WatchEvent,
+)
+from kreplica.zookeeper.errors import UnknownCode
+from kreplica.zookeeper.records import KeeperState
+
+P = TopicPartition("a-b", 3)
+STAT = Stat(*range(11))
+
+
+def through_json(value):
+    return json.loads(json.dumps(value, default=plain))
+
+
+@given(st.binary())
+def test_bytes(data):
+    """Text or not."""
+    assert decode_bytes(through_json(encode_bytes(data))) == data
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b-1", "c.d_e"]), st.integers(0, 5)).map(lambda t: TopicPartition(*t))))
+def test_runs_of_partitions(partitions):
+    """In whatever order, however often."""
+    assert list(decode_runs(through_json(encode_runs(partitions)))) == partitions
+
+
+def test_runs_are_short():
+    """Ten thousand partitions of a topic take no space."""
+    assert encode_runs([TopicPartition("t", n) for n in range(10_000)]) == ["t:0-9999"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoNode("/a"),
+        BadVersion("/a", "said"),
+        ConnectionLoss(),
+        NotSent("/a"),
+        SessionExpired(),
+        RequestTooLarge(10, 5),
+        UnknownCode(-99),
+        CancelledError(),
+        ValueError("what"),
+    ],
+)
+def test_errors(error):
+    """Each comes back as its class, which is what a controller looks at, with its text."""
+    found = decode_error(through_json(encode_error(error)))
+    if not isinstance(error, ValueError):
+        assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert encode_error(found) == encode_error(error)
+
+
+def test_a_multi_that_failed():
+    """Which operation, and why."""
+    found = decode_error(through_json(encode_error(MultiFailed(2, BadVersion("/b"), [None, None, BadVersion("/b")]))))
+    assert (found.index, type(found.error), found.error.path, len(found.results)) == (2, BadVersion, "/b", 3)
+
+
+@pytest.mark.parametrize(
+    ("operation", "value"),
+    [
+        ("exists", None),
+        ("exists", STAT),
+        ("get_data", (b"x", STAT)),
+        ("get_children", ["a", "b"]),
+        ("create", Created("/a", STAT)),
+        ("create", Created("/a", None)),
+        ("delete", None),
+        ("multi_read", [(b"x", STAT), ["a"], []]),
+    ],
+)
+def test_answers(operation, value):
+    """Every kind that a controller gets."""
+    assert decode_answer(operation, through_json(encode_answer(operation, value))) == value
+
+
+def test_an_answer_with_an_error_in_it():
+    """A multi-read answers for each znode."""
+    (found,) = decode_answer("multi_read", through_json(encode_answer("multi_read", [NoNode("/a")])))
+    assert (type(found), found.path) == (NoNode, "/a")
+
+
+@pytest.mark.parametrize("event", [AssignmentChanged("t"), RemovalDue("t", 3)])
+def test_events(event):
+    """Those that timers and watches bring."""
+    assert decode_event(through_json(encode_event(event))) == event
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ShutdownAsked(3, 17),
+        ElectionAsked(ElectionType.UNCLEAN, [P]),
+        ElectionAsked(ElectionType.PREFERRED, None),
+        MovesAsked([P]),
+        ReassignmentAsked({P: (1, 2), TopicPartition("t", 0): None}),
+    ],
+)
+def test_questions(question):
+    """All that was asked."""
+    found = decode_event(through_json(encode_event(question)))
+    assert type(found) is type(question)
+    assert encode_event(found) == encode_event(question)
+
+
+def test_an_event_of_another_version():
+    """Its name is told."""
+    with pytest.raises(LookupError, match="no event is named Earthquake"):
+        decode_event(["Earthquake", {}])
+
+
+def test_watches_and_brokers_answers():
+    """Watch events, and refusals by topic id or by name."""
+    event = WatchEvent(EventType.NODE_DELETED, KeeperState.SYNC_CONNECTED, "/a")
+    assert decode_watch_event(through_json(encode_watch_event(event))) == event
+    refusals = (Refusal(UUID(int=7), 1, ErrorCode.KAFKA_STORAGE_ERROR), Refusal("t", 2, ErrorCode.FENCED_LEADER_EPOCH))
+    found = decode_command_answer("NONE", through_json(encode_refusals(refusals)))
+    assert found == CommandAnswer(ErrorCode.NONE, refusals)
+
+
+def filled_context() -> ControllerContext:
+    context = ControllerContext(5, 6)
+    context.add_broker(BrokerRegistration(2, (Endpoint("PLAINTEXT", "b", 9092),), rack="r", epoch=9, intact_since=3))
+    context.add_broker(BrokerRegistration(1, (Endpoint("PLAINTEXT", "a", 9092),), epoch=8))
+    for name in ("z", "a-b"):
+        moving = {0: (1, 2), 3: (2, 1)}
+        context.topics[name] = TopicAssignment(name, UUID(int=4), moving, {3: (2,)}, {3: (1,)}, frozenset({3}))
+        context.topic_versions[name], context.topic_births[name] = 3, 44
+    context.leadership[P] = LeaderAndIsr(1, 4, (1, 2), 5, 7, (2,))
+    context.leadership[TopicPartition("z", 0)] = LeaderAndIsr(-1, 4, (1,), 5, 7)
+    context.deleting.add("z")
+    context.begun[P] = {1, 2}
+    context.shutting_down.add(2)
+    context.failed[1] = {P}
+    context.read_only = {P: ReadOnly(1.25, 60.0)}
+    context.reassignments_requested, context.reassignments_version = {P: (1, 2)}, 8
+    context.unreadable.add("u")
+    context.begin(P, PartitionState.ONLINE, {1: ReplicaState.ONLINE, 2: ReplicaState.OFFLINE})
+    return context
+
+
+def test_the_whole_context():
+    """All that a controller knows, in the same order."""
+    context = filled_context()
+    found = decode_context(through_json(encode_context(context)))
+    assert vars(found) == vars(context)
+    for name, value in vars(context).items():
+        if isinstance(value, dict):
+            assert list(vars(found)[name]) == list(value)
+    assert not any(value in ({}, set()) for value in vars(context).values()), "each part of it is tried here"
+
+
+def test_a_copy_stays_what_it_was():
+    """It is encoded while the controller goes on."""
+    context = filled_context()
+    copy = copy_context(context)
+    before = through_json(encode_context(copy))
+    context.leadership[P] = replace(context.leadership[P], leader=2)
+    context.begun[P].clear()
+    context.failed[1].clear()
+    context.deleting.clear()
+    context.move_partition(P, PartitionState.OFFLINE)
+    assert through_json(encode_context(copy)) == before

@@ -1,0 +1,31 @@
+"""Real brokers, killed and stopped in mid-load: what their controllers noted is replayed to the same decisions."""
+
+from steady_load import SOME, load
+
+from kreplica.runtime.disk import OsDisk
+from kreplica.testing.process_cluster import ProcessCluster, direct_places
+from kreplica.testing.replay import replay_all
+from kreplica.testing.replay_reading import read_journals
+
+
+def test_journals_of_a_cluster_that_was_killed_bit_by_bit(zookeeper, tmp_path, topic):
+    """``kill -9`` of a leader, of the controller, of all at once: every process's journal replays the same."""
+    places = direct_places(f"{zookeeper.connect_string}/journal")
+    with ProcessCluster(tmp_path, places) as cluster:
+        with load(cluster, topic) as producer:
+            for find in (lambda: cluster.leader(topic), cluster.controller):
+                broker = cluster.brokers[find()]
+                broker.kill()
+                producer.wait_for_more(SOME)
+                broker.start()
+                cluster.wait_until_in_sync(topic)
+        cluster.kill()
+    directories = sorted({path.parent for path in tmp_path.rglob("controller-journal-*.jsonl")})
+    assert len(directories) == len(places)
+    outcomes = [each for found in directories for each in replay_all(read_journals(OsDisk(), str(found)))]
+    assert [outcome.difference for outcome in outcomes] == [None] * len(outcomes)
+    assert [outcome.entries for outcome in outcomes] == [len(outcome.file.lines) for outcome in outcomes]
+    assert len(outcomes) == len(places) + 2
+    assert sum(outcome.decisions for outcome in outcomes) > 30
+    told = [line for outcome in outcomes for line in outcome.file.lines]
+    assert sum(line.get("out") == "took_office" for line in told) >= 2

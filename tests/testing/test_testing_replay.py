@@ -1,0 +1,281 @@
+"""A controller's journal, repeated: the same program decides the same, and another is told where it first does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner
+
+from kreplica.cli.replay import command
+from kreplica.cluster import documents, znodes
+from kreplica.controller import decisions, elections, journal_files
+from kreplica.controller.elections import Election
+from kreplica.controller.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.journal_files import JournalSettings
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicAssignment, TopicPartition
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.controller_scene import ControllerScene
+from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.replay import Outcome, replay_all
+from kreplica.testing.replay_reading import read_journals
+from kreplica.zookeeper import Create
+
+ORDERS = TopicPartition("orders", 0)
+DIRECTORY = "/data/journal"
+CONTROLLER = 101
+
+
+def scene_with_journal(brokers: int = 3) -> ControllerScene:
+    scene = ControllerScene(brokers=brokers)
+    scene.controllers[CONTROLLER].journal = JournalSettings(DIRECTORY, CONTROLLER, 16 * 2**20)
+    scene.start()
+    return scene
+
+
+def replayed(disk: MemoryDisk, directory: str = DIRECTORY) -> list[Outcome]:
+    return list(replay_all(read_journals(disk, directory)))
+
+
+def all_the_same(outcomes: list[Outcome]) -> int:
+    """How many entries were compared; all of what each file has."""
+    for outcome in outcomes:
+        assert outcome.difference is None, outcome.difference
+        assert outcome.entries == len(outcome.file.lines)
+    return sum(outcome.entries for outcome in outcomes)
+
+
+def a_broker_dies(scene: ControllerScene, broker: int) -> None:
+    scene.brokers[broker].kill()
+    scene.await_expiry()
+
+
+def a_busy_life(scene: ControllerScene) -> None:
+    """One of each thing that a controller is asked or told."""
+    scene.make_topic("orders", {0: (1, 2, 3), 1: (2, 3, 1)})
+    scene.make_topic("refused", {0: (1, 2)})
+    assert scene.ask(ReassignmentAsked({ORDERS: (2, 3, 4)})) == {ORDERS: None}
+    scene.settle()
+    assert ORDERS in scene.ask(MovesAsked(None))
+    scene.run(scene.brokers[1].write_isr(ORDERS, (1, 2, 3, 4)))
+    scene.settle()
+    a_broker_dies(scene, 1)
+    scene.brokers[2].errors[TopicPartition("refused", 0)] = ErrorCode.KAFKA_STORAGE_ERROR
+    scene.run(scene.brokers[1].start())
+    scene.settle()
+    wanted = [ORDERS, TopicPartition("orders", 1), TopicPartition("nothing", 0)]
+    scene.ask(ElectionAsked(ElectionType.PREFERRED, wanted))
+    scene.ask(ShutdownAsked(3, scene.brokers[3].epoch))
+    with pytest.raises(KafkaError):
+        scene.ask(ShutdownAsked(9))
+    scene.run(scene.zookeeper.multi([Create("/admin/delete_topics/orders")]))
+    scene.settle()
+    scene.brokers[4].silent = True
+    a_broker_dies(scene, 4)
+
+
+def test_whatever_a_controller_was_told_it_decides_again():
+    """Topics that come, move and go, brokers that die and refuse, elections, shutdowns: each decision is the same."""
+    scene = scene_with_journal(brokers=4)
+    a_busy_life(scene)
+    (outcome,) = replayed(scene.controllers[CONTROLLER].host.disk)
+    assert all_the_same([outcome]) > 200
+    assert outcome.events > 15
+    assert outcome.decisions > 60
+
+
+def test_a_file_that_begins_in_the_middle_is_enough(monkeypatch):
+    """The journal of a long term is cut into files; each can be replayed alone, and each goes on where one ended."""
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    scene = scene_with_journal(brokers=4)
+    a_busy_life(scene)
+    disk = scene.controllers[CONTROLLER].host.disk
+    outcomes = replayed(disk)
+    assert len(outcomes) > 3
+    assert all(outcome.file.state is not None for outcome in outcomes[1:])
+    all_the_same(outcomes)
+    for outcome in outcomes:
+        all_the_same(replayed(disk, outcome.file.path))
+
+
+def test_a_file_that_does_not_go_on_where_the_last_ended(monkeypatch):
+    """What a controller knew at the end of a file and at the beginning of the next has to be the same."""
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    scene = scene_with_journal()
+    for number in range(6):
+        scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
+    files = read_journals(scene.controllers[CONTROLLER].host.disk, DIRECTORY)
+    files[1].state["office"]["context"]["known_epochs"] = []
+    first = next(replay_all(files))
+    assert first.difference is not None
+    assert "known_epochs" in str(first.difference)
+
+
+# --- another program --------------------------------------------------------------------------------------------------
+
+
+def last_replica_leads(assignment, isr, may_lead, **_):
+    led = [replica for replica in assignment if replica in isr and replica in may_lead]
+    return Election(led[-1], tuple(led)) if led else None
+
+
+def journal_of_a_failover() -> MemoryDisk:
+    scene = scene_with_journal()
+    scene.make_topic("orders", {0: (1, 2, 3)})
+    a_broker_dies(scene, 1)
+    return scene.controllers[CONTROLLER].host.disk
+
+
+def test_an_election_that_chooses_another_is_named(monkeypatch):
+    """A controller that elects by another rule: the event that it first decides otherwise is named, with both."""
+    disk = journal_of_a_failover()
+    monkeypatch.setattr(decisions, "elect_offline", last_replica_leads)
+    (outcome,) = replayed(disk)
+    difference = outcome.difference
+    assert difference is not None
+    assert difference.event == 4
+    (check, expected), (_, actual) = difference.expected["operations"], difference.actual["operations"]
+    assert check[0] == "check"
+    assert '"leader":2' in expected[2]
+    assert '"leader":3' in actual[2]
+
+
+def test_another_rule_of_who_is_eligible_is_named(monkeypatch):
+    """A replica that leaves the in-sync set below its minimum is to be eligible: a controller without that differs."""
+    scene = scene_with_journal()
+    scene.make_topic("orders", {0: (1, 2, 3)})
+    a_broker_dies(scene, 1)
+    a_broker_dies(scene, 2)
+    disk = scene.controllers[CONTROLLER].host.disk
+    all_the_same(replayed(disk))
+    monkeypatch.setattr("kreplica.cluster.eligible_leaders.eligible_after", lambda *_, **__: ())
+    (outcome,) = replayed(disk)
+    assert "eligible_leader_replicas" in str(outcome.difference.expected)
+    assert "eligible_leader_replicas" not in str(outcome.difference.actual)
+
+
+def test_a_first_leader_that_is_another_is_named(monkeypatch):
+    """The very first decision that differs is named, not one that follows from it."""
+    disk = journal_of_a_failover()
+    monkeypatch.setattr(decisions, "elect_new", lambda replicas, live: Election(live[-1], tuple(live)))
+    (outcome,) = replayed(disk)
+    assert outcome.difference.event == 3
+    assert elections.elect_new is not decisions.elect_new
+
+
+def test_what_brokers_are_told_is_compared_too(monkeypatch):
+    """A command whose bytes are others is a difference, even where ZooKeeper was written the same."""
+    disk = journal_of_a_failover()
+    bodies = "kreplica.controller.command_bodies.Bodies._head"
+    monkeypatch.setattr(bodies, lambda self, broker: {"controller_id": 0, "controller_epoch": 0, "broker_epoch": 0})
+    (outcome,) = replayed(disk)
+    assert outcome.difference.expected["in"] == "sent"
+    assert outcome.difference.expected["crc"] != outcome.difference.actual["crc"]
+
+
+def test_what_a_controller_no_longer_does_is_named(monkeypatch):
+    """Where nothing happens in the place of a decision, that is said."""
+    disk = journal_of_a_failover()
+    monkeypatch.setattr(decisions, "repairs", lambda *_, **__: [])
+    (outcome,) = replayed(disk)
+    assert outcome.difference.event == 4
+    assert outcome.difference.expected["read"] == "unclean_allowed"
+    assert outcome.difference.actual["out"] == "command"
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def make_topic(cluster: SimulatedCluster, name: str) -> None:
+    assignment = TopicAssignment(name, UUID(int=len(name)), dict.fromkeys(range(3), (1, 2, 3)))
+    write = Create(znodes.topic_path(name), documents.encode_topic(assignment))
+    cluster.run_until(cluster.brokers[2].program.client.multi([write]))
+
+
+def test_terms_that_end_in_every_way():
+    """A lost session, a connection lost in mid-event, a controller that is moved by hand, or stops: all repeat."""
+    cluster = SimulatedCluster(7, brokers=3, overrides=["kreplica.controller.journal.max.bytes=16777216"])
+    cluster.start()
+    make_topic(cluster, "orders")
+    cluster.run(2)
+    cluster.expire_session(cluster.controller())
+    cluster.run(5)
+    for number in range(3):
+        office = cluster.brokers[cluster.controller()]
+        make_topic(cluster, f"more-{number}")
+        cluster.run_until(lambda program=office.program: not program.controller.queue.idle)
+        cluster.simulation.network.drop_connections(office.host.name, "coordinator")
+        cluster.run(5)
+    cluster.run_until(cluster.brokers[1].program.client.delete("/controller"))
+    cluster.run(5)
+    cluster.run_until(cluster.brokers[cluster.controller()].stop())
+    cluster.run(5)
+    outcomes = [each for m in cluster.brokers.values() for each in replayed(m.host.disk, "/data/logs")]
+    all_the_same(outcomes)
+    entries = [line for outcome in outcomes for line in outcome.file.lines]
+    assert any(line.get("state") == "EXPIRED" for line in entries)
+    assert any(line.get("error", [""])[0] == "ConnectionLoss" for line in entries if line.get("in") == "answer")
+    assert sum(line.get("out") == "took_office" for line in entries) > 3
+    assert any(line.get("method") == "stop" for line in entries)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    disk = journal_of_a_failover()
+    for name in disk.list_directory(DIRECTORY):
+        (tmp_path / name).write_bytes(disk.read_file(f"{DIRECTORY}/{name}"))
+    return tmp_path
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(command, [str(each) for each in arguments])
+    return result.exit_code, result.output
+
+
+def test_kreplica_replay(exported):
+    """``kreplica replay DIRECTORY`` says in a line that all is the same."""
+    code, text = run(exported)
+    assert code == 0
+    assert text.endswith("decisions: all the same\n")
+    assert text.startswith("4 events, ")
+
+
+def test_kreplica_replay_tells_the_story(exported):
+    """``--verbose`` tells why a leader moved; ``--until`` ends the story before that."""
+    code, text = run(exported, "--verbose")
+    assert code == 0
+    story = text.splitlines()
+    died = next(number for number, line in enumerate(story) if "/brokers/ids/1 deleted" in line)
+    moved = story.index("    orders-0: leader 1 -> 2, epoch 0 -> 1, in sync [1, 2, 3] -> [2, 3]")
+    assert died < story.index("event 4: BrokersChanged") < moved
+    assert moved < story.index("  tells broker 2: LeaderAndIsr orders:0", moved)
+    code, text = run(exported, "--verbose", "--until", 3)
+    assert "event 3: TopicsChanged" in text
+    assert "event 4" not in text
+
+
+def test_kreplica_replay_explains_a_difference(exported, monkeypatch):
+    """The event, when it was, what the journal has, what there is now, and where these differ; exit code 1."""
+    monkeypatch.setattr(decisions, "elect_offline", last_replica_leads)
+    code, text = run(exported)
+    assert code == 1
+    assert "event 4 (BrokersChanged) is the first that differs, at entry " in text
+    assert "orders-0: leader 1 -> 2" in text
+    assert "orders-0: leader 1 -> 3" in text
+    assert '-operations: ["set", "/brokers/topics/orders/partitions/0/state", "{\\"controller_epoch\\":1,' in text
+
+
+def test_kreplica_replay_of_something_else(tmp_path):
+    """A directory without a journal, or a file that is none, ends with one line and exit code 2."""
+    code, text = run(tmp_path)
+    assert code == 2
+    assert "holds no controller-journal-*.jsonl" in text
+    (tmp_path / "notes.txt").write_text("hello\n")
+    code, text = run(tmp_path / "notes.txt")
+    assert code == 2
+    assert "notes.txt: line 1 of 1 cannot be read" in text

@@ -1,0 +1,41 @@
+"""Journals of clusters in storms: whatever was broken, each controller's run is repeated to the same decisions."""
+
+from __future__ import annotations
+
+import pytest
+
+from kreplica.controller import journal_files
+from kreplica.testing.storms.options import options_of
+from kreplica.testing.storms.outcome import run_storm
+
+# Coroutines of processes that were killed are thrown away in the middle of whatever they awaited.
+pytestmark = pytest.mark.filterwarnings("ignore:.*<coroutine object:pytest.PytestUnraisableExceptionWarning")
+
+QUICK = {"journal": "yes", "messages_per_s": "20", "calm_s": "1", "seconds": "30"}
+SOAK = {"journal": "yes"}
+
+
+def replayed(seed: int, chosen: dict[str, str]) -> None:
+    outcome = run_storm(seed, options_of(seed, chosen))
+    assert outcome.clean, f"{outcome.failure}\n{outcome.details}\n" + "\n".join(outcome.story)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_storms(seed):
+    """Controllers that die, lose sessions and connections, and are paused: each journal is replayed whole."""
+    replayed(seed, {**QUICK, "side_topics": "yes" if seed == 1 else "no"})
+
+
+def test_a_storm_with_short_files(monkeypatch):
+    """The same where each file is as short as it can be, and most begin in mid-term."""
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    replayed(3, {**QUICK, "side_topics": "yes"})
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 41))
+def test_many_storms(seed, monkeypatch):
+    """Forty seeds, every second one with short files."""
+    if seed % 2:
+        monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    replayed(seed, SOAK)
