@@ -40,7 +40,10 @@ def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
     for text in texts:
         if "=" not in text:
             raise click.BadParameter(f"{text!r}: NAME=VALUE is expected, as in segment.bytes=1048576")
-    return dict(text.split("=", 1) for text in texts)
+    configs = dict(text.split("=", 1) for text in texts)
+    if not configs.get("max.message.bytes", "0").isdecimal():
+        raise click.BadParameter(f"max.message.bytes={configs['max.message.bytes']!r}: a number is expected")
+    return configs
 
 
 @click.command(context_settings={"show_default": True})
@@ -84,6 +87,11 @@ def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -
     kreplica verify --bootstrap 127.0.0.1:9092 --acks 1 --json
     """
     options = VerificationOptions(bootstrap, acks=ACKS_ALL if acks == "all" else int(acks), **chosen)
+    if options.batch_size_max > options.message_size_max:
+        raise click.UsageError(
+            f"batches of up to {options.batch_size_max:,} bytes are more than the topic takes, "
+            f"{options.message_size_max:,}: choose a lower --batch or --value-size, or --config max.message.bytes=..."
+        )
     screen = Console(stderr=True)
     try:
         verdict = _run(options, screen)

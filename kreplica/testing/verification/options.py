@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kreplica.testing.idempotent_producer import Load
+from kreplica.wire.batches import HEADER_SIZE
 
 ACKS_ALL = -1
 ANSWER_TIMEOUT_S = 5.0
 """How long a client waits for a broker, before it looks for another: a broker that stands still is soon left."""
+
+RECORD_OVERHEAD = 40
+"""Bytes of a record besides its filling, at most: its lengths, its timestamp, its number."""
+
+MESSAGE_SIZE_MAX = 1_048_588
+"""Bytes of a batch that brokers take by default."""
 
 Address = tuple[str, int]
 
@@ -48,6 +55,20 @@ class VerificationOptions:
     seconds: float = 30.0
     settle_s: float = 60.0
 
+    @property
+    def batch_size_max(self) -> int:
+        """Bytes of the largest batch that may come about."""
+        return self._records_max * (self.value_size_max + RECORD_OVERHEAD) + HEADER_SIZE
+
+    @property
+    def message_size_max(self) -> int:
+        """Bytes of the largest batch that the topic takes."""
+        return int(self.configs.get("max.message.bytes", MESSAGE_SIZE_MAX))
+
+    @property
+    def _records_max(self) -> int:
+        return 2 * self.batch_records - 1
+
     def load(self, topic: str, partition: int) -> Load:
         """What each producer of a partition writes."""
         batches_per_s = self.records_per_s / self.batch_records / self.partitions / self.producers
@@ -56,7 +77,7 @@ class VerificationOptions:
             [partition],
             self.acks,
             interval_s=1 / batches_per_s,
-            records_max=2 * self.batch_records - 1,
+            records_max=self._records_max,
             value_size_max=self.value_size_max,
             answer_timeout_s=ANSWER_TIMEOUT_S,
         )
