@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kreplica.testing.process_cluster import wait_until
 from kreplica.testing.storms import storm as storms
 
 SHORT = ["--option", "seconds=5", "--option", "messages_per_s=20"]
@@ -74,6 +75,33 @@ def test_mistakes(simulate: Simulate, words: list[str], message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_no_process_outlives_a_sweep_that_is_killed() -> None:
+    """``kill -9`` of the command ends what it had started, too."""
+    words = [sys.executable, "-m", "kreplica.cli", "simulate", "--seeds", "1-1000", "--jobs", "2"]
+    with subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL) as sweep:
+        group = sweep.pid
+
+        def others() -> list[int]:
+            return [pid for pid in processes_of(group) if pid != sweep.pid]
+
+        wait_until(lambda: len(others()) >= 2, "two processes of the sweep")
+        sweep.kill()
+    wait_until(lambda: not others(), "their end")
+
+
+def processes_of(group: int) -> list[int]:
+    """The processes of a process group that live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue  # gone meanwhile
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
 
 
 def test_what_fails_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from time import monotonic
 
 from twisted.logger import globalLogBeginner
@@ -85,7 +87,7 @@ def _in_processes(
     seeds: Iterator[int], jobs: int, run: Callable[[int], Outcome], deadline_s: float
 ) -> Iterator[Outcome]:
     with ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=keep_quiet, max_tasks_per_child=STORMS_OF_A_PROCESS
+        jobs, get_context("spawn"), initializer=_begin_process, max_tasks_per_child=STORMS_OF_A_PROCESS
     ) as pool:
         waiting: set[Future[Outcome]] = set()
         while True:
@@ -96,6 +98,19 @@ def _in_processes(
                 return
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (each.result() for each in done)
+
+
+def _begin_process() -> None:
+    keep_quiet()
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Whoever is killed cannot tell its processes; they would wait for more to do for ever."""
+    parent = parent_process()
+    assert parent is not None, "a process of a sweep has one"
+    parent.join()
+    os._exit(1)
 
 
 def keep_quiet() -> None:
