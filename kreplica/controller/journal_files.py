@@ -7,6 +7,7 @@ ends the journal, with one line in the log; it never concerns the controller.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -57,13 +58,15 @@ def prefix(broker_id: int) -> str:
 
 
 class JournalFiles:
-    """A keeper of one journal; ``begin`` comes first, ``close`` last.
+    """A keeper of one journal.  Before the first entry there is nothing, neither a file nor a timer.
 
+    :param first_head: makes the head of the first file.
     :ivar is_full: whether the present file is long enough, so that another should begin.
     """
 
-    def __init__(self, runtime: Runtime, settings: JournalSettings) -> None:
+    def __init__(self, runtime: Runtime, settings: JournalSettings, first_head: Callable[[], Entry]) -> None:
         self._runtime = runtime
+        self._first_head: Callable[[], Entry] | None = first_head
         self._files = _Files(runtime, settings)
         self._waiting: list[Entry | _Begin] = []
         self._weight = 0
@@ -79,8 +82,12 @@ class JournalFiles:
             self._add(_Begin(head), 1)
 
     def note(self, entry: Entry, weight: int = 1) -> None:
-        if not self._over:
-            self._add(entry, weight)
+        if self._over:
+            return
+        if self._first_head is not None:
+            make, self._first_head = self._first_head, None
+            self.begin(make())
+        self._add(entry, weight)
 
     def _add(self, entry: Entry | _Begin, weight: int) -> None:
         self._waiting.append(entry)

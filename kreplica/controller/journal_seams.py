@@ -219,10 +219,11 @@ def connect(
     channel = RecordedChannel(journal, number)
 
     def is_answered(broker_id: int, command: Command, answer: CommandAnswer) -> None:
-        refusals = encode_refusals(answer.refusals)
-        with journal.heard(
-            "answered", command=channel.commands.pop(command), error=answer.error.name, refusals=refusals
-        ):
+        known, refusals = channel.commands.pop(command, None), encode_refusals(answer.refusals)
+        if known is None:
+            answered(broker_id, command, answer)  # it was forgotten
+            return
+        with journal.heard("answered", command=known, error=answer.error.name, refusals=refusals):
             answered(broker_id, command, answer)
 
     def is_overflowed(broker_id: int) -> None:

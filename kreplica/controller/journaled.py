@@ -26,7 +26,7 @@ def journaled(
     """
     if settings is None:
         return Controller(surroundings), _nothing_to_write
-    files = JournalFiles(surroundings.runtime, settings)
+    files = JournalFiles(surroundings.runtime, settings, lambda: head(surroundings))
     journal = Journal(files, surroundings.runtime.reactor.seconds)
     controller = Controller(recorded(surroundings, journal), journal)
 
@@ -35,6 +35,5 @@ def journaled(
             files.begin(head(surroundings, state_of(controller, journal)))
             journal.forget_known()
 
-    files.begin(head(surroundings))
     journal.rested = rested
     return controller, files.close

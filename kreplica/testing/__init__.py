@@ -12,6 +12,9 @@
 * ``sockets`` the kernel's part of TCP; ``network`` links, partitions, who listens where
 * ``offload`` work that blocks
 * ``disk`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them; ``faults`` what is to fail
+* ``replay`` a controller's journal, decided again: start here.  ``replay_reading`` its files; ``replay_world``,
+  ``replay_start`` what the controller is given; ``replay_script`` what is compared; ``replay_story``,
+  ``replay_difference`` both in words
 * ``real_reactor`` coroutines on the process's real reactor, for pytest; ``broker_scene`` a broker and a client on it
 * ``zookeeper`` a real ZooKeeper, from the jars that PySpark ships; ``zookeeper_scene`` clients and links for scenarios
 * ``fixtures`` clusters for the tests of any Kafka application, and the pytest plugin

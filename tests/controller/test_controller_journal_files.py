@@ -12,6 +12,7 @@ from twisted.logger import globalLogPublisher
 from kreplica.controller import journal_files
 from kreplica.controller.journal_files import JournalFiles, JournalSettings
 from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, encode_line
+from kreplica.errors import KreplicaError
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.testing.controller_scene import ControllerScene
 from kreplica.testing.replay import replay_all
@@ -116,6 +117,18 @@ def test_off_means_no_file():
     assert kept == {0: [], 2**20: ["controller-journal-1-00000001.jsonl"]}
 
 
+def test_a_broker_that_cannot_start_leaves_none():
+    """The directory may be another broker's: nothing is written before it is known to be ours."""
+    options = ["kreplica.controller.journal.max.bytes=1048576", "listeners=PLAINTEXT://nowhere:9092"]
+    cluster = SimulatedCluster(1, overrides=options)
+    cluster.run_until(cluster.coordinator.start())
+    with pytest.raises(KreplicaError):
+        cluster.run_until(cluster.brokers[1].start())
+    cluster.run(2)
+    disk = cluster.brokers[1].host.disk
+    assert [name for name in disk.list_directory("/data/logs") if "journal" in name] == []
+
+
 def test_a_directory_of_its_own():
     """``kreplica.controller.journal.directory`` is made where it does not exist."""
     options = ["kreplica.controller.journal.max.bytes=1048576", "kreplica.controller.journal.directory=/data/a/b"]
@@ -162,9 +175,8 @@ def test_a_disk_that_takes_too_long(monkeypatch):
     """What waits to be written is bounded: where that is too much the journal ends."""
     monkeypatch.setattr(journal_files, "WEIGHT_MAX", 10)
     host = Simulation(1).host("a")
-    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20))
+    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), dict)
     with errors() as told:
-        files.begin({})
         for _ in range(20):
             files.note({})
     assert told == ["the controller's journal ends here: entries come faster than the disk takes them"]
@@ -228,8 +240,7 @@ def test_close_writes_what_waits():
     """A broker that is stopped in order leaves the whole journal."""
     simulation = Simulation(1)
     host = simulation.host("a")
-    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20))
-    files.begin({"journal": 1, "state": None})
+    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: {"journal": 1, "state": None})
     files.note({"in": "call"})
     simulation.run_until(files.close())
     files.note({"in": "never"})
