@@ -14,6 +14,9 @@ from kreplica.storage.segment import Segment
 
 INTERVAL_SECONDS = 1.0
 
+PASS_STEPS_MIN = 30
+"""The next pass begins so many steps after the last: where little is stored, reading it must not be all that is done."""
+
 _FILES_MAX = 50
 """Segments that one step looks at: a broker may have very many very small ones."""
 
@@ -77,16 +80,20 @@ class Scrubber:
         self._bytes_max = bytes_max
         self._places: Iterator[_Place] = iter(())
         self._place: _Place | None = None
+        self._steps_until_pass = 0
 
     async def step(self) -> None:
         """Go on where the last step ended, and begin again after the last segment."""
+        self._steps_until_pass -= 1
         left = self._bytes_max
         for _ in range(_FILES_MAX):
             if self._place is None or self._place.is_over:
                 self._place = next(self._places, None)
             if self._place is None:
-                self.passes_count += 1
-                self._places = self._all()
+                if self._steps_until_pass <= 0:
+                    self._steps_until_pass = PASS_STEPS_MIN
+                    self.passes_count += 1
+                    self._places = self._all()
                 return
             left -= await self._check(self._place, left)
             if left <= 0:

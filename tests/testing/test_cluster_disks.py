@@ -139,7 +139,7 @@ class TestFlippedBit:
                 run.kill(other)
             run.cluster.run_until(lambda: run.followers() == [], timeout_s=30)
             damage(run, leader, log.segments[1])
-            run.cluster.run_until(lambda: list(log.damages), timeout_s=20)
+            run.cluster.run_until(lambda: list(log.damages), timeout_s=60)
             (found,) = log.damages
             assert found.path == log.segments[1].path()
             assert any(str(found) in text for text in logged_errors)
