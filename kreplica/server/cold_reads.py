@@ -21,9 +21,15 @@ _READ_BYTES = 256 * 1024
 
 
 class ColdReads:
-    """Shared by a server's connections, each of which waits for one at most."""
+    """Shared by a server's connections, each of which waits for one at most.
 
-    def __init__(self, offload: Offload, metrics: ServerMetrics) -> None:
+    :param unreadable: told of a file that could not be read within an answer, or of another error at that moment.
+    """
+
+    def __init__(
+        self, offload: Offload, metrics: ServerMetrics, unreadable: Callable[[str, OSError], None] = lambda *_: None
+    ) -> None:
+        self.unreadable = unreadable
         self._offload = offload
         self._metrics = metrics
 
@@ -78,7 +84,7 @@ class LookAhead:
     def _load(self, file: File, position: int, size: int) -> None:
         self.is_loading = True
         loading = self._cold_reads.load(file, position, size)
-        loading.addCallbacks(self._end, self._fail, callbackArgs=(position + size,))
+        loading.addCallbacks(self._end, self._fail, callbackArgs=(position + size,), errbackArgs=(file,))
         loading.addErrback(lambda failure: log.failure("sending an answer", failure))
 
     def _end(self, _: None, until: int) -> None:
@@ -86,7 +92,13 @@ class LookAhead:
         self._until = until
         self._loaded()
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: Failure, file: File) -> None:
         self.is_loading = False
         log.failure("reading an answer from disk", failure)
+        if isinstance(failure.value, OSError):
+            self.unreadable(file, failure.value)
         self._failed()
+
+    def unreadable(self, file: File, error: OSError) -> None:
+        """Tell that sending a file failed: whose it is has to know, for its readers come again."""
+        self._cold_reads.unreadable(file.path, error)

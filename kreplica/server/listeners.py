@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -87,6 +87,7 @@ class Server:
     :param table: what is served; ApiVersions is added.
     :param turn: where others wake requests at the turn's end too (``Turn.at_end``), the one that they use.
     :param stock: use Twisted's own transports although the reactor could do better.
+    :param unreadable: told of a file that could not be sent, and why.
     :ivar metrics: what it counts.
     """
 
@@ -98,10 +99,12 @@ class Server:
         *,
         turn: Turn | None = None,
         stock: bool = False,
+        unreadable: Callable[[str, OSError], None] = lambda *_: None,
     ) -> None:
         self.metrics = ServerMetrics()
         dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds)
-        self.resources = Resources(runtime, dispatch, bounds or Bounds(), turn or Turn(runtime.reactor))
+        turn = turn or Turn(runtime.reactor)
+        self.resources = Resources(runtime, dispatch, bounds or Bounds(), turn, unreadable)
         self._fast = IReactorFDSet.providedBy(runtime.reactor) and not stock
         self._ports: list[Any] = []
 

@@ -77,7 +77,10 @@ class Outgoing:
                     total += self._send_run()
         except BlockingIOError:
             pass
-        except OSError:
+        except OSError as error:
+            piece = queue[0]
+            if isinstance(piece, FileRange):
+                self._look_ahead.unreadable(piece.file, error)
             self._fail()
         return total
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kreplica.runtime import Runtime
 from kreplica.server.bounds import Bounds
 from kreplica.server.buffers import BufferPool, PartialFrames
@@ -22,7 +24,14 @@ class Resources:
     :ivar scratch: what a read fills, and frames are parsed in; good until the read that filled it returns.
     """
 
-    def __init__(self, runtime: Runtime, dispatch: Dispatch, bounds: Bounds, turn: Turn) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        dispatch: Dispatch,
+        bounds: Bounds,
+        turn: Turn,
+        unreadable: Callable[[str, OSError], None] = lambda *_: None,
+    ) -> None:
         self.reactor = runtime.reactor
         self.dispatch = dispatch
         self.bounds = bounds
@@ -32,7 +41,7 @@ class Resources:
         self.buffers = BufferPool()
         self.partial = PartialFrames(bounds.partial_bytes_max)
         self.control = ControlFirst()
-        self.cold_reads = ColdReads(runtime.offload, self.metrics)
+        self.cold_reads = ColdReads(runtime.offload, self.metrics, unreadable)
         self.connections = Connections(self)
 
     def connection(self, listener: str, peer: str) -> Connection:

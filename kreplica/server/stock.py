@@ -149,8 +149,9 @@ class StockTransport(Protocol):
         try:
             size = self._look_ahead.in_memory(piece.file, position, min(piece.size - self._range_sent, CHUNK_BYTES))
             data = piece.file.read_at(position, size)
-        except OSError:
+        except OSError as error:
             log.failure("reading an answer for {peer} from disk", peer=self.connection.peer)
+            self._look_ahead.unreadable(piece.file, error)
             self.abort()
             return 0
         if len(data) < size:

@@ -152,7 +152,9 @@ class Broker:
         topics = TopicAdmin(
             self.runtime, self.client, self.metadata, self._topic_defaults, self.dynamic_settings.check_topic
         )
-        return Server(self.runtime, handler_table(self, topics), bounds(self.settings), turn=self._turn)
+        table = handler_table(self, topics)
+        unreadable = self.directories.unreadable
+        return Server(self.runtime, table, bounds(self.settings), turn=self._turn, unreadable=unreadable)
 
     def _topic_defaults(self) -> TopicDefaults:
         return TopicDefaults(self.settings["num.partitions"], self.settings["default.replication.factor"])

@@ -19,7 +19,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.turns import Turns
 from kreplica.storage.cleaner import Cleaner
 from kreplica.storage.config import NO_LIMIT, LogConfig, StorageConfig
-from kreplica.storage.damage import WHOLE_SEGMENT, Damage
+from kreplica.storage.damage import WHOLE_SEGMENT, Damage, is_unreadable
 from kreplica.storage.directory import LogDirectory
 from kreplica.storage.log import Log
 from kreplica.storage.open_segments import OpenSegments
@@ -223,7 +223,9 @@ class LogDirectories:
         return log is not None
 
     def unreadable(self, path: str, error: OSError) -> None:
-        """A read of a segment's file failed."""
+        """A read of a segment's file failed; what is no error of the device changes nothing."""
+        if not is_unreadable(error):
+            return
         directory, _, name = path.rpartition("/")
         for log in self._logs.values():
             if log.path == directory:

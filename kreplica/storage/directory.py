@@ -320,7 +320,7 @@ class LogDirectory:
         try:
             opened = await self._runtime.offload.run(opening)
         except StorageError as error:
-            self._adopt(failed.to_open, error)
+            self.failed_logs[key] = replace(failed, error=error)
             return None
         except OSError as error:
             if not is_unreadable(error):
