@@ -15,6 +15,10 @@ VALUE_SIZE_MAX = 150
 """Bytes: the largest batch still fits into the smallest segment."""
 
 
+LOADS = ((5, 1), (10, 5), (20, 2), (20, 5), (50, 5), (50, 10), (100, 10), (100, 10), (100, 5))
+"""Messages a second, and in a batch.  What takes time is the batches; faults find as much between few of them."""
+
+
 class BadOption(KreplicaError):
     """An option that nobody knows, or a value that cannot be."""
 
@@ -73,11 +77,12 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
     :raise BadOption: one of them is unknown, or its value cannot be.
     """
     random = Random(f"{seed}/options")
+    messages_per_s, batch_records = random.choice(LOADS)
     drawn = StormOptions(
         brokers=REPLICAS + random.choice((0, 0, 1, 2)),
         partitions=random.choice((1, 2, 3)),
-        messages_per_s=random.choice((20, 50, 100)),
-        batch_records=random.choice((2, 5, 10)),
+        messages_per_s=messages_per_s,
+        batch_records=batch_records,
         synced=random.random() < 0.35,
         session_ms=random.choice((3000, 6000, 6000, 10_000)),
         lag_ms=random.choice((1000, 3000, 5000)),
