@@ -1,0 +1,290 @@
+"""Stored batches that are not what was written: how they are found, and what becomes of them."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+from storage_world import SMALL, fill, read_bytes, values_of
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.runtime.disk import FileRange
+from kreplica.storage import LogDirectories, StorageConfig
+from kreplica.storage.config import LogConfig
+from kreplica.storage.damage import WHOLE_SEGMENT, Damage
+from kreplica.storage.failed_logs import set_aside
+from kreplica.storage.log import Log
+from kreplica.storage.scrubbing import PASS_STEPS_MIN
+from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulation import Simulation
+
+KEY, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
+RECORD_BYTES = 100
+SLOW = StorageConfig(scrub_bytes_per_second=1000)
+EVERYTHING = 1 << 20
+
+
+class World:
+    """One broker's log directory, and whoever is told of damage."""
+
+    def __init__(self, storage: StorageConfig | None = None, config: LogConfig = SMALL) -> None:
+        self.simulation = Simulation(1)
+        self.host = self.simulation.host("broker")
+        self.disk: MemoryDisk = self.host.disk
+        self.found: list[Damage] = []
+        self.offline: list[TopicPartition] = []
+        self._storage = storage or StorageConfig(scrub_bytes_per_second=EVERYTHING)
+        self._config = config
+        self.start()
+
+    def start(self) -> None:
+        self.directories = LogDirectories(self.host.runtime, ["/data/logs"], self._storage)
+        opening = self.directories.open("cluster", 1, lambda _: self._config)
+        self.simulation.run_until(Deferred.fromCoroutine(opening))
+        self.directories.on_damage(lambda _, damage: self.found.append(damage))
+        self.directories.on_offline(self.offline.extend)
+        self.directories.start(lambda: {key: log.log_end_offset for key, log in self.directories.logs.items()})
+
+    def log(self, key: TopicPartition = KEY, count: int = 30) -> Log:
+        log = self.directories.create(key, ZERO_UUID, self._config)
+        fill(log, count, size=RECORD_BYTES)
+        return log
+
+    def flip(self, log: Log, segment: int, position: int, bit: int = 2) -> str:
+        path = log.segments[segment].path()
+        self.disk.flip_bit(path, position, bit)
+        return path
+
+    def run(self, seconds: float) -> None:
+        self.simulation.run(seconds)
+
+    def wait(self, work: object) -> object:
+        return self.simulation.run_until(work)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+class TestScrubbing:
+    @pytest.mark.parametrize("position", [0, 7, 8, 11, 15, 16, 17, 22, 60, 100])
+    @pytest.mark.parametrize("segment", [0, 2, -1])
+    def test_finds_every_bit(self, world: World, segment: int, position: int) -> None:
+        """Of offsets, lengths, epochs and checksums as of records, in old segments and in the one that is written."""
+        log = world.log()
+        path = world.flip(log, segment, position)
+        world.run(5)
+        assert {damage.path for damage in world.found} == {path}
+        assert {damage.base_offset for damage in world.found} == {log.segments[segment].base_offset}
+
+    def test_finds_nothing_in_what_is_whole(self, world: World) -> None:
+        """Also where logs grow, are truncated and rolled, and their leaders change meanwhile."""
+        log = world.log()
+        for turn in range(40):
+            log.begin_leader_epoch(turn)
+            fill(log, 7, epoch=turn, size=RECORD_BYTES)
+            world.run(3)
+            log.truncate_to(log.log_end_offset - turn % 5)
+            log.advance_log_start_offset(log.log_start_offset + 3)
+        world.run(2 * PASS_STEPS_MIN)
+        assert world.found == []
+
+    def test_is_as_slow_as_it_is_told(self) -> None:
+        """So many bytes in a second; what is found again is told again, until somebody does something."""
+        world = World(SLOW)
+        log = world.log(count=60)
+        world.flip(log, 7, 100)
+        seconds = log.size_bytes // SLOW.scrub_bytes_per_second
+        assert seconds > 5
+        world.run(seconds / 2)
+        assert world.found == []
+        world.run(seconds)
+        assert len(world.found) == 1
+        world.run(4 * seconds)
+        assert len(world.found) > 1
+
+    def test_reads_twice(self, world: World) -> None:
+        """A read that fails once and then does not is no damage."""
+        log = world.log()
+        world.disk.fail("read", log.segments[1].path(), errno.EIO, times=1)
+        world.run(5)
+        assert world.found == []
+
+    def test_is_off_where_nothing_may_be_read(self) -> None:
+        """With 0 bytes per second."""
+        world = World(StorageConfig(scrub_bytes_per_second=0))
+        world.flip(world.log(), 1, 100)
+        world.run(100)
+        assert world.found == []
+
+
+class TestReading:
+    def refusal(self, read: Callable[[], object]) -> ErrorCode:
+        with pytest.raises(KafkaError) as refused:
+            read()
+        return refused.value.code
+
+    def test_all_but_what_is_damaged(self, world: World) -> None:
+        """Where there is no other copy: up to the damaged batch, then an error that says where it is, and then on."""
+        log = world.log()
+        segment = log.segments[1]
+        headers = [header for _, header in segment.headers()]
+        position = headers[0].size + headers[1].size
+        path = world.flip(log, 1, position + 70)
+        world.run(3)
+        log.keep_damage(world.found[0])
+        assert values_of(log, offset_max=segment.base_offset)[-1][0] == segment.base_offset - 1
+        assert log.read(headers[0].base_offset, size_max=EVERYTHING, offset_max=30).size == position
+        with pytest.raises(KafkaError, match=f"{path}, position {position}") as refused:
+            log.read(headers[2].base_offset, size_max=EVERYTHING, offset_max=30)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        following = headers[3].base_offset
+        assert log.read(following, size_max=EVERYTHING, offset_max=30).first_offset == following
+        fill(log, 1)
+
+    def test_where_no_batch_stands(self, world: World) -> None:
+        """A length that is none does not make a reader go on behind it as if nothing were missing."""
+        log = world.log()
+        path = world.flip(log, 1, 8, 7)
+        with pytest.raises(Damage, match=path):
+            log.read(log.segments[1].base_offset, size_max=EVERYTHING, offset_max=30)
+
+    def test_a_segment_that_is_whole_again(self, world: World) -> None:
+        """A device that gives back what it did not: nothing is refused any more."""
+        log = world.log()
+        path = log.segments[1].path()
+        world.disk.fail("read", path, errno.EIO)
+        world.run(3)
+        log.keep_damage(world.found[0])
+        offset = log.segments[1].base_offset
+        world.disk.mend()
+        assert self.refusal(lambda: log.read(offset, size_max=9, offset_max=30)) is ErrorCode.CORRUPT_MESSAGE
+        world.run(2 * PASS_STEPS_MIN)
+        assert isinstance(log.read(offset, size_max=EVERYTHING, offset_max=30).ranges[0], FileRange)
+
+
+class TestTakingOut:
+    def test_and_beginning_anew(self, world: World) -> None:
+        """What is before the damaged segment stays; the segment and what follows it are kept under other names."""
+        log, other = world.log(), world.log(OTHER)
+        world.flip(log, 2, 100)
+        world.run(3)
+        bases = [segment.base_offset for segment in log.segments]
+        before = read_bytes(log, offset_max=bases[2])
+        world.directories.take_out(KEY, world.found[0])
+        assert world.offline == [KEY]
+        assert list(world.directories.logs) == [OTHER]
+        assert world.directories.failed_logs() == [KEY]
+        with pytest.raises(KafkaError):
+            fill(log, 1)
+        assert world.wait(world.directories.begin_anew(KEY)) is True
+        again = world.directories.logs[KEY]
+        assert again.log_end_offset == bases[2]
+        assert read_bytes(again) == before
+        kept = [name for name in world.disk.list_directory(log.path) if name.endswith(".damaged")]
+        assert [int(name.split(".")[0]) for name in kept] == bases[2:]
+        fill(again, 5, first=bases[2])
+        fill(other, 1)
+        world.run(5)
+        assert world.directories.failed_logs() == []
+
+    def test_and_putting_back(self, world: World) -> None:
+        """As it was, with all that can be read of it."""
+        log = world.log()
+        world.flip(log, 2, 100)
+        world.run(3)
+        world.directories.take_out(KEY, world.found[0])
+        assert world.wait(world.directories.put_back(KEY)) is True
+        assert world.directories.logs[KEY] is log
+        assert list(log.damages) == world.found[:1]
+        fill(log, 1)
+
+    def test_is_remembered_by_checkpoints(self, world: World) -> None:
+        """A start that comes before it is begun anew scans no more than another, and brings no deleted record back."""
+        log = world.log()
+        log.flush()
+        log.advance_log_start_offset(3)
+        world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
+        world.log(OTHER)
+        world.run(70)
+        world.host.kill()
+        world.start()
+        again = world.directories.logs[KEY]
+        assert (again.recovery_point, again.log_start_offset) == (30, 3)
+
+    def test_and_deleting_it(self, world: World) -> None:
+        """A topic that is deleted goes with what is damaged of it."""
+        world.log()
+        world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
+        world.wait(world.directories.delete(KEY))
+        assert world.directories.failed_logs() == []
+        world.run(100)
+        assert world.disk.list_directory("/data/logs") == sorted(
+            name for name in world.disk.list_directory("/data/logs") if "orders" not in name
+        )
+
+    @pytest.mark.parametrize("renames", range(1, 20))
+    def test_interrupted_while_it_is_set_aside(self, world: World, renames: int) -> None:
+        """It is a log that ends earlier, and has no hole, whenever the process is killed."""
+        log = world.log()
+        before = values_of(log)
+        done = _interrupted(world.disk, renames, lambda: set_aside(world.disk, log.path, 8, 1))
+        world.host.kill()
+        world.start()
+        again = values_of(world.directories.logs[KEY])
+        assert again == before[: len(again)]
+        assert done or len(again) >= 8
+
+
+def _interrupted(disk: MemoryDisk, operations: int, work: Callable[[], None]) -> bool:
+    """Whether the work was done before so many renames and removals had happened."""
+    left = [operations]
+
+    def counted(original: Callable[..., None]) -> Callable[..., None]:
+        def call(*args: str) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            original(*args)
+
+        return call
+
+    rename, remove = disk.rename, disk.remove
+    disk.rename, disk.remove = counted(rename), counted(remove)  # type: ignore[method-assign]
+    try:
+        work()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        disk.rename, disk.remove = rename, remove  # type: ignore[method-assign]
+    return True
+
+
+class TestAtAStart:
+    def test_a_log_that_cannot_be_read(self, world: World) -> None:
+        """The others are opened; it is, as soon as it can be read, or without what cannot."""
+        log = world.log()
+        world.log(OTHER)
+        path = log.segments.active.path()
+        world.host.kill()
+        world.disk.fail("read", path, errno.EIO)
+        world.start()
+        assert list(world.directories.logs) == [OTHER]
+        assert world.wait(world.directories.put_back(KEY)) is False
+        world.disk.mend()
+        assert world.wait(world.directories.put_back(KEY)) is True
+        assert world.directories.logs[KEY].log_end_offset == 30
+
+    def test_a_cut_is_told(self, world: World) -> None:
+        """Whoever registers this broker has to know that it may have lost something."""
+        log = world.log()
+        (directory,) = world.directories.directories
+        assert directory.cut == []
+        world.flip(log, -1, log.segments.active.size - 5)
+        world.host.kill()
+        world.start()
+        assert world.directories.directories[0].cut == [KEY]
