@@ -228,9 +228,10 @@ class ReplicatedRun:
         """Start brokers at once, and wait until all of them serve."""
         for broker in brokers:
             self.launch(broker)
-        self.cluster.run_until(lambda: all(self._serves(broker) for broker in brokers), timeout_s=120.0)
+        self.cluster.run_until(lambda: all(self.serves(broker) for broker in brokers), timeout_s=120.0)
 
-    def _serves(self, broker: int) -> bool:
+    def serves(self, broker: int) -> bool:
+        """Whether a broker has started and runs."""
         machine = self.machine(broker)
         return machine.running and self._ready.get(broker) is machine.program
 

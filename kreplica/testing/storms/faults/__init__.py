@@ -1,38 +1,60 @@
 """What can go wrong, a function each; a kind of fault is a line in ``FAULTS``.
 
 * ``machines`` processes that are killed, stopped, paused, without power; ``coordinator`` the same for the coordinator
+* ``rolling`` brokers that are restarted one after the other
 * ``network`` links that are cut or slow, connections that break
 * ``disks`` no space, failing syncs, bad media; ``clocks``
 * ``operations`` what administrators do meanwhile: reassignments, elections; ``topics`` which come, grow and go
+* ``interruptions`` controllers that die over such things
 * ``fault`` what all of them have
 """
 
 from __future__ import annotations
 
-from kreplica.testing.storms.faults import clocks, coordinator, disks, machines, network, operations, topics
+from kreplica.testing.storms.faults import (
+    clocks,
+    coordinator,
+    disks,
+    interruptions,
+    machines,
+    network,
+    operations,
+    rolling,
+    topics,
+)
 from kreplica.testing.storms.faults.fault import Begin
 
 FAULTS: dict[str, tuple[Begin, float]] = {
     "kill": (machines.kill, 2.0),
     "lose power": (machines.lose_power, 2.0),
     "bounce": (machines.bounce, 1.0),
+    "bounce again and again": (machines.bounce_again_and_again, 0.5),
+    "roll": (rolling.roll, 0.5),
     "kill all": (machines.kill_all, 0.5),
     "stop": (machines.stop, 1.0),
     "pause": (machines.pause, 1.5),
+    "pause and kill": (machines.pause_and_kill, 0.5),
     "expire session": (coordinator.expire_session, 1.0),
     "restart coordinator": (coordinator.restart, 1.0),
+    "isolate coordinator": (network.isolate_coordinator, 0.5),
+    "delay watches": (network.delay_watches, 0.5),
     "cut from coordinator": (network.cut_from_coordinator, 1.0),
     "cut brokers": (network.cut_brokers, 1.0),
     "isolate": (network.isolate, 1.0),
     "cut from client": (network.cut_from_client, 0.5),
     "drop connections": (network.drop_connections, 1.0),
+    "forget connections": (network.forget_connections, 0.5),
+    "narrow": (network.narrow, 0.5),
     "slow down": (network.slow_down, 1.0),
     "run out of space": (disks.run_out_of_space, 0.5),
     "fail to sync": (disks.fail_to_sync, 0.5),
+    "run out of descriptors": (disks.run_out_of_descriptors, 0.5),
+    "slow disk": (disks.slow_down, 0.5),
     "jump in time": (clocks.jump, 0.5),
     "drift": (clocks.drift, 0.5),
     "reassign": (operations.reassign, 2.0),
     "elect": (operations.elect, 1.0),
+    "interrupt": (interruptions.interrupt, 1.0),
     "create topic": (topics.create, 3.0),
     "delete topic": (topics.delete, 1.0),
     "replace topic": (topics.replace, 1.0),

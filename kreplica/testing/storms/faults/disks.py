@@ -12,6 +12,8 @@ from kreplica.testing.storms.faults.fault import End, some_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 LEFT_BYTES_MAX = 3000
+OPENS_MAX = 30
+DELAYS_S = (0.1, 0.5, 3.0)
 
 
 def run_out_of_space(run: ReplicatedRun, random: Random) -> End:
@@ -36,11 +38,39 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
     disk = run.machine(broker).host.disk
     disk.fail("sync", f"{DATA_DIRECTORY}/logs/*", errno.EIO, times=1)
 
+    return lambda: _restart_mended(run, broker)
+
+
+def run_out_of_descriptors(run: ReplicatedRun, random: Random) -> End | None:
+    """Files that a broker opens it cannot open, so many are open already; with a higher limit it is started again."""
+    broker = some_broker(run, random)
+    if broker is None:
+        return None
+    count = random.randint(1, OPENS_MAX)
+    run.tell(f"broker {broker} cannot open {count} files")
+    run.machine(broker).host.disk.fail("open", f"{DATA_DIRECTORY}/*", errno.EMFILE, times=count)
+    return lambda: _restart_mended(run, broker)
+
+
+def _restart_mended(run: ReplicatedRun, broker: int) -> None:
+    run.machine(broker).host.disk.mend()
+    if run.machine(broker).running:
+        run.kill(broker)
+    run.launch(broker)
+
+
+def slow_down(run: ReplicatedRun, random: Random) -> End | None:
+    """A broker's disk takes its time: syncs and cold reads above all."""
+    broker = some_broker(run, random)
+    if broker is None:
+        return None
+    offload = run.machine(broker).host.offload
+    before, delay_s = offload.delay_s, random.choice(DELAYS_S)
+    run.tell(f"the disk of broker {broker} takes up to {delay_s} s")
+    offload.delay_s = (0.0, delay_s)
+
     def end() -> None:
-        disk.mend()
-        if run.machine(broker).running:
-            run.kill(broker)
-        run.launch(broker)
+        offload.delay_s = before
 
     return end
 

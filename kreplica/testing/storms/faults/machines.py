@@ -7,6 +7,10 @@ from random import Random
 from kreplica.testing.storms.faults.fault import End, some_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
+BOUNCES_MAX = 5
+STEPS_BETWEEN_MAX = 500
+STEPS_AFTER_MAX = 300
+
 
 def kill(run: ReplicatedRun, random: Random) -> End | None:
     """``kill -9``, and a start at the end."""
@@ -32,6 +36,18 @@ def bounce(run: ReplicatedRun, random: Random) -> None:
     if broker is not None:
         run.kill(broker)
         run.launch(broker)
+
+
+def bounce_again_and_again(run: ReplicatedRun, random: Random) -> None:
+    """Killed and started several times, each time before it has done much, faster than anybody notices."""
+    broker = some_broker(run, random)
+    if broker is None:
+        return
+    for _ in range(random.randint(2, BOUNCES_MAX)):
+        if run.machine(broker).running:
+            run.kill(broker)
+        run.launch(broker)
+        run.steps(random.randrange(STEPS_BETWEEN_MAX))
 
 
 def kill_all(run: ReplicatedRun, random: Random) -> End:
@@ -77,5 +93,26 @@ def pause(run: ReplicatedRun, random: Random) -> End | None:
     def end() -> None:
         run.tell(f"broker {broker} goes on")
         host.resume()
+
+    return end
+
+
+def pause_and_kill(run: ReplicatedRun, random: Random) -> End | None:
+    """``SIGSTOP``; it is killed when it has gone on for a moment, with what it does in a session that may be over."""
+    broker = some_broker(run, random)
+    if broker is None:
+        return None
+    run.tell(f"broker {broker} is paused")
+    host, program = run.machine(broker).host, run.machine(broker).program
+    host.pause()
+
+    def end() -> None:
+        run.tell(f"broker {broker} goes on")
+        host.resume()
+        run.steps(random.randrange(STEPS_AFTER_MAX))
+        machine = run.machine(broker)
+        if machine.running and machine.program is program:
+            run.kill(broker)
+        run.launch(broker)
 
     return end

@@ -1,0 +1,72 @@
+"""Brokers that are restarted one after the other, as for an upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from kreplica.testing.storms.faults.fault import End
+from kreplica.testing.storms.replicated_run import ReplicatedRun
+from kreplica.testing.wire_client import sleep
+
+HARD_CHANCE = 0.5
+LOOK_S = 0.2
+STOP_S_MAX = 10.0
+START_S_MAX = 20.0
+
+
+def roll(run: ReplicatedRun, random: Random) -> End:
+    """All brokers, each when the one before serves again, or too much time has passed: killed, or stopped in order."""
+    restart = _RollingRestart(run, hard=random.random() < HARD_CHANCE)
+    order = random.sample(sorted(run.cluster.brokers), len(run.cluster.brokers))
+    run.tell(f"brokers {order} are restarted one after the other")
+    rolling = Deferred.fromCoroutine(restart.carry_out(order))
+    rolling.addErrback(lambda failure: failure.trap(CancelledError))
+
+    def end() -> None:
+        rolling.cancel()
+        restart.bring_back()
+
+    return end
+
+
+class _RollingRestart:
+    """One broker is away at a time."""
+
+    def __init__(self, run: ReplicatedRun, *, hard: bool) -> None:
+        self._run = run
+        self._hard = hard
+        self._away: int | None = None
+        self._reactor = run.cluster.simulation.host("operator").reactor
+
+    async def carry_out(self, order: list[int]) -> None:
+        for broker in order:
+            if self._run.machine(broker).running:
+                self._away = broker
+                if not self._hard:
+                    await self._stop(broker)
+                self.bring_back()
+                await self._wait(partial(self._run.serves, broker), START_S_MAX)
+
+    async def _stop(self, broker: int) -> None:
+        machine = self._run.machine(broker)
+        program = machine.program
+        self._run.begin_to_stop(broker).addErrback(self._run.failed)
+        await self._wait(lambda: not machine.running or machine.program is not program, STOP_S_MAX)
+
+    async def _wait(self, reached: Callable[[], bool], timeout_s: float) -> None:
+        ends_s = self._reactor.seconds() + timeout_s
+        while not reached() and self._reactor.seconds() < ends_s:
+            await sleep(self._reactor, LOOK_S)
+
+    def bring_back(self) -> None:
+        """Start whoever is away; kill it first where it has not stopped by now."""
+        broker, self._away = self._away, None
+        if broker is None:
+            return
+        if self._run.machine(broker).running:
+            self._run.kill(broker)
+        self._run.launch(broker)
