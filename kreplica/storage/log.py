@@ -188,7 +188,10 @@ class Log(DurableLog):
         self.log_end_offset = end_offset = header.next_offset
         if segment.entries_waiting >= _ENTRIES_WAITING_MAX:
             self._write_indexes(segment)
-        if end_offset - self.recovery_point >= self.config.flush_messages and self.owner is not None:
+        self._flush_if_due()
+
+    def _flush_if_due(self) -> None:
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages and self.owner is not None:
             self.owner.flush_due(self)
 
     def _write_indexes(self, segment: Segment) -> None:
@@ -358,6 +361,8 @@ class Log(DurableLog):
         self.recovery_point = min(self.recovery_point, offset)
         if self.owner is not None:
             self.owner.truncated(self)
+        # A sync under way is void by now, and an end that no append led to may be beyond what was ever synced.
+        self._flush_if_due()
 
     def _remove(self, paths: list[str]) -> None:
         if self.owner is not None:

@@ -230,6 +230,19 @@ def test_retention_and_compaction_go_on_by_themselves():
     assert broker.directories.topic_id(KEYS[1]) is None
 
 
+@pytest.mark.parametrize(("synced", "offset"), [(1, 2), (3, 50)])
+def test_what_is_left_of_a_log_that_was_cut_is_synced(synced, offset):
+    """With ``flush.messages=1``, also where it was cut while it was synced, or begins anew behind all it ever had."""
+    broker = Broker(paths=["/data"], config=replace(SMALL, flush_messages=1)).start()
+    (log,) = broker.create(KEYS[0])
+    fill(log, 3)
+    broker.simulation.run_until(lambda: log.recovery_point >= synced)
+    log.truncate_to(offset) if offset < log.log_end_offset else log.truncate_fully_and_start_at(offset)
+    assert (log.recovery_point, log.log_end_offset) == (synced, offset)
+    broker.after(1)
+    assert log.recovery_point == offset
+
+
 def test_flush_ms_is_kept():
     """A log with ``flush.ms`` is synced at least that often."""
     broker = Broker(paths=["/data"], config=replace(SMALL, flush_ms=5000)).start(
