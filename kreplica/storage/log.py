@@ -185,7 +185,7 @@ class Log(DurableLog):
                 aborted = self.producers.take_in(header, marker)
                 if aborted is not None:
                     segment.aborted.append(aborted)
-        self.log_end_offset = end_offset = header.next_offset
+        self.log_end_offset = header.next_offset
         if segment.entries_waiting >= _ENTRIES_WAITING_MAX:
             self._write_indexes(segment)
         self._flush_if_due()
