@@ -38,7 +38,10 @@ def command(path: Path, verbose: bool, until: int | None) -> None:
     for file, following in zip(files, [*files[1:], None], strict=True):
         if file.note:
             click.echo(file.note, err=True)
-        outcome = _replay(file, following, verbose, until)
+        try:
+            outcome = _replay(file, following, verbose, until)
+        except JournalUnreadable as error:
+            raise Unreadable(str(error)) from None
         events += outcome.events
         decisions += outcome.decisions
     click.echo(f"{events} events, {decisions} decisions: all the same")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kreplica.controller.controller import Controller
@@ -16,7 +17,7 @@ from kreplica.controller.journal_head import state_of
 from kreplica.controller.journal_lines import Line
 from kreplica.controller.journal_seams import recorded
 from kreplica.controller.journal_values import plain
-from kreplica.testing.replay_reading import JournalFile
+from kreplica.testing.replay_reading import JournalFile, JournalUnreadable
 from kreplica.testing.replay_script import Difference, Script
 from kreplica.testing.replay_start import Start
 from kreplica.testing.replay_world import ReplayWorld
@@ -60,6 +61,7 @@ class Replay:
     """Of one file.
 
     :param told: None where nobody is.
+    :raise JournalUnreadable: (``run`` and ``steps`` too) where an entry is nothing that this version understands.
     :param until: the number of the last event that is repeated; None for all.
     """
 
@@ -73,7 +75,8 @@ class Replay:
         self._journal = Journal(self._script, lambda: world.now_s)
         self.controller = world.controller = Controller(recorded(world.surroundings, self._journal), self._journal)
         if file.state is not None:
-            Start(world, self._journal, file.state).stand()
+            with self._understood("its head"):
+                Start(world, self._journal, file.state).stand()
 
     def run(self) -> Outcome:
         """Repeat it to its end, or to the first difference."""
@@ -87,11 +90,22 @@ class Replay:
         script.muted = False
         while (line := script.next) is not None and not self._is_over:
             if "in" in line:
-                self._world.perform(line)
+                with self._understood(f"entry {line['n']}"):
+                    self._world.perform(line)
             else:
                 script.did_nothing()
             self.outcome.difference = script.difference
             yield
+
+    @contextmanager
+    def _understood(self, what: str) -> Iterator[None]:
+        """:raise JournalUnreadable: where a part of the journal is not what this version writes."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+            file = self.outcome.file
+            text = f"{what} is nothing that can reach a controller: {type(error).__name__}: {error}"
+            raise JournalUnreadable(f"{file.path}: {text} (it is of kreplica {file.head.get('kreplica')})") from error
 
     @property
     def _is_over(self) -> bool:

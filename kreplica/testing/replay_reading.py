@@ -11,6 +11,8 @@ from kreplica.controller.journal_lines import FORMAT, Line, decode_line, lines_o
 from kreplica.errors import KreplicaError
 from kreplica.runtime.disk import Disk
 
+HEAD_FIELDS = {"journal", "kreplica", "broker", "wall_clock_ms", "s", "config", "state"}
+
 
 class JournalUnreadable(KreplicaError):
     """Not a journal, or one of another format: says which file, which line, and why."""
@@ -89,8 +91,8 @@ def read_journal(path: str, data: bytes) -> JournalFile:
     if not found:
         raise JournalUnreadable(note or f"{path}: is empty")
     head = found[0]
-    if "journal" not in head:
-        raise JournalUnreadable(f"{path}: is no journal of a controller")
-    if head["journal"] != FORMAT:
+    if "journal" in head and head["journal"] != FORMAT:
         raise JournalUnreadable(f"{path}: has format {head['journal']}, and this version reads {FORMAT}")
+    if not head.keys() >= HEAD_FIELDS:
+        raise JournalUnreadable(f"{path}: is no journal of a controller")
     return JournalFile(path, head, found[1:], note)

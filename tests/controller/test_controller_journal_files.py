@@ -21,6 +21,7 @@ from kreplica.testing.simulation import Simulation
 
 DIRECTORY = "/data/journal"
 CONTROLLER = 101
+HEAD = {"journal": 1, "kreplica": "1", "broker": 1, "wall_clock_ms": 0, "s": 0.0, "config": {}, "state": None}
 
 
 @contextmanager
@@ -201,7 +202,7 @@ def test_a_torn_last_line_is_left_out():
 @pytest.mark.parametrize("damage", [b"", b'{"n":3}\n', b"{\n", b'{"n":2,"packed":"AAAA"}\n', b"[]\n"])
 def test_what_is_damaged_elsewhere(damage):
     """From a line on that is missing or spoilt nothing is taken for true; which one that is, a note says."""
-    lines = [encode_line(0, {"journal": 1, "state": None}), *(encode_line(n, {"in": "call"}) for n in range(1, 6))]
+    lines = [encode_line(0, HEAD), *(encode_line(n, {"in": "call"}) for n in range(1, 6))]
     lines[2] = damage
     found = read_journal("j", b"".join(lines))
     assert [line["n"] for line in found.lines] == [1]
@@ -240,7 +241,7 @@ def test_close_writes_what_waits():
     """A broker that is stopped in order leaves the whole journal."""
     simulation = Simulation(1)
     host = simulation.host("a")
-    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: {"journal": 1, "state": None})
+    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: HEAD)
     files.note({"in": "call"})
     simulation.run_until(files.close())
     files.note({"in": "never"})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -19,8 +23,8 @@ from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.testing.controller_scene import ControllerScene
 from kreplica.testing.disk import MemoryDisk
-from kreplica.testing.replay import Outcome, replay_all
-from kreplica.testing.replay_reading import read_journals
+from kreplica.testing.replay import Outcome, Replay, replay_all
+from kreplica.testing.replay_reading import JournalUnreadable, read_journals
 from kreplica.zookeeper import Create
 
 ORDERS = TopicPartition("orders", 0)
@@ -219,6 +223,45 @@ def test_terms_that_end_in_every_way():
     assert any(line.get("error", [""])[0] == "ConnectionLoss" for line in entries if line.get("in") == "answer")
     assert sum(line.get("out") == "took_office" for line in entries) > 3
     assert any(line.get("method") == "stop" for line in entries)
+
+
+# --- what no controller wrote -----------------------------------------------------------------------------------------
+
+
+def spoilt(value: Any, random: Random) -> Any:
+    """The same with something missing or something else somewhere."""
+    if isinstance(value, dict) and value and random.random() < 0.8:
+        key = random.choice(list(value))
+        return {name: each for name, each in value.items() if name != key or random.random() < 0.7} | (
+            {key: spoilt(value[key], random)} if random.random() < 0.7 else {}
+        )
+    if isinstance(value, list) and value and random.random() < 0.8:
+        index = random.randrange(len(value))
+        return [*value[:index], spoilt(value[index], random), *value[index + 1 :]]
+    return random.choice([None, 7, -1, "x", [], {}, [[]], {"error": ["x"]}, 1.5, True])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_entries_that_are_spoilt(monkeypatch, seed):
+    """Whatever an entry says, a replay ends: with a difference, or with one error that names the entry."""
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    scene = scene_with_journal()
+    scene.make_topic("orders", {0: (1, 2, 3)})
+    a_broker_dies(scene, 1)
+    files = read_journals(scene.controllers[CONTROLLER].host.disk, DIRECTORY)
+    random = Random(seed)
+    for _ in range(60):
+        file = random.choice(files)
+        lines = list(file.lines)
+        number = random.randrange(-1, len(lines))
+        if number < 0:
+            file = replace(file, head=file.head | {"state": spoilt(file.head["state"] or {}, random)})
+        else:
+            key = random.choice(list(lines[number]))
+            lines[number] = lines[number] | {key: spoilt(lines[number][key], random), "n": number + 1}
+        with suppress(JournalUnreadable):
+            outcome = Replay(replace(file, lines=lines)).run()
+            assert outcome.difference is not None or outcome.entries == len(lines)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
