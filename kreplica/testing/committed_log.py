@@ -21,6 +21,10 @@ class CommittedBatch(NamedTuple):
     digest: int
 
 
+class TwiceInLog(AssertionError):
+    """A batch begins before the end of the one that lies before it."""
+
+
 class _Reader:
     """Reads one replica's batches in order, from where it stopped; straight from its disk, whatever fails there."""
 
@@ -29,6 +33,7 @@ class _Reader:
         self.offset = log.log_start_offset
         self._segment_base = -1
         self._position = 0
+        self._end_offset = 0
 
     def go_to(self, offset: int) -> None:
         """Go on at an offset at which a batch begins."""
@@ -37,16 +42,23 @@ class _Reader:
             self._segment_base = -1
 
     def next(self, disk: MemoryDisk) -> CommittedBatch:
-        """The next whole batch."""
+        """The next whole batch.
+
+        :raise TwiceInLog: what lies there is not what an append leaves.
+        """
         segments = self.log.segments
         segment = segments[segments.index_of(self.offset)]
         if segment.base_offset != self._segment_base:
             self._segment_base, self._position = segment.base_offset, 0
+            self._end_offset = segment.base_offset
         data = disk.stored(segment.path(LOG_SUFFIX))
         while True:
             at = self._position
             header = parse_header(data, at)
             self._position = end = at + header.size
+            if header.base_offset < self._end_offset:
+                raise TwiceInLog(f"{self.log.path}: a batch of {header.base_offset} stands behind {self._end_offset}")
+            self._end_offset = header.next_offset
             if header.next_offset > self.offset:
                 self.offset = header.next_offset
                 return CommittedBatch(header[0], self.offset, header[2], crc32(data[at:end]))

@@ -3,6 +3,7 @@
 The rules, as ``BrokenRule`` names them:
 
 * one leader an epoch; the leader is in sync; the in-sync set is within the assignment
+* only the last elected controller elects leaders
 * epochs never go back: of the znode, of each replica in one process, of each broker's controller
 * a leader's high watermark never goes back while it leads, and is no further than its log
 * what is committed is on as many replicas as the topic asks for, and on every member of the true in-sync set (the
@@ -101,7 +102,7 @@ class Invariants:
         self._states: dict[TopicPartition, LeaderAndIsr] = {}
         self._seen: dict[str, tuple[Znode, int]] = {}
         self._fences: dict[int, tuple[object, int]] = {}
-        self._controller_epoch = 0
+        self._controller_epoch = self._controller_since = 0
         self._coordinator: object = None
         self._broker_ids = {machine.host.name: number for number, machine in cluster.brokers.items()}
 
@@ -141,18 +142,18 @@ class Invariants:
             self._coordinator = machine.program
             self._states.clear()
             self._seen.clear()
-            self._controller_epoch = 0
+            self._controller_epoch = self._controller_since = 0
         nodes = serving.tree.nodes
         node = nodes.get(znodes.CONTROLLER_EPOCH)
         if node is not None and self._is_news(znodes.CONTROLLER_EPOCH, node):
             epoch = documents.decode_controller_epoch(node.data or b"")
             if epoch < self._controller_epoch:
                 raise _broken("the controller epoch went back", epoch, self._controller_epoch)
-            self._controller_epoch = epoch
+            self._controller_epoch, self._controller_since = epoch, node.mzxid
         for key, path in self._paths.items():
             node = nodes.get(path)
             if node is not None and self._is_news(path, node):
-                self._check_state(key)
+                self._check_state(key, node.mzxid)
                 self._check_replicas(key)
 
     def _is_news(self, path: str, node: Znode) -> bool:
@@ -212,7 +213,7 @@ class Invariants:
             replica.has_changed()
             self._check_replica(key, broker_id, replica)
 
-    def _check_state(self, key: TopicPartition) -> None:
+    def _check_state(self, key: TopicPartition, zxid: int) -> None:
         before, state = self._states.get(key), state_of(self._cluster, key)
         assert state is not None
         if before is not None:
@@ -221,6 +222,12 @@ class Invariants:
             is_led = NO_LEADER not in (state.leader, before.leader)
             if is_led and state.leader_epoch == before.leader_epoch and state.leader != before.leader:
                 raise _broken(f"{key}: two leaders in one epoch", before, state)
+            is_elected = state.leader_epoch > before.leader_epoch and zxid > self._controller_since
+            if is_elected and state.controller_epoch != self._controller_epoch:
+                raise _broken(
+                    f"{key}: written by controller {state.controller_epoch} after {self._controller_epoch} was elected",
+                    state,
+                )
         assigned = replicas_of(self._cluster, key)
         if assigned:
             if not set(state.isr) <= set(assigned):

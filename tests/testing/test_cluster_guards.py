@@ -1,57 +1,44 @@
-"""The storms are tested: guards of replication that are taken away, they miss.
+"""The tests are tested: every guard of replication is taken away, and the order of events in which it counts shows it.
 
-Guards whose absence takes a rare order of events to show have scripted tests instead, which say which order
-(``docs/replication.md`` names them).
+``kreplica simulate --mutations`` also counts how many storms notice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Iterator
 
 import pytest
-from test_cluster_storms import storm
 
-from kreplica.replication import in_sync
-from kreplica.storage.producers import ProducerStates
+from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.guards import GUARDS, Guard, without
+from kreplica.testing.storms.sweep import keep_quiet
 
-pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.filterwarnings("ignore:.*<coroutine object:pytest.PytestUnraisableExceptionWarning"),
-]
-
-SEEDS_MAX = 50
+SEED = 1
+SCENARIOS = {guard.scenario.__name__: guard.scenario for guard in GUARDS}
 
 
-def always(*_: Any, **__: Any) -> bool:
-    return True
+@pytest.fixture(scope="module", autouse=True)
+def _quiet() -> None:
+    """What is logged before anybody has asked for it is kept, and with it all programs that something went wrong in."""
+    keep_quiet()
 
 
-Guard = tuple[Any, str, Callable[..., Any]]
-
-WITHOUT: dict[str, tuple[Guard, ...]] = {
-    "who joins has fetched, and has all": (
-        (in_sync, "has_fetched_in_this_epoch", always),
-        (in_sync, "has_reached_high_watermark", always),
-        (in_sync, "has_reached_epoch_start", always),
-    ),
-    "who joins has the high watermark and the epoch's start": (
-        (in_sync, "has_reached_high_watermark", always),
-        (in_sync, "has_reached_epoch_start", always),
-    ),
-    "both in-sync sets count": ((in_sync, "union", lambda isr, proposed: tuple(proposed)),),
-    "retries are known": ((ProducerStates, "check", lambda self, header, marker, origin: None),),
-}
+@pytest.fixture(autouse=True)
+def _buried() -> Iterator[None]:
+    with burial():
+        yield
 
 
-@pytest.mark.parametrize("name", WITHOUT)
-def test_a_guard_taken_away_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 50 seeds a storm without the guard breaks a rule, loses a record, or does not end well."""
-    for where, guard, without in WITHOUT[name]:
-        monkeypatch.setattr(where, guard, without)
-    for seed in range(1, SEEDS_MAX + 1):
-        try:
-            storm(seed)
-        except Exception:
-            return
-    pytest.fail(f"{SEEDS_MAX} seeds did not miss it: {name}")
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_ends_well(name: str) -> None:
+    """With all guards in place nothing is lost, whatever comes late or twice."""
+    SCENARIOS[name](SEED)
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+def test_a_guard_that_is_taken_away_is_missed(guard: Guard) -> None:
+    """The very rule breaks that it keeps."""
+    with without(guard), pytest.raises((AssertionError, TimeoutError)) as broken:
+        guard.scenario(SEED)
+    assert re.search(guard.breaks, str(broken.value)), f"something else broke: {broken.value}"

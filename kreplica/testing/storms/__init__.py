@@ -4,5 +4,6 @@
 * ``options`` what a seed chooses of the circumstances; ``plan`` what is to go wrong, and when, as data
 * ``faults`` what can go wrong, a function each
 * ``replicated_run`` the cluster, its load, and what scripted tests do to it
-* ``log_watch`` what no program may log; ``burial`` what killed ones leave behind
+* ``scenarios`` rare orders of events, a script each; ``guards`` the rules that they are about, and how to be without
+* ``journals`` of controllers, replayed; ``log_watch`` what no program may log; ``burial`` what killed ones leave behind
 """

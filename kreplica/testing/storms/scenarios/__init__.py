@@ -1,0 +1,12 @@
+"""Rare orders of events, one function each: how what every rule of replication is for comes about.
+
+Each is given a seed, ends well with all rules in place whatever the seed, and badly without the rule that
+``storms.guards`` names it for.
+
+* ``scene`` the cluster that all begin with, and what may be done to it: start here
+* ``commands`` that come late: to another process, in another epoch, from a controller that is none any more
+* ``joining`` and leaving the in-sync set
+* ``leading`` with too few in sync, with others that may lead, or when it may lead no more
+* ``logs`` what they may be cut to, and what a power loss leaves of them
+* ``producing`` what producers send again
+"""

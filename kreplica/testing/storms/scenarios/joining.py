@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kreplica.testing.storms.scenarios.scene import (
-    COORDINATOR,
     CONTROLLER,
+    COORDINATOR,
     FOLLOWER,
     LAG_S,
     LEADER,
@@ -20,10 +20,12 @@ from kreplica.testing.storms.scenarios.scene import (
     hush,
     isr,
     leave,
+    lose_unsynced,
     name,
     prefer,
     scene,
     speak,
+    undelay,
     write,
 )
 
@@ -36,7 +38,7 @@ def catches_up_slowly(seed: int) -> None:
         delay(run, LEADER, OTHER, 0.5)
         heal(run, LEADER, OTHER)
         run.cluster.run(3 * LAG_S)
-        delay(run, LEADER, OTHER, 0.001)
+        undelay(run, LEADER, OTHER)
         run.converge()
 
 
@@ -47,9 +49,7 @@ def has_what_the_new_leader_knows_of(seed: int) -> None:
         delay(run, LEADER, FOLLOWER, 0.3)
         delay(run, LEADER, OTHER, 0.7)
         heal(run, LEADER, OTHER)
-        run.cluster.run_until(
-            lambda: high_watermark(run, FOLLOWER) <= end(run, OTHER) < high_watermark(run, LEADER)
-        )
+        run.cluster.run_until(lambda: high_watermark(run, FOLLOWER) <= end(run, OTHER) < high_watermark(run, LEADER))
         assert OTHER not in isr(run)
         run.kill(LEADER)
         delay(run, FOLLOWER, OTHER, 0.7)
@@ -71,7 +71,7 @@ def is_another_by_now(seed: int) -> None:
         run.cluster.run_until(lambda: led.proposed is not None)
         cut_off(run, LEADER)
         cut(run, LEADER, OTHER)
-        run.lose_power(OTHER)
+        lose_unsynced(run, OTHER)
         run.launch(OTHER)
         run.cluster.run(1.5)
         run.tell("the leader reaches ZooKeeper again")
@@ -106,5 +106,5 @@ def deposed_and_does_not_know(seed: int) -> None:
         prefer(run)
         assert run.leader() == FOLLOWER
         run.cluster.run(3 * LAG_S)
-        delay(run, CONTROLLER, LEADER, 0.001)
+        undelay(run, CONTROLLER, LEADER)
         run.converge()
