@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from kreplica.admin.site import AdminSite
 from kreplica.controller.journaled import journaled
 from kreplica.controller.surroundings import Surroundings
 from kreplica.membership.controlled_shutdown import ControlledShutdown
@@ -49,6 +49,9 @@ from kreplica.service.stopping import stop_all
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.directories import LogDirectories
 from kreplica.zookeeper import ZooKeeperClient
+
+if TYPE_CHECKING:
+    from kreplica.admin.site import AdminSite
 
 log = Logger()
 
@@ -172,6 +175,9 @@ class Broker:
     def _start_admin(self) -> None:
         listener = admin_listener(self.settings)
         if listener is not None:
+            # Its web framework takes a sixth of the time in which a broker starts: not where nobody asks for it.
+            from kreplica.admin.site import AdminSite
+
             self.admin = AdminSite(self.runtime.reactor, self, host=listener[0], port=listener[1])
             self.admin.start()
 
