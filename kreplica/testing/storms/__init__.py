@@ -1,6 +1,7 @@
 """Storms: a cluster under load, faults from a seed, checks after every event; then everything must come back.
 
 * ``storm`` carries out a plan: start here; ``outcome`` one storm from its seed to its verdict
+* ``sweep`` many seeds; ``child`` a process for each storm
 * ``options`` what a seed chooses of the circumstances; ``plan`` what is to go wrong, and when, as data
 * ``faults`` what can go wrong, a function each
 * ``replicated_run`` the cluster, its load, and what scripted tests do to it

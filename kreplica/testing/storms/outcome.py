@@ -57,12 +57,16 @@ def run_storm(
     :param trace: called with one line per event.
     """
     with burial():
-        return _run(seed, options, only, trace)
+        return run_unburied(seed, options, only, trace)
 
 
-def _run(
-    seed: int, options: StormOptions, only: Collection[int] | None, trace: Callable[[str], None] | None
+def run_unburied(
+    seed: int,
+    options: StormOptions,
+    only: Collection[int] | None = None,
+    trace: Callable[[str], None] | None = None,
 ) -> Outcome:
+    """``run_storm`` in a process that collects no garbage, and ends with it."""
     began_s = perf_counter()
     storm = Storm(seed, options, trace)
     plan = storm.plan() if only is None else numbered(storm.plan(), only)

@@ -14,10 +14,10 @@ from time import monotonic
 
 from twisted.logger import globalLogBeginner
 
+from kreplica.testing.storms.child import in_child
 from kreplica.testing.storms.options import options_of
-from kreplica.testing.storms.outcome import Outcome, run_storm
+from kreplica.testing.storms.outcome import Outcome, run_storm, run_unburied
 
-STORMS_OF_A_PROCESS = 200
 WAITING_FOR_EACH_JOB = 2
 
 FAILURES_MAX = 1000
@@ -68,14 +68,14 @@ def sweep(
     :param seconds_max: no storm begins later than this many seconds of real time from now.
     """
     deadline_s = monotonic() + seconds_max
-    run = partial(run_seed, chosen=dict(chosen or {}))
+    chosen = dict(chosen or {})
     if jobs == 1:
         for seed in seeds:
             if monotonic() >= deadline_s:
                 return
-            yield run(seed)
+            yield run_seed(seed, chosen)
     else:
-        yield from _in_processes(iter(seeds), jobs, run, deadline_s)
+        yield from _in_processes(iter(seeds), jobs, partial(_run_in_child, chosen=chosen), deadline_s)
 
 
 def run_seed(seed: int, chosen: Mapping[str, str]) -> Outcome:
@@ -83,12 +83,14 @@ def run_seed(seed: int, chosen: Mapping[str, str]) -> Outcome:
     return run_storm(seed, options_of(seed, chosen))
 
 
+def _run_in_child(seed: int, chosen: Mapping[str, str]) -> Outcome:
+    return in_child(lambda: run_unburied(seed, options_of(seed, chosen)))
+
+
 def _in_processes(
     seeds: Iterator[int], jobs: int, run: Callable[[int], Outcome], deadline_s: float
 ) -> Iterator[Outcome]:
-    with ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=_begin_process, max_tasks_per_child=STORMS_OF_A_PROCESS
-    ) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin_process) as pool:
         waiting: set[Future[Outcome]] = set()
         while True:
             if monotonic() < deadline_s:
