@@ -91,7 +91,7 @@ def test_the_leader_is_killed(acks):
     verdict = scene.verdict()
     assert verdict.clean
     assert verdict.acknowledged == verdict.sent
-    assert verdict.longest_silence_s > 0.9
+    assert verdict.longest_silence_s > 0.5  # of the second, from the first record that was sent then
     assert verdict.errors["ConnectionLost"] > 0
 
 
