@@ -6,5 +6,6 @@
 * ``faults`` what can go wrong, a function each
 * ``replicated_run`` the cluster, its load, and what scripted tests do to it
 * ``scenarios`` rare orders of events, a script each; ``guards`` the rules that they are about, and how to be without
+* ``mutations`` what notices that a guard is not there
 * ``journals`` of controllers, replayed; ``log_watch`` what no program may log; ``burial`` what killed ones leave behind
 """

@@ -1,0 +1,77 @@
+"""The score of the tests themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from kreplica.cli import simulate_mutations
+from kreplica.cli.simulate import command
+from kreplica.replication import in_sync
+from kreplica.testing.storms import mutations
+from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.guards import GUARDS, Place, without
+from kreplica.testing.storms.mutations import Score, score, score_guard
+
+CONDITIONAL = next(number for number, guard in enumerate(GUARDS) if guard.name == "ISR write is conditional")
+
+
+@pytest.fixture(autouse=True)
+def _buried() -> Iterator[None]:
+    with burial():
+        yield
+
+
+def test_a_guard_is_back_afterwards() -> None:
+    """Also where something failed without it."""
+    before = in_sync.expected_version
+
+    def fail() -> None:
+        with without(GUARDS[CONDITIONAL]):
+            raise ValueError(in_sync.expected_version(7))
+
+    with pytest.raises(ValueError, match="-1"):
+        fail()
+    assert in_sync.expected_version is before
+
+
+def test_a_guard_that_is_missed() -> None:
+    """The scenario tells what broke; in a process of its own, so that nothing of it stays behind."""
+    (found,) = score(numbers=[CONDITIONAL])
+    assert found.is_caught
+    assert (found.scenario, found.storms) == ("deposed_and_does_not_know", 0)
+    assert "the leader epoch went back" in found.scenario_said
+
+
+def test_a_guard_that_nothing_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant that changes nothing is not caught, by the scenario nor by any storm."""
+    same = GUARDS[CONDITIONAL]._replace(
+        places=(Place("kreplica.replication.in_sync:expected_version", lambda epoch: epoch),)
+    )
+    monkeypatch.setattr(mutations, "GUARDS", (same,))
+    found = score_guard(0, [1], 1, {"seconds": "2"})
+    assert not found.is_caught
+    assert (found.storms, found.caught, found.scenario_said) == (1, (), "")
+
+
+def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was missed by nothing fails the command, and is named."""
+    caught = Score(0, "lease", "is_alone", "it broke", 4, (2, 3), "too")
+    missed = Score(1, "union", "is_torn", "", 4, (), "")
+    monkeypatch.setattr(simulate_mutations, "score", lambda *_, **__: iter([missed, caught]))
+    result = CliRunner().invoke(command, ["--mutations", "--seeds", "1-4"])
+    assert result.exit_code == 1
+    assert "NOT CAUGHT: union" in result.output
+    console = Console(width=150, record=True, file=StringIO())
+    console.print(simulate_mutations.table([missed, caught]))
+    lines = [line for line in console.export_text().splitlines() if "is_" in line]
+    assert ["lease" in lines[0], "(is_torn)" in lines[1]] == [True, True]
+
+
+def test_what_does_not_go_with_it() -> None:
+    """One seed is no score."""
+    assert CliRunner().invoke(command, ["--mutations", "--seed", "1"]).exit_code == 2
