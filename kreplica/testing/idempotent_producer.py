@@ -38,6 +38,7 @@ class Load:
     :param interval_s: the mean time between two batches of one partition.
     :param records_max: of one batch; it holds at least one.
     :param value_size_max: bytes of a record's value.
+    :param idempotent: whether batches have sequence numbers; without, one that is sent again may be there twice.
     :param answer_timeout_s: how long a broker may take to acknowledge; half of it, to have the replicas do so.
     """
 
@@ -47,6 +48,7 @@ class Load:
     interval_s: float = 0.005
     records_max: int = 4
     value_size_max: int = 300
+    idempotent: bool = True
     answer_timeout_s: float = 10.0
 
 
@@ -131,7 +133,7 @@ class IdempotentProducer:
 
     async def _write(self, connection: Connection) -> None:
         """Use one connection until something fails or all is done."""
-        if self._producer_id < 0:
+        if self._producer_id < 0 and self._load.idempotent:
             self._producer_id = await self._new_producer_id()
         over: Deferred[None] = Deferred()
         for partition, batches in self._unacknowledged.items():
@@ -177,7 +179,7 @@ class IdempotentProducer:
         return int(self._random.random() * (self._load.value_size_max + 1))
 
     def _send(self, connection: Connection, partition: int, batch: Batch, over: Deferred[None]) -> None:
-        builder = BatchBuilder(producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence)
+        builder = self._builder(batch)
         now_ms = self._wall_clock_ms()
         for value in batch.values:
             builder.append(now_ms, None, value)
@@ -192,6 +194,11 @@ class IdempotentProducer:
         answer = connection.request(messages.PRODUCE, version, body, timeout_s=self._load.answer_timeout_s)
         answer.addCallback(self._answered, connection, partition, batch, over)
         answer.addErrback(lambda failure: None if over.called else over.errback(failure))
+
+    def _builder(self, batch: Batch) -> BatchBuilder:
+        if not self._load.idempotent:
+            return BatchBuilder()
+        return BatchBuilder(producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence)
 
     def _answered(
         self, answer: dict[str, Any], connection: Connection, partition: int, batch: Batch, over: Deferred[None]

@@ -237,9 +237,14 @@ class WireClient:
         found: dict[str, Any] = answer["responses"][0]["partitions"][0]
         return found
 
-    async def list_offset(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        """An offset by time: -1 for the end of what is committed, -2 for the start; -1 where there is none."""
-        rows = [{"partition_index": partition, "timestamp": timestamp_ms}]
+    async def list_offset(
+        self, topic: str, partition: int, timestamp_ms: int, *, leader_epoch: int = NO_EPOCH
+    ) -> int:
+        """An offset by time: -1 for the end of what is committed, -2 for the start; -1 where there is none.
+
+        :param leader_epoch: as for ``fetch_row``.
+        """
+        rows = [{"partition_index": partition, "timestamp": timestamp_ms, "current_leader_epoch": leader_epoch}]
         body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": rows}]}
         answer = await self.request(messages.LIST_OFFSETS, body)
         row = answer["topics"][0]["partitions"][0]

@@ -38,6 +38,8 @@ class StormOptions:
     :param calm_s: mean time between the beginnings of two faults.
     :param overlap: faults at once, at most.
     :param side_topics: whether topics come, grow, shrink and go meanwhile.
+    :param loose: whether there are producers with ``acks=1`` and without idempotence, on a topic of their own.
+    :param racks: whether brokers are in racks, and consumers read from the nearest replica.
     :param journal: whether the brokers keep their controllers' journals, which are then replayed.
     """
 
@@ -53,6 +55,8 @@ class StormOptions:
     calm_s: float = 3.0
     overlap: int = 3
     side_topics: bool = False
+    loose: bool = False
+    racks: bool = False
     journal: bool = False
 
     def __str__(self) -> str:
@@ -90,6 +94,8 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
         calm_s=random.choice((1.0, 2.0, 3.0, 5.0)),
         overlap=random.choice((1, 2, 3, 4)),
         side_topics=random.random() < 0.4,
+        loose=random.random() < 0.2,
+        racks=random.random() < 0.3,
     )
     options = replace(drawn, **{name: _parsed(name, text) for name, text in (chosen or {}).items()})
     _check(options)

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.service.broker import Broker
+from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 from kreplica.storage.segment import LOG_SUFFIX
 from kreplica.testing.anomalies import report
 from kreplica.testing.cluster import Machine, SimulatedCluster
@@ -24,6 +25,8 @@ from kreplica.testing.histories import History, check_nothing_lost, check_whole
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.invariants import Invariants
 from kreplica.testing.scheduler import Process
+from kreplica.testing.storms.companion import Companion
+from kreplica.testing.storms.readers import Readers
 from kreplica.testing.storms.side_topics import SideTopics
 from kreplica.testing.tailing_consumer import TailingConsumer
 
@@ -45,6 +48,9 @@ SAFE = {"segment.bytes": "5000", "min.insync.replicas": "2"}
 SYNCED = {**SAFE, "flush.messages": "1"}
 """The same for failures of all machines at once."""
 
+RACKS = ("north", "south", "west")
+NEAREST = f"replica.selector.class={RACK_AWARE_SELECTOR}"
+
 MODERATE = Load(TOPIC, interval_s=0.05)
 """What each partition's producer writes where nothing else is asked for."""
 
@@ -53,10 +59,12 @@ class ReplicatedRun:
     """A cluster, a topic, a producer and a consumer for each partition; every event is followed by a check.
 
     :param load: what the producer of each partition writes; its topic and partitions are not looked at.
+    :param racks: whether brokers are in racks, and send consumers to the nearest replica (KIP-392).
     :param trace: called with one line per event, and one for each thing that is done to the cluster.
     :ivar synced: whether the topic has ``flush.messages=1``.
     :ivar story: what was done to the cluster and when, for whoever reads a failure.
-    :ivar side_topics: topics that come and go; none unless somebody asks for one.
+    :ivar side_topics: topics that come and go; none unless somebody asks for one.  ``readers`` likewise.
+    :ivar companions: these and others, who have to be well in the end too.
     :ivar lost: brokers whose machine or disk failed, maybe with the end of their logs, and that do not hold everything
         again yet.
     """
@@ -70,6 +78,7 @@ class ReplicatedRun:
         configs: Mapping[str, str] = SAFE,
         overrides: Sequence[str] = (),
         load: Load = MODERATE,
+        racks: bool = False,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         self.seed = seed
@@ -80,7 +89,9 @@ class ReplicatedRun:
         self._wanted: dict[int, None] = dict.fromkeys(range(1, brokers + 1))
         self._ready: dict[int, Broker] = {}
         self._trace = trace
-        self.cluster = SimulatedCluster(seed, brokers=brokers, overrides=[*QUICK, *overrides], trace=trace)
+        self.racks = {broker: RACKS[broker % len(RACKS)] for broker in self._wanted} if racks else {}
+        settings = [*QUICK, *([NEAREST] if racks else []), *overrides]
+        self.cluster = SimulatedCluster(seed, brokers=brokers, overrides=settings, racks=self.racks, trace=trace)
         self.network = self.cluster.simulation.network
         self.random = self.cluster.simulation.random
         self.keys = [TopicPartition(TOPIC, partition) for partition in range(partitions)]
@@ -93,6 +104,8 @@ class ReplicatedRun:
         self.invariants = Invariants(self.cluster, TOPIC, partitions, self.history)
         self.invariants.watch()
         self.side_topics = SideTopics(self)
+        self.readers = Readers(self)
+        self.companions: list[Companion] = [self.side_topics, self.readers]
         self.producers = [self._producer(key.partition, load) for key in self.keys]
         self.consumers = [self._consumer(key.partition) for key in self.keys]
 
@@ -126,7 +139,7 @@ class ReplicatedRun:
     def clients(self) -> list[str]:
         """The hosts of producers and consumers."""
         own = [f"{kind}-{key.partition}" for kind in ("producer", "consumer") for key in self.keys]
-        return [*own, *self.side_topics.hosts]
+        return [*own, *(host for companion in self.companions for host in companion.hosts)]
 
     def machine(self, broker: int) -> Machine[Broker]:
         return self.cluster.brokers[broker]
@@ -142,7 +155,7 @@ class ReplicatedRun:
     def survives(self, broker: int) -> bool:
         """Whether all that is committed is also on a broker that lost nothing, should this one lose power now."""
         self.lost = {other: None for other in self.lost if not self._has_all(other)}
-        for key in (*self.keys, *self.side_topics.keys):
+        for key in self._committed_ends():
             state = state_of(self.cluster, key)
             if state is None or not set(state.isr).difference(self.lost, [broker]):
                 return False
@@ -153,8 +166,7 @@ class ReplicatedRun:
         machine = self.machine(broker)
         if any(path.endswith(LOG_SUFFIX) for path in machine.host.disk.damaged_files()):
             return False
-        ends = {key: self.invariants.committed[key].end_offset for key in self.keys}
-        for key, end in (ends | self.side_topics.committed_ends).items():
+        for key, end in self._committed_ends().items():
             state = state_of(self.cluster, key)
             if state is None or broker not in state.isr:
                 continue
@@ -164,6 +176,13 @@ class ReplicatedRun:
             if partition.log.log_end_offset < end:
                 return False
         return True
+
+    def _committed_ends(self) -> dict[TopicPartition, int]:
+        """By partition, the first offset beyond what is known to be committed."""
+        ends = {key: self.invariants.committed[key].end_offset for key in self.keys}
+        for companion in self.companions:
+            ends |= companion.committed_ends
+        return ends
 
     # --- going on ----------------------------------------------------------------------------------------------------
 
@@ -277,7 +296,8 @@ class ReplicatedRun:
             end = self.history.ends(key.partition)[0]
             self.cluster.run_until(lambda c=consumer, e=end: c.position >= e, timeout_s=120.0)
             self.cluster.run_until(consumer.finish(), timeout_s=120.0)
-        self.side_topics.converge()
+        for companion in self.companions:
+            companion.converge()
         self.check()
 
     def check(self) -> None:

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from kreplica.testing.storms.faults import FAULTS, OF_SIDE_TOPICS, topics
 from kreplica.testing.storms.faults.fault import End
+from kreplica.testing.storms.loose_clients import LooseClients
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
-from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
+from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, SYNCED, ReplicatedRun
 
 JOURNAL_BYTES_MAX = 4 * 2**20
 
@@ -43,20 +44,24 @@ class Storm:
     def __init__(self, seed: int, options: StormOptions, trace: Callable[[str], None] | None = None) -> None:
         self.seed = seed
         self.options = options
+        configs = {**(SYNCED if options.synced else SAFE), "segment.bytes": str(options.segment_bytes)}
         self.run = ReplicatedRun(
             seed,
             brokers=options.brokers,
             partitions=options.partitions,
-            configs={**(SYNCED if options.synced else SAFE), "segment.bytes": str(options.segment_bytes)},
+            configs=configs,
             overrides=[
                 f"zookeeper.session.timeout.ms={options.session_ms}",
                 f"replica.lag.time.max.ms={options.lag_ms}",
                 f"kreplica.controller.journal.max.bytes={JOURNAL_BYTES_MAX if options.journal else 0}",
             ],
             load=options.load,
+            racks=options.racks,
             trace=trace,
         )
         self._ends: dict[int, End] = {}
+        if options.loose:
+            self.run.companions.append(LooseClients(self.run, REPLICAS, configs))
         if options.side_topics:
             topics.create(self.run, Random(f"{seed}/topic"))
 

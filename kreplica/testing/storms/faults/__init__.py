@@ -6,12 +6,14 @@
 * ``disks`` no space, failing syncs, bad media; ``clocks``
 * ``operations`` what administrators do meanwhile: reassignments, elections; ``topics`` which come, grow and go
 * ``interruptions`` controllers that die over such things
+* ``clients`` who read from the beginning, and ask for offsets
 * ``fault`` what all of them have
 """
 
 from __future__ import annotations
 
 from kreplica.testing.storms.faults import (
+    clients,
     clocks,
     coordinator,
     disks,
@@ -55,6 +57,8 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "reassign": (operations.reassign, 2.0),
     "elect": (operations.elect, 1.0),
     "interrupt": (interruptions.interrupt, 1.0),
+    "read everything": (clients.read_everything, 1.0),
+    "watch end": (clients.watch_end, 0.5),
     "create topic": (topics.create, 3.0),
     "delete topic": (topics.delete, 1.0),
     "replace topic": (topics.replace, 1.0),
