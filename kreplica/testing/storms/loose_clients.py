@@ -34,29 +34,32 @@ EXPECTATIONS = {ONE_REPLICA: Expectations(kept=False), TWICE: Expectations(writt
 
 
 class LooseClients:
-    """A producer and a consumer for each of the two partitions."""
+    """A producer and a consumer for each of the two partitions.
+
+    :ivar keys: the partitions; ``histories`` what the clients of each were told.
+    """
 
     def __init__(self, run: ReplicatedRun, replicas: int, configs: Mapping[str, str]) -> None:
         self._run = run
         cluster = run.cluster
-        self._keys = [TopicPartition(TOPIC, partition) for partition in LOADS]
+        self.keys = [TopicPartition(TOPIC, partition) for partition in LOADS]
         admin = cluster.client()
         cluster.run_until(admin.create_topic(TOPIC, len(LOADS), configs, replication_factor=replicas))
         cluster.run_until(admin.close())
-        self._histories = [History(key.partition + 1, lambda: cluster.simulation.now_s) for key in self._keys]
-        self._producers = [self._producer(key) for key in self._keys]
-        self._consumers = [self._consumer(key) for key in self._keys]
+        self.histories = [History(key.partition + 1, lambda: cluster.simulation.now_s) for key in self.keys]
+        self._producers = [self._producer(key) for key in self.keys]
+        self._consumers = [self._consumer(key) for key in self.keys]
 
     def _producer(self, key: TopicPartition) -> IdempotentProducer:
         client = self._run.cluster.leader_client(*key, name=TOPIC)
         runtime = self._run.cluster.simulation.host(TOPIC).runtime
-        producer = IdempotentProducer(runtime, client, LOADS[key.partition], self._histories[key.partition])
+        producer = IdempotentProducer(runtime, client, LOADS[key.partition], self.histories[key.partition])
         producer.start()
         return producer
 
     def _consumer(self, key: TopicPartition) -> TailingConsumer:
         client = self._run.cluster.leader_client(*key, name=TOPIC)
-        consumer = TailingConsumer(client.reactor, client, *key, self._histories[key.partition])
+        consumer = TailingConsumer(client.reactor, client, *key, self.histories[key.partition])
         consumer.start()
         return consumer
 
@@ -68,12 +71,12 @@ class LooseClients:
     def committed_ends(self) -> dict[TopicPartition, int]:
         return {
             key: max(history.ends(key.partition)) if key.partition == TWICE else history.ends(key.partition)[1]
-            for key, history in zip(self._keys, self._histories, strict=True)
+            for key, history in zip(self.keys, self.histories, strict=True)
         }
 
     def converge(self) -> None:
         cluster = self._run.cluster
-        for key, producer, consumer in zip(self._keys, self._producers, self._consumers, strict=True):
+        for key, producer, consumer in zip(self.keys, self._producers, self._consumers, strict=True):
             cluster.run_until(lambda key=key: is_in_sync(cluster, key), timeout_s=180.0)
             cluster.run_until(producer.finish(), timeout_s=300.0)
             client = cluster.leader_client(*key, name=TOPIC)
@@ -84,7 +87,7 @@ class LooseClients:
             self._check(key)
 
     def _check(self, key: TopicPartition) -> None:
-        cluster, history = self._run.cluster, self._histories[key.partition]
+        cluster, history = self._run.cluster, self.histories[key.partition]
         report(history.told, EXPECTATIONS[key.partition]).check()
         client = cluster.leader_client(*key, name=TOPIC)
         records = cluster.run_until(client.read_all(*key), timeout_s=120.0)

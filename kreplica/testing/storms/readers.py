@@ -34,6 +34,7 @@ class PickyReader(TailingConsumer):
 
     :param rack: where it is; empty to read from the leader.
     :param size_max: bytes that it asks for at a time.
+    :ivar sent_to: the hosts of the replicas that leaders sent it to.
     """
 
     def __init__(self, run: ReplicatedRun, key: TopicPartition, name: str, *, rack: str, size_max: int) -> None:
@@ -41,6 +42,7 @@ class PickyReader(TailingConsumer):
         brokers = [(f"broker-{number}", BROKER_PORT) for number in run.cluster.brokers]
         client = LeaderClient(reactor, brokers, *key, client_id=name)
         super().__init__(reactor, client, *key, run.history)
+        self.sent_to: dict[str, None] = {}
         self._key = key
         self._rack = rack
         self._size_max = size_max
@@ -66,6 +68,7 @@ class PickyReader(TailingConsumer):
         self._take(row)
         if row["preferred_read_replica"] >= 0:
             host = f"broker-{row['preferred_read_replica']}"
+            self.sent_to[host] = None
             self._nearest = WireClient(self._reactor, host, BROKER_PORT, client_id=self._client.client_id)
             self._fetches_left = FETCHES_FROM_NEAREST_MAX
 
@@ -90,6 +93,8 @@ class EndWatcher:
     """Asks one leader after the other for the end of what is committed: it may not go back.
 
     Each is asked with the epoch in which it was found, so that who leads no more does not answer for who does.
+
+    :ivar seen: the epoch of the last leader that answered, and what it said; -1 before.
     """
 
     def __init__(self, run: ReplicatedRun, key: TopicPartition, name: str) -> None:
@@ -97,7 +102,7 @@ class EndWatcher:
         self._client = run.cluster.leader_client(*key, name=HOST)
         self._client.client_id = name
         self._key = key
-        self._seen = (-1, -1)
+        self.seen = (-1, -1)
         self._running = Deferred.fromCoroutine(self._ask_on())
 
     async def _ask_on(self) -> None:
@@ -115,11 +120,11 @@ class EndWatcher:
         await self._client.connection()
         epoch = self._client.leader_epoch
         end = await self._client.list_offset(*self._key, LATEST, leader_epoch=epoch)
-        seen_epoch, seen_end = self._seen
+        seen_epoch, seen_end = self.seen
         if epoch < seen_epoch:
             return
         assert end >= seen_end, f"{self._key} ended at {seen_end} in epoch {seen_epoch}, and at {end} in {epoch}"
-        self._seen = epoch, end
+        self.seen = epoch, end
 
     async def abandon(self) -> None:
         """Ask no more."""

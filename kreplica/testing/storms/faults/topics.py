@@ -5,7 +5,7 @@ All but the main topic, whose partitions stay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -20,6 +20,8 @@ from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import REPLICAS, ReplicatedRun
 from kreplica.testing.storms.side_topics import DELETE_DELAY_MS, SideTopic
 from kreplica.zookeeper import NodeExists, ZooKeeperError
+
+Operation = Callable[[ReplicatedRun, Random], End | None]
 
 NAMES = 3
 PARTITIONS_MAX = 4

@@ -1,0 +1,112 @@
+"""Clients of a run besides its own: what they may be told, what they may not, and from whom they read."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_runs import replicated, traced_run
+
+from kreplica.testing.anomalies import Kind, report
+from kreplica.testing.storms.loose_clients import EXPECTATIONS, ONE_REPLICA, TWICE, LooseClients
+from kreplica.testing.storms.readers import PickyReader
+from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+
+def in_racks(seed: int) -> ReplicatedRun:
+    return traced_run(seed, racks=True)
+
+
+def read_all(run: ReplicatedRun, rack: str, size_max: int = 300) -> PickyReader:
+    """A reader of that rack, when it has read all that was acknowledged in one partition."""
+    reader = run.readers.read(run.keys[0], rack=rack, size_max=size_max)
+    run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0] > 0)
+    run.cluster.run_until(reader.abandon())
+    return reader
+
+
+def test_a_reader_in_a_rack_reads_from_the_replica_there() -> None:
+    """The leader sends it there, unless it is there itself; what it is given is what others are."""
+    with replicated(1, in_racks) as run:
+        run.acknowledge(200)
+        for broker, rack in run.racks.items():
+            expected = {} if broker == run.leader(0) else {f"broker-{broker}": None}
+            assert read_all(run, rack).sent_to == expected
+        run.converge()
+
+
+def test_a_late_reader_reads_everything_bit_by_bit() -> None:
+    """From the leader, where it says of no rack; a byte at a time is a batch at a time (KIP-74)."""
+    with replicated(2, in_racks) as run:
+        run.acknowledge(100)
+        assert not read_all(run, "", size_max=1).sent_to
+        assert len(run.history.seen[0]) >= run.history.ends(0)[0]
+        run.converge()
+
+
+def test_a_reader_leaves_a_near_replica_that_dies() -> None:
+    """The leader knows another, or gives the records itself."""
+    with replicated(3, in_racks) as run:
+        run.acknowledge(200)
+        near = run.followers(0)[0]
+        reader = run.readers.read(run.keys[0], rack=run.racks[near], size_max=300)
+        run.cluster.run_until(lambda: bool(reader.sent_to) and reader.position > 0)
+        run.kill(near)
+        run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0], timeout_s=60)
+        run.cluster.run_until(reader.abandon())
+        run.converge()
+
+
+def test_an_end_that_went_back_is_found() -> None:
+    """The run fails with it, when it is over."""
+    with replicated(4) as run:
+        watcher = run.readers.watch_end(run.keys[0])
+        run.acknowledge(50)
+        run.cluster.run(1.0)
+        watcher.seen = (watcher.seen[0], watcher.seen[1] + 10_000)
+        run.cluster.run(1.0)
+        with pytest.raises(AssertionError, match=r"load-0 ended at 1\d{4} in epoch 0"):
+            run.cluster.run_until(watcher.abandon())
+        run.converge()
+
+
+def test_acknowledged_by_the_leader_alone_may_be_lost() -> None:
+    """Its record is cut when another leads: no error to those who asked for no more, and one to all others."""
+    with replicated(5) as run:
+        loose = LooseClients(run, 3, SAFE)
+        run.companions.append(loose)
+        key, history = loose.keys[ONE_REPLICA], loose.histories[ONE_REPLICA]
+        run.cluster.run_until(lambda: len(history.acked[ONE_REPLICA]) > 5)
+        leader = run.cluster.leader_of(*key)
+        for broker in run.cluster.brokers:
+            if broker != leader:
+                run.network.cut(f"broker-{broker}", f"broker-{leader}", one_way=False)
+        acknowledged = history.acked_count
+        run.cluster.run_until(lambda: history.acked_count > acknowledged)
+        run.kill(leader)
+        run.network.heal()
+        run.cluster.run_until(lambda: run.cluster.leader_of(*key) not in (leader, -1))
+        run.start(leader)
+        run.converge()
+        found = report(history.told, EXPECTATIONS[TWICE])
+        assert Kind.LOST_WRITE in found.errors or Kind.INCONSISTENT_ACKNOWLEDGEMENT in found.errors
+
+
+def test_without_idempotence_a_batch_may_be_there_twice() -> None:
+    """It was written, its acknowledgement was not heard, and it was sent again."""
+    with replicated(6) as run:
+        loose = LooseClients(run, 3, SAFE)
+        run.companions.append(loose)
+        history = loose.histories[TWICE]
+        for _ in range(5):
+            acknowledged = history.acked_count
+            run.cluster.run_until(lambda before=acknowledged: history.acked_count > before + 3)
+            sent = history.sent[TWICE]
+            leader = f"broker-{run.cluster.leader_of(*loose.keys[TWICE])}"
+            run.network.cut(leader, "loose", one_way=True)
+            run.cluster.run_until(lambda before=sent: history.sent[TWICE] > before)
+            run.cluster.run(0.5)
+            run.network.drop_connections("loose", leader)
+            run.network.heal()
+        run.converge()
+        assert Kind.DUPLICATE in report(history.told, EXPECTATIONS[TWICE]).counts

@@ -1,0 +1,182 @@
+"""Topics that come and go in a run: their clients live as long as they do, and what is wrong with them is found."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from cluster_runs import replicated
+
+from kreplica.cluster import znodes
+from kreplica.cluster.partition_requests import encode_removal
+from kreplica.testing.anomalies import Kind, report
+from kreplica.testing.cluster_state import assignment_of
+from kreplica.testing.histories import History
+from kreplica.testing.storms.expected import Answer, Expected
+from kreplica.testing.storms.faults import topics
+from kreplica.testing.storms.replicated_run import ReplicatedRun
+from kreplica.testing.storms.side_partition import LATE, SideHistory
+from kreplica.testing.storms.side_topics import DELETE_DELAY_MS
+from kreplica.wire.records import Record
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+NAME = "side-1"
+SETTINGS = {
+    "segment.bytes": "2000",
+    "min.insync.replicas": "2",
+    "file.delete.delay.ms": str(DELETE_DELAY_MS),
+}
+
+
+def create(run: ReplicatedRun, partitions: int = 1) -> None:
+    """One topic, and wait until something was written to it."""
+    topic = run.side_topics.topic(NAME)
+    client = run.side_topics.administrator(Random(0))
+    asked = client.create_topic(NAME, partitions, SETTINGS, replication_factor=3)
+    expected = {topic.exists: True, **{each: SETTINGS.get(name) for name, each in topic.settings.items()}}
+    assert run.cluster.run_until(run.side_topics.ask(client, asked, expected)) is Answer.DONE
+    run.cluster.run_until(lambda: all(partition.committed_end > 3 for partition in run.side_topics.current()))
+
+
+def delete(run: ReplicatedRun) -> None:
+    client = run.side_topics.administrator(Random(0))
+    expected = {run.side_topics.topic(NAME).exists: False}
+    assert run.cluster.run_until(run.side_topics.ask(client, client.delete_topic(NAME), expected)) is Answer.DONE
+
+
+def test_a_topic_of_an_earlier_ones_name_begins_empty() -> None:
+    """Its clients are others, and write and read from the beginning; of the earlier one nothing is left."""
+    with replicated(1) as run:
+        create(run, 2)
+        earlier = list(run.side_topics.current())
+        delete(run)
+        assert not run.side_topics.keys
+        create(run)
+        (now,) = run.side_topics.current()
+        assert now.life.topic_id not in {partition.life.topic_id for partition in earlier}
+        assert all(offset < 10 for offset in now.history.seen[0])
+        run.converge()
+        assert all(partition.committed_end > 3 for partition in earlier)
+
+
+def test_a_partition_of_a_removed_ones_number_begins_empty() -> None:
+    """It is another one, above the epochs of the removed one, with clients of its own."""
+    with replicated(2) as run:
+        create(run, 2)
+        before = {partition.life.key.partition: partition for partition in run.side_topics.current()}
+        topic = run.side_topics.topic(NAME)
+        topic.may_shrink = True
+        client = run.cluster.brokers[1].program.client
+        run.cluster.run_until(client.create(znodes.partitions_remove_path(NAME)))
+        run.cluster.run_until(client.create(znodes.partitions_remove_path(NAME, 1), encode_removal(500)))
+        run.cluster.run_until(lambda: len(topic.current) == 1)
+        run.cluster.run_until(lambda: not assignment_of(run.cluster, NAME).removed[1].replicas)  # type: ignore[union-attr]
+        administrator = run.side_topics.administrator(Random(0))
+        asked = administrator.create_partitions(NAME, 2)
+        assert run.cluster.run_until(run.side_topics.ask(administrator, asked)) is Answer.DONE
+        after = {partition.life.key.partition: partition for partition in run.side_topics.current()}
+        assert after[0] is before[0]
+        assert after[1] is not before[1]
+        assert after[1].life.above >= 0
+        run.cluster.run_until(lambda: after[1].committed_end > 3)
+        run.converge()
+
+
+@pytest.mark.parametrize("left", ["a directory", "a topic", "settings"])
+def test_what_is_left_of_a_deleted_topic_is_found(left: str) -> None:
+    """Files on a broker, or something in ZooKeeper."""
+    with replicated(3) as run:
+        create(run)
+        delete(run)
+        client = run.cluster.brokers[2].program.client
+        if left == "a directory":
+            run.machine(2).host.disk.make_directories(f"/data/logs/{NAME}-0.0123-delete")
+        elif left == "a topic":
+            administrator = run.side_topics.administrator(Random(0))
+            run.cluster.run_until(administrator.create_topic(NAME, 1, SETTINGS, replication_factor=3))
+        else:
+            run.cluster.run_until(client.create(znodes.config_path("topics", NAME), b'{"version":1,"config":{}}'))
+        with pytest.raises(AssertionError, match=r"has left|exists: True|are left"):
+            run.converge()
+
+
+def test_settings_that_are_not_as_asked_for_are_found() -> None:
+    """Where an administrator was told that they were changed."""
+    with replicated(4) as run:
+        create(run)
+        run.side_topics.topic(NAME).settings["segment.bytes"].values = {"5000": None}
+        with pytest.raises(AssertionError, match=r"segment\.bytes of side-1 is 2000"):
+            run.converge()
+
+
+def test_what_is_expected_after_answers() -> None:
+    """One value after a certain answer, several after none, and for ever where requests may pass one another."""
+    expected = Expected("a")
+    expected.asked("b")
+    assert list(expected.values) == ["a", "b"]
+    expected.answered("b", Answer.DONE)
+    assert list(expected.values) == ["b"]
+    expected.asked("c")
+    expected.answered("c", Answer.REFUSED)
+    assert list(expected.values) == ["b"]
+    expected.asked("d")
+    expected.answered("d", Answer.UNKNOWN)
+    expected.asked("e")
+    expected.answered("e", Answer.DONE)
+    assert list(expected.values) == ["b", "d", "e"], "d may yet be obeyed"
+
+
+def test_of_two_requests_at_once_either_may_come_last() -> None:
+    """Both were answered; the values of both are possible."""
+    expected = Expected("a")
+    expected.asked("b")
+    expected.asked("c")
+    expected.answered("b", Answer.DONE)
+    expected.answered("c", Answer.DONE)
+    assert list(expected.values) == ["a", "b", "c"]
+
+
+def record(offset: int, value: bytes) -> Record:
+    return Record(offset=offset, timestamp_ms=0, key=None, value=value, headers=())
+
+
+def side_history(label: int, *, lives: bool = True, late: bytes = b"") -> SideHistory:
+    return SideHistory(label, 0, lambda: 0.0, lambda: lives, lambda value: value == late)
+
+
+def test_a_record_of_an_earlier_life_is_found() -> None:
+    """It was acknowledged and sent once, so nothing can bring it into another topic but old files."""
+    history = side_history(1)
+    own = history.next_value(0, 1)
+    history.sending("producer", 0, [own])
+    history.read(0, [record(0, own), record(1, b"0:0/5 ")])
+    assert Kind.UNSENT_READ in report(history.told).errors
+
+
+def test_an_attempt_that_comes_late_may_be_read() -> None:
+    """A record that was on its way when the topic was replaced is written to what bears the name by then."""
+    history = side_history(1, late=b"0:0/5 ")
+    own = history.next_value(0, 1)
+    history.sending("producer", 0, [own])
+    history.read(0, [record(0, own), record(1, b"0:0/5 ")])
+    assert not report(history.told).errors
+    assert [send.producer for send in history.told.sends] == ["producer", LATE]
+
+
+def test_what_is_acknowledged_after_the_end_is_not_counted() -> None:
+    """It was written to another topic of that name."""
+    history = side_history(1, lives=False)
+    value = history.next_value(0, 1)
+    number = history.sending("producer", 0, [value])
+    history.acknowledged(0, 7, [value], number)
+    assert history.acked == History(1).acked
+
+
+@pytest.mark.parametrize("operation", [topics.create, topics.delete, topics.grow, topics.change_settings])
+def test_an_operation_with_nothing_to_do_makes_a_topic(operation: topics.Operation) -> None:
+    """So a storm whose seed chose few of them has something to work on."""
+    with replicated(5) as run:
+        operation(run, Random(1))
+        run.cluster.run_until(lambda: bool(run.side_topics.keys))
+        run.converge()
