@@ -153,6 +153,10 @@ RULES: Mapping[str, tuple[str, str]] = {
         "kreplica.controller.decisions:has_lost_nothing",
         "tests/controller/test_controller_decisions.py::test_whether_a_broker_lost_anything",
     ),
+    "damaged copies": (
+        "kreplica.replication.damage:may_begin_anew",
+        "tests/replication/test_replication_damage.py::test_nothing_is_given_up_that_somebody_counts_on",
+    ),
 }
 """The rules of replication: where each is written down (module:function, or a module), and the test that holds it."""
 

@@ -33,7 +33,7 @@ from kreplica.storage.checkpoints import (
 )
 from kreplica.storage.coalescing import Coalescing
 from kreplica.storage.config import LogConfig, StorageConfig
-from kreplica.storage.damage import Damage, is_unreadable
+from kreplica.storage.damage import Damage
 from kreplica.storage.failed_logs import FailedLog
 from kreplica.storage.failed_syncs import is_marked, remove_mark
 from kreplica.storage.flushing import Flusher
@@ -323,8 +323,7 @@ class LogDirectory:
             self.failed_logs[key] = replace(failed, error=error)
             return None
         except OSError as error:
-            if not is_unreadable(error):
-                self._failed(error)
+            _log.warn("{log} cannot be brought back, yet: {error}", log=str(key), error=str(error))
             return None
         if self.offline is not None or self.failed_logs.get(key) is not failed:
             opened[0].release()

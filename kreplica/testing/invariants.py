@@ -181,6 +181,8 @@ class Invariants:
                 continue
             if partition.role in ACTING:
                 self._check_replica(key, broker_id, replica)
+            elif replica.led_epoch is not None:
+                self._check_last_commit(key, broker_id, replica, replica.led_epoch)
 
     def _check_fence(self, broker_id: int, fence: ControlFence) -> None:
         before = self._fences.get(broker_id)
@@ -200,9 +202,17 @@ class Invariants:
         self._check_bytes(key, broker_id, partition, state)
         if partition.is_leader and partition.high_watermark > committed.end_offset:
             replicas = dict(acting(self._cluster, key))
-            self._check_commit(key, broker_id, partition, replicas, state)
+            self._check_commit(key, broker_id, partition, replicas, state, partition.leadership.leader_epoch)
             for other_id, other in replicas.items():
                 self._check_bytes(key, other_id, other, state)
+
+    def _check_last_commit(self, key: TopicPartition, broker_id: int, replica: _Replica, epoch: int) -> None:
+        """What a leader committed in the very event in which it ceased to lead: clients may have been told."""
+        replica.led_epoch = None
+        partition = replica.partition
+        if partition.high_watermark > self.committed[key].end_offset:
+            replicas = dict(acting(self._cluster, key)) | {broker_id: partition}
+            self._check_commit(key, broker_id, partition, replicas, state_of(self._cluster, key), epoch)
 
     def _check_replicas(self, key: TopicPartition) -> None:
         """The state has changed, and with it what is expected of every replica."""
@@ -270,6 +280,7 @@ class Invariants:
         partition: Partition,
         replicas: dict[int, Partition],
         state: LeaderAndIsr | None,
+        epoch: int,
     ) -> None:
         """What holds of a high watermark when it moves."""
         high_watermark = partition.high_watermark
@@ -279,7 +290,6 @@ class Invariants:
             holders.update(broker for broker in may_lead if broker not in replicas)
         if len(holders) < required(partition.min_insync_replicas, len(partition.leadership.replicas)):
             raise _broken(f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
-        epoch = partition.leadership.leader_epoch
         disk = self._cluster.brokers[leader].host.disk
         self.committed[key].extend(leader, disk, partition.log, high_watermark, epoch)
 

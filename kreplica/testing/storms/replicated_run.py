@@ -164,7 +164,7 @@ class ReplicatedRun:
     def _has_all(self, broker: int) -> bool:
         """Whether it holds, again, all that was ever committed where it is in sync, and nothing of it is damaged."""
         machine = self.machine(broker)
-        if any(path.endswith(LOG_SUFFIX) for path in machine.host.disk.damaged_files()):
+        if self._is_damaged(broker):
             return False
         for key, end in self._committed_ends().items():
             state = state_of(self.cluster, key)
@@ -201,6 +201,17 @@ class ReplicatedRun:
         self.cluster.run_until(lambda: not is_moving(self.cluster, TOPIC), timeout_s)
         self.cluster.wait_in_sync(TOPIC, [key.partition for key in self.keys], timeout_s)
         self.lost.clear()
+
+    def mend(self, timeout_s: float = 180.0) -> None:
+        """Until no replica is damaged: all that flipped was found, and fetched again."""
+        until_s = self.cluster.simulation.now_s + timeout_s
+        while damaged := [broker for broker in self.cluster.brokers if self._is_damaged(broker)]:
+            assert self.cluster.simulation.now_s < until_s, f"damaged still: {damaged}"
+            self.cluster.run(1.0)
+        self.settle()
+
+    def _is_damaged(self, broker: int) -> bool:
+        return any(path.endswith(LOG_SUFFIX) for path in self.machine(broker).host.disk.damaged_files())
 
     # --- machines ----------------------------------------------------------------------------------------------------
 
@@ -290,6 +301,7 @@ class ReplicatedRun:
         self.network.heal()
         self.start_all()
         self.settle()
+        self.mend()
         for producer in self.producers:
             self.cluster.run_until(producer.finish(), timeout_s=300.0)
         for key, consumer in zip(self.keys, self.consumers, strict=True):
