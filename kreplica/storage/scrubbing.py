@@ -15,7 +15,7 @@ from kreplica.storage.segment import Segment
 INTERVAL_SECONDS = 1.0
 
 PASS_STEPS_MIN = 30
-"""The next pass begins so many steps after the last: where little is stored, reading it is not to be all that is done."""
+"""The next pass begins so many steps after the last: where little is stored, it must not be read all the time."""
 
 _FILES_MAX = 50
 """Segments that one step looks at: a broker may have very many very small ones."""
