@@ -162,12 +162,16 @@ def _some_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
 
 
 def _settings(run: ReplicatedRun, random: Random) -> dict[str, str]:
-    """Of a topic that no single failure may harm: synced where machines may lose power at any time."""
+    """Of a topic that no single failure may harm.
+
+    It is synced where machines may lose power at any time; and where one replica is enough, for it may be the one whose
+    machine goes down, after the others have left the in-sync set.
+    """
     settings = {
         "segment.bytes": random.choice(SEGMENT_BYTES),
         "min.insync.replicas": random.choice("112"),
     }
-    if run.synced or random.random() < 0.2:
+    if run.synced or settings["min.insync.replicas"] == "1" or random.random() < 0.2:
         settings["flush.messages"] = "1"
     if random.random() < 0.3:
         settings["retention.bytes"] = random.choice(RETENTION_BYTES)
