@@ -169,12 +169,14 @@ def test_json():
 
 def test_the_power_of_all_fails():
     """Unsynced records are gone with the power of all machines at once, acknowledged or not: that is said."""
-    scene = Scene(partitions=1, seed=3)
-    scene.write_for(4.0)
-    for machine in scene.cluster.brokers.values():
-        machine.power_loss()
-    for machine in scene.cluster.brokers.values():
-        machine.start()
+    scene = Scene(partitions=1, seconds=30.0)
+    for _ in range(3):
+        scene.write_for(3.0)
+        for machine in scene.cluster.brokers.values():
+            machine.power_loss()
+        for machine in scene.cluster.brokers.values():
+            machine.start()
+        scene.cluster.run(5.0)
     verdict = scene.verdict()
     assert not verdict.clean
     assert {Kind.LOST_WRITE, Kind.UNSEEN, Kind.INCONSISTENT_OFFSETS} & verdict.report.errors.keys()
