@@ -4,6 +4,7 @@ A broker's data, from the outside in:
 
 * ``directories`` all log directories of a broker, and the periodic work
 * ``directory`` one log directory: lock, identity, logs, checkpoints, failure
+* ``directory_files`` its identity and its checkpoints
 * ``new_directories`` making its logs' directories
 * ``opening`` opening its logs on another thread
 * ``names`` the names of directories in it

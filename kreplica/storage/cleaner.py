@@ -12,6 +12,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.storage.compaction import Compaction, CompactionPlan, Source, plan_compaction
 from kreplica.storage.config import StorageConfig
+from kreplica.storage.damage import Damage
 from kreplica.storage.directory import LogDirectory
 from kreplica.storage.log import Log
 
@@ -21,19 +22,15 @@ _log = Logger()
 class Cleaner:
     """Owned by the log directories, which call ``run`` from time to time.
 
-    A log with a damaged batch is left alone until the broker starts again.
+    A log with a damaged batch is left alone until it was opened again.
     """
 
     def __init__(self, runtime: Runtime, config: StorageConfig) -> None:
         self._runtime = runtime
         self._config = config
         self._stopped = False
-        self._uncleanable: dict[TopicPartition, StorageError] = {}
-
-    @property
-    def uncleanable(self) -> dict[TopicPartition, StorageError]:
+        self._uncleanable: dict[TopicPartition, tuple[Log, StorageError]] = {}
         """The logs that cannot be compacted, and why."""
-        return self._uncleanable
 
     def stop(self) -> None:
         """End after the segment that is being written."""
@@ -61,7 +58,7 @@ class Cleaner:
         now_ms = self._runtime.wall_clock_ms()
         found = []
         for key, log in directory.logs.items():
-            if log.config.compacted and key not in self._uncleanable:
+            if log.config.compacted and not self._is_uncleanable(key, log):
                 cleaned = directory.cleaner_offsets.get(key, 0)
                 plan = plan_compaction(log, cleaned, high_watermarks.get(key, 0), now_ms)
                 if plan is not None:
@@ -69,14 +66,20 @@ class Cleaner:
         found.sort(key=lambda item: (item[1].overdue, item[1].dirty_ratio), reverse=True)
         return found
 
+    def _is_uncleanable(self, key: TopicPartition, log: Log) -> bool:
+        known = self._uncleanable.get(key)
+        return known is not None and known[0] is log
+
     async def _compact(self, directory: LogDirectory, log: Log, plan: CompactionPlan) -> None:
         key = log.topic_partition
         try:
             if await self._pass(log, plan, directory):
                 await directory.write_cleaner_offsets()
         except StorageError as error:
-            self._uncleanable[key] = error
+            self._uncleanable[key] = log, error
             _log.error("{log} is not compacted any more: {error}", log=str(key), error=str(error))
+            if isinstance(error, Damage):
+                log.found_damage(error)
         except OSError as error:
             log.fail(error)
 

@@ -16,12 +16,13 @@ from kreplica.runtime.disk import Disk, File
 from kreplica.storage.aborted_transactions import AbortedTransactions
 from kreplica.storage.compaction_filter import BatchFilter
 from kreplica.storage.config import NO_LIMIT, LogConfig
+from kreplica.storage.damage import Damage, is_whole, reading
 from kreplica.storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from kreplica.storage.log import Log
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.scanning import scan_batches
 from kreplica.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, TRANSACTION_INDEX_SUFFIX, Segment
-from kreplica.wire.batches import BatchHeader, parse_header, verify_crc
+from kreplica.wire.batches import BatchHeader, parse_header
 from kreplica.wire.records import iter_keys
 
 KEY_ENTRY_SIZE = 160
@@ -247,15 +248,16 @@ def _batches(file: File, source: Source) -> Iterator[tuple[BatchHeader, memoryvi
     """The batches of a segment; what is damaged must not be written again with a good CRC."""
     end = 0
     try:
-        for position, header, data in scan_batches(file, 0, source.size):
-            if not verify_crc(data, header):
-                break
-            yield header, data
-            end = position + header.size
+        with reading(source.path, source.segment.base_offset):
+            for position, header, data in scan_batches(file, 0, source.size):
+                if not is_whole(data, header):
+                    break
+                yield header, data
+                end = position + header.size
     finally:
         file.close()
     if end != source.size:
-        raise StorageError(f"{source.path}: the batch at position {end} is damaged; the log is not compacted")
+        raise Damage(source.path, source.segment.base_offset, end, "the batch is damaged; the log is not compacted")
 
 
 def _index_path(path: str) -> str:

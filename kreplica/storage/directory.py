@@ -15,25 +15,20 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import DirectoryLock, is_full, make_directories_durably
+from kreplica.runtime.disk import DirectoryLock, make_directories_durably
 from kreplica.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
-    META_PROPERTIES,
     RECOVERY_POINTS,
-    MetaProperties,
     read_clean_shutdown,
-    read_meta_properties,
-    read_offsets,
     write_clean_shutdown,
-    write_meta_properties,
-    write_offsets,
 )
 from kreplica.storage.coalescing import Coalescing
 from kreplica.storage.config import LogConfig, StorageConfig
 from kreplica.storage.damage import Damage
+from kreplica.storage.directory_files import OffsetCheckpoints, check_identity, recovery_points, start_offsets
 from kreplica.storage.failed_logs import FailedLog
 from kreplica.storage.failed_syncs import is_marked, remove_mark
 from kreplica.storage.flushing import Flusher
@@ -104,6 +99,7 @@ class LogDirectory:
         self._removals = Removals(runtime, self._removal_failed)
         self._full_told_s = -_FULL_TOLD_SECONDS
         self._flusher = Flusher(runtime.offload, synced, self._failed)
+        self._offsets = OffsetCheckpoints(path, runtime, self._failed)
         self._checkpoints = Coalescing(self._write_checkpoints)
 
     # --- opening ---
@@ -117,7 +113,7 @@ class LogDirectory:
         """
         self.lock()
         try:
-            self._check_identity(cluster_id, broker_id)
+            check_identity(self._disk, self.path, cluster_id, broker_id)
             await self._load(config_of)
         except BaseException:
             self._unlock()
@@ -137,23 +133,6 @@ class LogDirectory:
         if lock is not None:
             lock.release()
 
-    def _check_identity(self, cluster_id: str, broker_id: int) -> None:
-        path = self._at(META_PROPERTIES)
-        meta = read_meta_properties(self._disk, path)
-        if meta is None:
-            write_meta_properties(self._disk, path, MetaProperties(cluster_id, broker_id))
-            return
-        if meta.cluster_id != cluster_id:
-            raise StorageError(
-                f"{self.path} holds data of cluster {meta.cluster_id}, but this is cluster {cluster_id}: "
-                "point log.dirs or zookeeper.connect (standalone: --data-dir) to the right one"
-            )
-        if meta.broker_id != broker_id:
-            raise StorageError(
-                f"{self.path} holds data of broker {meta.broker_id}, but this is broker {broker_id}: "
-                f"set broker.id={meta.broker_id}, or choose another log.dirs"
-            )
-
     async def _load(self, config_of: Callable[[str], LogConfig]) -> None:
         self.clean_broker_epoch = read_clean_shutdown(self._disk, self._at(CLEAN_SHUTDOWN))
         clean = self.clean_broker_epoch is not None
@@ -164,10 +143,10 @@ class LogDirectory:
             # From here on the directory is in use: the marker may not outlive the next power loss.
             self._disk.remove(self._at(CLEAN_SHUTDOWN))
             self._disk.sync_directory(self.path)
-        recovery_points = self._recovery_points_found = self._read_offsets(RECOVERY_POINTS)
-        start_offsets = self._read_offsets(LOG_START_OFFSETS)
-        self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
-        self.cleaner_offsets = self._read_offsets(CLEANER_OFFSETS)
+        recovery_points = self._recovery_points_found = self._offsets.read(RECOVERY_POINTS)
+        start_offsets = self._offsets.read(LOG_START_OFFSETS)
+        self.high_watermarks = self._offsets.read(HIGH_WATERMARKS)
+        self.cleaner_offsets = self._offsets.read(CLEANER_OFFSETS)
         found = self._find_logs()
         self.missing = sorted(recovery_points.keys() - set(found))
         for first in range(0, len(found), _AT_ONCE_MAX):
@@ -194,14 +173,6 @@ class LogDirectory:
         """
         found = self._recovery_points_found
         self.high_watermarks = {key: min(end, found.get(key, 0)) for key, end in self.high_watermarks.items()}
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint; a damaged one costs a longer recovery, never data."""
-        try:
-            return read_offsets(self._disk, self._at(name))
-        except StorageError as error:
-            _log.warn("{error}: it is ignored", error=str(error))
-            return {}
 
     def _find_logs(self) -> list[TopicPartition]:
         found = []
@@ -398,18 +369,8 @@ class LogDirectory:
         self._checkpoints.request()
 
     async def _write_checkpoints(self) -> None:
-        failed = {key: failed.to_open.recovery_point for key, failed in self.failed_logs.items()}
-        await self._write(RECOVERY_POINTS, failed | {key: log.recovery_point for key, log in self.logs.items()})
-        await self._write(LOG_START_OFFSETS, self._start_offsets())
-
-    def _start_offsets(self) -> dict[TopicPartition, int]:
-        """Only where the first segment does not say it, as in Kafka."""
-        failed = {key: failed.to_open.log_start_offset or 0 for key, failed in self.failed_logs.items()}
-        return {key: offset for key, offset in failed.items() if offset} | {
-            key: log.log_start_offset
-            for key, log in self.logs.items()
-            if log.log_start_offset > log.segments.first.base_offset
-        }
+        await self._write(RECOVERY_POINTS, recovery_points(self.logs, self.failed_logs))
+        await self._write(LOG_START_OFFSETS, start_offsets(self.logs, self.failed_logs))
 
     async def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Checkpoint the high watermarks of the partitions that are in this directory."""
@@ -421,15 +382,8 @@ class LogDirectory:
         await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
 
     async def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        if self.offline is not None:
-            return
-        try:
-            await self._runtime.offload.run(write_offsets, self._disk, self._at(name), offsets)
-        except OSError as error:
-            if is_full(error):
-                _log.warn("{path}: no room for {name}: it is tried again later", path=self.path, name=name)
-            else:
-                self._failed(error)
+        if self.offline is None:
+            await self._offsets.write(name, offsets)
 
     # --- closing ---
 
