@@ -37,7 +37,10 @@ NEXT_OFFSET = -1
 NO_LEADER_EPOCH = -1
 
 _CRC_COVERED = Struct(">hiqqqhii")
+_TWO_BYTES = Struct("BB")
 _ZIGZAG_BYTES = [bytes((number,)) for number in range(128)]
+_NULL = _ZIGZAG_BYTES[1]
+_NO_HEADERS = _ZIGZAG_BYTES[0]
 
 
 class BatchOptions(TypedDict, total=False):
@@ -208,16 +211,16 @@ def encode_record(
 ) -> bytes:
     """One record as it lies in a batch, its length first."""
     parts = [b"\x00", _varint(timestamp_delta), _varint(offset_delta)]
-    for data in (key, value):
-        if data is None:
-            parts.append(b"\x01")
-        else:
-            parts += (_varint(len(data)), data)
-    parts.append(_varint(len(headers)))
-    for name, content in headers:
-        name_bytes = name.encode(errors="surrogateescape")
-        parts += (_varint(len(name_bytes)), name_bytes)
-        parts += (b"\x01",) if content is None else (_varint(len(content)), content)
+    parts += (_NULL,) if key is None else (_varint(len(key)), key)
+    parts += (_NULL,) if value is None else (_varint(len(value)), value)
+    if headers:
+        parts.append(_varint(len(headers)))
+        for name, content in headers:
+            name_bytes = name.encode(errors="surrogateescape")
+            parts += (_varint(len(name_bytes)), name_bytes)
+            parts += (_NULL,) if content is None else (_varint(len(content)), content)
+    else:
+        parts.append(_NO_HEADERS)
     body = b"".join(parts)
     return _varint(len(body)) + body
 
@@ -238,6 +241,8 @@ def _varint(number: int) -> bytes:
     zigzag = (number << 1) ^ (number >> 63)
     if zigzag < 0x80:
         return _ZIGZAG_BYTES[zigzag]
+    if zigzag < 0x4000:
+        return _TWO_BYTES.pack(zigzag & 0x7F | 0x80, zigzag >> 7)
     out = bytearray()
     while zigzag > 0x7F:
         out.append(zigzag & 0x7F | 0x80)

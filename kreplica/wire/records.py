@@ -199,7 +199,10 @@ def _read_headers(section: bytes, position: int, end: int, offset: int) -> tuple
 
 
 def _read_bytes(section: bytes, position: int, end: int, offset: int, field: str) -> tuple[bytes | None, int]:
-    length, position = _read_number(section, position, end, offset, field)
+    if position < end and (byte := section[position]) < 0x80:  # most lengths take one byte
+        length, position = (byte >> 1) ^ -(byte & 1), position + 1
+    else:
+        length, position = _read_number(section, position, end, offset, field)
     stop = position + length
     if length >= 0 and stop <= end:
         return section[position:stop], stop
