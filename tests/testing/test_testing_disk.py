@@ -291,6 +291,23 @@ class TestFaults:
         disk.power_loss(Random(0))
         assert disk.read_file("/d/log") == b"\0\x80\0"
 
+    def test_checks_see_what_was_written(self) -> None:
+        """Whatever was flipped since, until it is written anew or cut off; programs read what is there."""
+        disk = MemoryDisk(directories=["/d"])
+        file = disk.open("/d/log", create=True)
+        file.write_at(0, [b"\0" * 8])
+        file.sync()
+        disk.sync_directory("/d")
+        for position in (1, 5, 6):
+            disk.flip_bit("/d/log", position)
+        assert (file.read_at(0, 8), disk.stored("/d/log")) == (b"\0\1\0\0\0\1\1\0", bytes(8))
+        assert disk.damaged_files() == ["/d/log"]
+        file.write_at(0, [b"xxx"])
+        file.truncate(6)
+        assert (file.read_at(0, 8), disk.stored("/d/log")) == (b"xxx\0\0\1", b"xxx\0\0\0")
+        disk.flip_bit("/d/log", 5)
+        assert disk.damaged_files() == []
+
     def test_an_evicted_file_is_cold_until_read(self) -> None:
         """So that a fetch of it goes the way of slow reads."""
         disk = MemoryDisk(directories=["/d"])

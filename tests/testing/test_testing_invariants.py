@@ -129,6 +129,18 @@ def test_what_is_as_before_costs_nothing() -> None:
     assert scene.invariants.checks_count == before
 
 
+def test_what_was_committed_in_the_event_that_took_the_log_away() -> None:
+    """The leader commits, answers, and is offline, all in one event: the answer was right."""
+    scene = Scene()
+    partition = scene.partition
+    partition.log.append_as_leader(bytearray(batch(b"three")), 0, now_ms=1000)
+    partition.high_watermark = end = partition.log.log_end_offset
+    partition.go_offline()
+    scene.history.acknowledged(0, end, [b"0/0"])
+    scene.look()
+    assert scene.invariants.committed[KEY].end_offset == end
+
+
 class TestCommittedLog:
     def log(self, disk: MemoryDisk, *values: bytes) -> Log:
         """A log of one batch for each value, in small segments."""
