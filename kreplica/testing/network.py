@@ -25,6 +25,7 @@ RETRANSMISSION_DELAY_S_MAX = 1.0
 DATA_TIMEOUT_S = 924.6
 CONNECT_TIMEOUT_S = 127.0
 SYN_RETRY_S = 1.0
+LATE_S_MAX = 15.0
 
 
 @dataclass(slots=True)
@@ -33,10 +34,13 @@ class Link:
 
     :param latency_s: least and greatest delay of a segment.
     :param bytes_per_s: None for no limit; otherwise segments of all connections queue up for the link.
+    :param late_chance: that a segment is lost and sent again, so that all behind it on its connection waits: mostly
+        for a second or two, at times for up to ``LATE_S_MAX``.
     """
 
     latency_s: tuple[float, float]
     bytes_per_s: float | None = None
+    late_chance: float = 0.0
     cut: bool = False
     free_at_s: float = 0.0
 
@@ -203,6 +207,8 @@ class Network:
             link.free_at_s = leaves_s = max(link.free_at_s, leaves_s) + size / link.bytes_per_s
         least_s, most_s = link.latency_s
         arrives_s = leaves_s + least_s + (most_s - least_s) * self.random.random() + delay_s
+        if link.late_chance and self.random.random() < link.late_chance:
+            arrives_s += LATE_S_MAX ** self.random.random()
         if arrives_s < sender.last_arrival_s:
             arrives_s = sender.last_arrival_s
         sender.last_arrival_s = arrives_s

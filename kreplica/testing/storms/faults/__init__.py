@@ -5,6 +5,7 @@
 * ``network`` links that are cut or slow, connections that break
 * ``disks`` no space, failing syncs, bad media; ``clocks``
 * ``operations`` what administrators do meanwhile: reassignments, elections; ``topics`` which come, grow and go
+* ``roles`` trouble just when leaders and controllers change
 * ``interruptions`` controllers that die over such things
 * ``clients`` who read from the beginning, and ask for offsets
 * ``fault`` what all of them have
@@ -21,6 +22,7 @@ from kreplica.testing.storms.faults import (
     machines,
     network,
     operations,
+    roles,
     rolling,
     topics,
 )
@@ -57,6 +59,11 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "reassign": (operations.reassign, 2.0),
     "elect": (operations.elect, 1.0),
     "interrupt": (interruptions.interrupt, 1.0),
+    "depose": (roles.depose, 1.0),
+    "flip": (roles.flip, 1.0),
+    "pause at change": (roles.pause_at_change, 1.0),
+    "speak late": (roles.speak_late, 1.5),
+    "kill in order": (roles.kill_in_order, 0.5),
     "read everything": (clients.read_everything, 1.0),
     "watch end": (clients.watch_end, 0.5),
     "create topic": (topics.create, 3.0),

@@ -1,0 +1,61 @@
+"""Trouble when roles change: each fault is what it says, and a cluster gets over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.network import LATE_S_MAX
+from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.faults import FAULTS
+from kreplica.testing.storms.replicated_run import ReplicatedRun
+
+
+@pytest.fixture(autouse=True)
+def _buried() -> Iterator[None]:
+    with burial():
+        yield
+
+
+def test_what_is_late_is_late_by_seconds() -> None:
+    """A segment that is lost is sent again after a second or more; the other direction is as quick as ever."""
+    cluster = SimulatedCluster(1)
+    cluster.start()
+    client = cluster.client()
+    cluster.run_until(client.metadata())
+    cluster.simulation.network.link("client-1", "broker-1").late_chance = 1.0
+    began_s = cluster.simulation.now_s
+    cluster.run_until(client.metadata())
+    assert 1.0 <= cluster.simulation.now_s - began_s <= LATE_S_MAX + 0.1
+    cluster.stop()
+
+
+def test_a_controller_that_is_deposed() -> None:
+    """Another is elected before the old one hears of it; in the end there is one."""
+    run = ReplicatedRun(1)
+    old = run.cluster.controller()
+    assert old is not None
+    end = FAULTS["depose"][0](run, Random(1))
+    run.cluster.run_until(lambda: run.cluster.controller() != old)
+    assert run.machine(old).program.controller.active
+    assert end is not None
+    end()
+    run.converge()
+    assert run.network.link("coordinator", f"broker-{old}").latency_s == run.network.latency_s
+
+
+@pytest.mark.parametrize("name", ["flip", "pause at change", "speak late", "kill in order"])
+def test_it_is_got_over(name: str) -> None:
+    """Three times in a row, and nothing is lost."""
+    run = ReplicatedRun(1)
+    for number in range(3):
+        end = FAULTS[name][0](run, Random(number))
+        run.cluster.run(2.0)
+        if end is not None:
+            end()
+        run.settle()
+    assert len(run.story) >= 3
+    run.converge()
