@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from random import Random
 from uuid import UUID
 
 import pytest
-from storage_world import batch, read_bytes
+from storage_world import batch, fill, read_bytes
 from twisted.internet.defer import Deferred
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
@@ -103,6 +104,35 @@ def test_what_is_synced_after_a_restart_survives_a_power_loss(seed: int) -> None
     world.host.power_loss()
     world.start()
     world.check(promised)
+
+
+def test_what_was_written_behind_a_cut_is_written_anew() -> None:
+    """A log that was cut below its recovery point is durable up to the cut, whatever the last checkpoint says."""
+    lost = 0
+    for seed in range(40):
+        world = World(seed)
+        world.start()
+        log = world.directories.create(KEYS[0], TOPIC_ID, replace(SYNCED, flush_messages=1000))
+        fill(log, 20)
+        log.flush()
+        world.simulation.run(100)
+        log.truncate_to(3)
+        fill(log, 16, epoch=1, first=3)
+        world.disk.fail("sync", "/data/logs/orders-0/*", errno.EIO)
+        with pytest.raises(OSError, match="Input/output"):
+            log.flush()
+        world.disk.mend()
+        world.host.kill()
+        world.start()
+        again = world.directories.logs[KEYS[0]]
+        assert again.recovery_point == 3
+        again.flush()
+        before = read_bytes(again)
+        world.simulation.run(100)
+        world.host.power_loss()
+        world.start()
+        lost += read_bytes(world.directories.logs[KEYS[0]]) != before
+    assert lost == 0
 
 
 def test_it_is_written_anew_once() -> None:
