@@ -99,7 +99,7 @@ class CommittedLog:
         """What differs below an offset in a replica, of what was not compared yet; None where nothing does."""
         reader = self._reader(replica, log)
         end_offset = log.log_end_offset
-        if end_offset < reader.offset:
+        if not log.log_start_offset <= reader.offset <= end_offset:
             reader.go_to(log.log_start_offset)
         limit = min(limit, end_offset)
         while reader.offset < limit:

@@ -15,7 +15,9 @@ The rules, as ``BrokenRule`` names them:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.eligible_leaders import required
@@ -83,9 +85,10 @@ class _Replica:
 
 
 class Invariants:
-    """Checks the partitions of one topic after each event; it costs little where nothing has changed.
+    """Checks partitions after each event; it costs little where nothing has changed.
 
-    :param history: what clients were told; None where nobody is.
+    :param topic: whose partitions are checked from the beginning to the end.
+    :param history: what its clients were told; None where nobody is.
     :ivar committed: of each partition, what was ever below a leader's high watermark.
     :ivar checks_count: how often something had changed and was checked.
     """
@@ -93,10 +96,10 @@ class Invariants:
     def __init__(self, cluster: SimulatedCluster, topic: str, partitions: int, history: History | None = None) -> None:
         self.checks_count = 0
         self._cluster = cluster
-        self._history = history
-        self._keys = [TopicPartition(topic, partition) for partition in range(partitions)]
-        self._paths = {key: znodes.partition_state_path(*key) for key in self._keys}
-        self.committed = {key: CommittedLog() for key in self._keys}
+        self._topic_ids: dict[TopicPartition, UUID | None] = {}
+        self._histories: dict[TopicPartition, History] = {}
+        self._paths: dict[TopicPartition, str] = {}
+        self.committed: dict[TopicPartition, CommittedLog] = {}
         self._replicas: dict[int, dict[TopicPartition, _Replica]] = {number: {} for number in cluster.brokers}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._states: dict[TopicPartition, LeaderAndIsr] = {}
@@ -105,6 +108,34 @@ class Invariants:
         self._controller_epoch = self._controller_since = 0
         self._coordinator: object = None
         self._broker_ids = {machine.host.name: number for number, machine in cluster.brokers.items()}
+        for partition in range(partitions):
+            self.add(TopicPartition(topic, partition), history)
+
+    def add(self, key: TopicPartition, history: History | None = None, topic_id: UUID | None = None) -> None:
+        """Check one more partition, which is new.
+
+        :param topic_id: only replicas of this topic are meant, and none that is left of another of its name.
+        """
+        self._topic_ids[key] = topic_id
+        self._paths[key] = znodes.partition_state_path(*key)
+        self.committed[key] = CommittedLog()
+        if history is not None:
+            self._histories[key] = history
+
+    def forget(self, key: TopicPartition) -> None:
+        """Check a partition no more: it is gone, and what bears its name from now on is another."""
+        by_key: tuple[dict[TopicPartition, Any], ...] = (
+            self._topic_ids,
+            self._histories,
+            self.committed,
+            self._states,
+            *self._replicas.values(),
+        )
+        for known in by_key:
+            known.pop(key, None)
+        self._seen.pop(self._paths.pop(key), None)
+        for led in [led for led in self._leaders if led[0] == key]:
+            del self._leaders[led]
 
     def watch(self) -> None:
         """Check after every event from now on: that whose process it happened to, for nothing else can have changed."""
@@ -170,9 +201,9 @@ class Invariants:
         program = machine.program
         self._check_fence(broker_id, program.fence)
         known, get = self._replicas[broker_id], program.partitions.get
-        for key in self._keys:
+        for key, topic_id in self._topic_ids.items():
             partition = get(key)
-            if partition is None:
+            if partition is None or (topic_id is not None and partition.topic_id != topic_id):
                 continue
             replica = known.get(key)
             if replica is None or replica.partition is not partition:
@@ -201,7 +232,7 @@ class Invariants:
         self._check_tenure(key, broker_id, replica)
         self._check_bytes(key, broker_id, partition, state)
         if partition.is_leader and partition.high_watermark > committed.end_offset:
-            replicas = dict(acting(self._cluster, key))
+            replicas = dict(self._acting(key))
             self._check_commit(key, broker_id, partition, replicas, state, partition.leadership.leader_epoch)
             for other_id, other in replicas.items():
                 self._check_bytes(key, other_id, other, state)
@@ -211,17 +242,24 @@ class Invariants:
         replica.led_epoch = None
         partition = replica.partition
         if partition.high_watermark > self.committed[key].end_offset:
-            replicas = dict(acting(self._cluster, key)) | {broker_id: partition}
+            replicas = dict(self._acting(key)) | {broker_id: partition}
             self._check_commit(key, broker_id, partition, replicas, state_of(self._cluster, key), epoch)
 
     def _check_replicas(self, key: TopicPartition) -> None:
         """The state has changed, and with it what is expected of every replica."""
-        for broker_id, partition in acting(self._cluster, key):
+        for broker_id, partition in self._acting(key):
             replica = self._replicas[broker_id].get(key)
             if replica is None or replica.partition is not partition:
                 replica = self._replicas[broker_id][key] = _Replica(partition)
             replica.has_changed()
             self._check_replica(key, broker_id, replica)
+
+    def _acting(self, key: TopicPartition) -> Iterator[tuple[int, Partition]]:
+        """The brokers that lead or follow it, with their replicas."""
+        topic_id = self._topic_ids[key]
+        for broker_id, partition in acting(self._cluster, key):
+            if topic_id is None or partition.topic_id == topic_id:
+                yield broker_id, partition
 
     def _check_state(self, key: TopicPartition, zxid: int) -> None:
         before, state = self._states.get(key), state_of(self._cluster, key)
@@ -309,11 +347,9 @@ class Invariants:
             raise _broken(f"{key} on {broker_id}: {difference}")
 
     def _check_clients(self) -> None:
-        if self._history is None:
-            return
-        for key, committed in self.committed.items():
-            end = committed.end_offset
-            told, given = self._history.ends(key.partition)
+        for key, history in self._histories.items():
+            end = self.committed[key].end_offset
+            told, given = history.ends(key.partition)
             if told > end:
                 raise _broken(f"{key}: acknowledged, but not committed", told, end)
             if given > end:

@@ -16,7 +16,7 @@ class Companion(Protocol):
 
     @property
     def committed_ends(self) -> dict[TopicPartition, int]:
-        """By partition of its own, the first offset beyond what any client knows to be committed."""
+        """By partition of its own, the first offset beyond what is known to be committed."""
 
     def converge(self) -> None:
         """All faults are over, everything runs: what belongs to it must be whole.

@@ -47,6 +47,8 @@ class LooseClients:
         cluster.run_until(admin.create_topic(TOPIC, len(LOADS), configs, replication_factor=replicas))
         cluster.run_until(admin.close())
         self.histories = [History(key.partition + 1, lambda: cluster.simulation.now_s) for key in self.keys]
+        for key, history in zip(self.keys, self.histories, strict=True):
+            run.invariants.add(key, history if key.partition == TWICE else None)
         self._producers = [self._producer(key) for key in self.keys]
         self._consumers = [self._consumer(key) for key in self.keys]
 
@@ -69,10 +71,7 @@ class LooseClients:
 
     @property
     def committed_ends(self) -> dict[TopicPartition, int]:
-        return {
-            key: max(history.ends(key.partition)) if key.partition == TWICE else history.ends(key.partition)[1]
-            for key, history in zip(self.keys, self.histories, strict=True)
-        }
+        return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
 
     def converge(self) -> None:
         cluster = self._run.cluster

@@ -102,8 +102,7 @@ class SideTopics:
 
     @property
     def committed_ends(self) -> dict[TopicPartition, int]:
-        """By partition, the first offset beyond what any client knows to be committed."""
-        return {partition.life.key: partition.committed_end for partition in self.current()}
+        return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
 
     def trimmed(self, name: str) -> None:
         """Old records of that topic may be deleted from now on."""
@@ -141,6 +140,7 @@ class SideTopics:
         for life in before:
             if life not in now:
                 self._run.tell(f"{self._partitions[life]} is gone")
+                self._run.invariants.forget(life.key)
                 self._partitions[life].abandon()
         for life in now:
             if life not in before:
@@ -155,6 +155,7 @@ class SideTopics:
         if topic.settings["retention.bytes"].values != {None: None}:
             partition.trimmed = True
         self._run.tell(f"{partition} is there")
+        self._run.invariants.add(life.key, partition.history, life.topic_id)
         partition.begin()
 
     def _lives(self, life: Life) -> bool:
