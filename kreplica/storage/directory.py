@@ -84,8 +84,8 @@ class LogDirectory:
         self.clean_broker_epoch: int | None = None
         """The broker epoch of the last orderly stop; None after an unclean one."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        self._recovery_points_found: dict[TopicPartition, int] = {}
         """As they were checkpointed before this start."""
+        self._recovery_points_found: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where logs have been compacted."""
         self._new = NewDirectories(runtime)
@@ -271,7 +271,9 @@ class LogDirectory:
         _log.error("{log} is taken out, for others to lead and to fetch from: {error}", log=str(key), error=str(error))
 
     async def put_back(self, key: TopicPartition) -> Log | None:
-        """Use a log again as it is; None where it still cannot be opened."""
+        """Use a log again as it is; None where it still cannot be opened, or the whole directory is offline."""
+        if self.offline is not None:
+            return None
         failed = self.failed_logs[key]
         log = failed.log
         if log is None:
@@ -284,6 +286,8 @@ class LogDirectory:
 
     async def begin_anew(self, key: TopicPartition) -> Log | None:
         """Set what is damaged aside, and use what is left; None where that cannot be done."""
+        if self.offline is not None:
+            return None
         return await self._open_again(key, self.failed_logs[key].begin_anew)
 
     async def _open_again(self, key: TopicPartition, opening: Callable[[], tuple[Log, UUID]]) -> Log | None:
@@ -302,7 +306,8 @@ class LogDirectory:
         del self.failed_logs[key]
         self._adopt(failed.to_open, opened)
         await self._write_checkpoints()
-        return opened[0]
+        # Meanwhile the device may have failed, or the log may have been deleted.
+        return opened[0] if self.offline is None and self.logs.get(key) is opened[0] else None
 
     def flush(self, log: Log) -> None:
         """Have a log synced soon (group commit); ``synced`` is told."""

@@ -216,6 +216,30 @@ class TestTakingOut:
         again = world.directories.logs[KEY]
         assert (again.recovery_point, again.log_start_offset) == (30, 3)
 
+    @pytest.mark.parametrize("way", ["put_back", "begin_anew"])
+    def test_on_a_device_that_has_failed_since(self, world: World, way: str) -> None:
+        """It stays out, and its files as they are, until the device works again."""
+        world.log()
+        world.log(OTHER)
+        world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
+        world.disk.fail("sync", "/data/*", errno.EIO, times=1)
+        world.directories.flush(OTHER)
+        world.run(3)
+        assert world.offline == [KEY, OTHER]
+        names = world.disk.list_directory("/data/logs/orders-0")
+        assert world.wait(getattr(world.directories, way)(KEY)) is False
+        assert not world.directories.logs
+        assert world.disk.list_directory("/data/logs/orders-0") == names
+
+    def test_on_a_device_that_fails_meanwhile(self, world: World) -> None:
+        """Opened again, it is not used: its directory is offline."""
+        world.log()
+        world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
+        world.disk.fail("write", "/data/logs/*checkpoint*", errno.EIO)
+        assert world.wait(world.directories.begin_anew(KEY)) is False
+        assert world.directories.directories[0].offline is not None
+        assert not world.directories.logs
+
     def test_and_deleting_it(self, world: World) -> None:
         """A topic that is deleted goes with what is damaged of it."""
         world.log()
