@@ -59,6 +59,7 @@ class OffsetCheckpoints:
         self._directory = directory
         self._runtime = runtime
         self._failed = failed
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
 
     def read(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; a damaged one costs a longer recovery, never data."""
@@ -69,7 +70,12 @@ class OffsetCheckpoints:
             return {}
 
     async def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint, durably."""
+        """Replace a checkpoint, durably, where this process has not left it like that.
+
+        :param offsets: not to be changed any more.
+        """
+        if self._written.get(name) == offsets:
+            return
         path = f"{self._directory}/{name}"
         try:
             await self._runtime.offload.run(write_offsets, self._runtime.disk, path, offsets)
@@ -78,7 +84,8 @@ class OffsetCheckpoints:
                 _log.warn("{path}: no room for it: it is tried again later", path=path)
             else:
                 self._failed(error)
-
+        else:
+            self._written[name] = offsets
 
     def write_at_last(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a checkpoint on a device that has failed, as far as that is possible: for the next start."""

@@ -128,6 +128,27 @@ def test_a_directory_has_one_user(broker):
         broker.start()
 
 
+def test_a_checkpoint_is_written_when_there_is_something_new_in_it(broker):
+    """A broker that has nothing to do leaves its disk alone."""
+    (log,) = broker.create(KEYS[0])
+    names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
+
+    def written_ms():
+        return {name: broker.disk.modified_ms(f"/data/one/{name}") for name in names}
+
+    broker.after(200)
+    before = written_ms()
+    broker.after(200)
+    assert written_ms() == before
+    fill(log, 20)
+    broker.after(200)
+    after = written_ms()
+    assert [name for name in names if after[name] == before[name]] == ["log-start-offset-checkpoint"]
+    broker.stop()
+    broker.start()
+    assert broker.directories.high_watermark(KEYS[0]) == 20
+
+
 def test_new_logs_go_where_there_are_fewest(broker):
     """Logs spread over the directories; a log that is there is not made twice."""
     broker.create(*KEYS)
