@@ -13,7 +13,7 @@ from kreplica.testing.anomalies import Kind, report
 from kreplica.testing.cluster_state import assignment_of
 from kreplica.testing.histories import History
 from kreplica.testing.storms.expected import Answer, Expected
-from kreplica.testing.storms.faults import topics
+from kreplica.testing.storms.faults import partitions, topics
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.testing.storms.side_partition import LATE, SideHistory
 from kreplica.testing.storms.side_topics import DELETE_DELAY_MS
@@ -173,7 +173,7 @@ def test_what_is_acknowledged_after_the_end_is_not_counted() -> None:
     assert history.acked == History(1).acked
 
 
-@pytest.mark.parametrize("operation", [topics.create, topics.delete, topics.grow, topics.change_settings])
+@pytest.mark.parametrize("operation", [topics.create, topics.delete, partitions.grow, topics.change_settings])
 def test_an_operation_with_nothing_to_do_makes_a_topic(operation: topics.Operation) -> None:
     """So a storm whose seed chose few of them has something to work on."""
     with replicated(5) as run:

@@ -4,7 +4,8 @@
 * ``rolling`` brokers that are restarted one after the other
 * ``network`` links that are cut or slow, connections that break
 * ``disks`` no space, failing syncs, bad media; ``clocks``
-* ``operations`` what administrators do meanwhile: reassignments, elections; ``topics`` which come, grow and go
+* ``operations`` what administrators do meanwhile: reassignments, elections; ``topics`` which come and go, and their
+  ``partitions``
 * ``roles`` trouble just when leaders and controllers change
 * ``interruptions`` controllers that die over such things
 * ``clients`` who read from the beginning, and ask for offsets
@@ -22,6 +23,7 @@ from kreplica.testing.storms.faults import (
     machines,
     network,
     operations,
+    partitions,
     roles,
     rolling,
     topics,
@@ -69,11 +71,20 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "create topic": (topics.create, 3.0),
     "delete topic": (topics.delete, 1.0),
     "replace topic": (topics.replace, 1.0),
-    "grow topic": (topics.grow, 2.0),
-    "shrink topic": (topics.shrink, 2.0),
+    "grow topic": (partitions.grow, 2.0),
+    "shrink topic": (partitions.shrink, 1.5),
+    "replace partition": (partitions.replace, 1.5),
     "change settings": (topics.change_settings, 2.0),
 }
 """By name: what it does, and how often it is chosen compared with others."""
 
-OF_SIDE_TOPICS = ("create topic", "delete topic", "replace topic", "grow topic", "shrink topic", "change settings")
+OF_SIDE_TOPICS = (
+    "create topic",
+    "delete topic",
+    "replace topic",
+    "grow topic",
+    "shrink topic",
+    "replace partition",
+    "change settings",
+)
 """Those for storms that have topics besides the main one."""

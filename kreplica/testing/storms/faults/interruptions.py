@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from kreplica.testing.storms.faults import operations, topics
+from kreplica.testing.storms.faults import operations, partitions, topics
 from kreplica.testing.storms.faults.fault import Begin, End
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 STEPS_MAX = 600
 
 OPERATIONS: tuple[Begin, ...] = (operations.reassign, operations.elect)
-OF_SIDE_TOPICS: tuple[Begin, ...] = (topics.create, topics.delete, topics.grow, topics.shrink)
+OF_SIDE_TOPICS: tuple[Begin, ...] = (topics.create, topics.delete, partitions.grow, partitions.shrink)
 
 
 def interrupt(run: ReplicatedRun, random: Random) -> End | None:

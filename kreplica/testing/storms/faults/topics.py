@@ -11,25 +11,16 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from kreplica.cluster import znodes
-from kreplica.cluster.partition_requests import encode_addition, encode_removal
-from kreplica.service.broker import Broker
-from kreplica.testing.cluster_state import assignment_of
 from kreplica.testing.storms.expected import Answer, Expected
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import REPLICAS, ReplicatedRun
 from kreplica.testing.storms.side_topics import DELETE_DELAY_MS, SideTopic
-from kreplica.zookeeper import NodeExists, ZooKeeperError
 
 Operation = Callable[[ReplicatedRun, Random], End | None]
 
 NAMES = 3
-PARTITIONS_MAX = 4
 FEWER_REPLICAS_CHANCE = 0.2
 BY_HAND_CHANCE = 0.3
-BY_ZNODE_CHANCE = 0.5
-READ_ONLY_MS_MAX = 6000
-TAKEN_BACK_CHANCE = 0.3
 REPLACED_CHANCE = 0.3
 SEGMENT_BYTES = ("2000", "5000", "20000")
 RETENTION_BYTES = ("2000", "10000")
@@ -55,19 +46,19 @@ def create(run: ReplicatedRun, random: Random) -> None:
     )
     expected = {topic.exists: True, **_all_of(topic, settings)}
     topic.partitions_min, topic.may_shrink = 1, False
-    run.side_topics.ask(client, asked, expected).addCallback(_tell, run, f"{topic.name} is made")
+    run.side_topics.ask(client, asked, expected).addCallback(tell_answer, run, f"{topic.name} is made")
 
 
 def delete(run: ReplicatedRun, random: Random) -> None:
     """Have a topic deleted."""
-    topic = _some_topic(run, random)
+    topic = some_topic(run, random)
     if topic is not None:
         _delete(run, random, topic)
 
 
 def replace(run: ReplicatedRun, random: Random) -> None:
     """Have a topic deleted and, once it is gone, made again under the same name."""
-    topic = _some_topic(run, random)
+    topic = some_topic(run, random)
     if topic is None:
         return
 
@@ -78,55 +69,9 @@ def replace(run: ReplicatedRun, random: Random) -> None:
     _delete(run, random, topic).addCallback(again)
 
 
-def grow(run: ReplicatedRun, random: Random) -> None:
-    """Have partitions added to a topic, by request or by znode."""
-    topic = _some_topic(run, random)
-    assignment = None if topic is None else assignment_of(run.cluster, topic.name)
-    if topic is None or assignment is None or len(assignment.partitions) >= PARTITIONS_MAX:
-        return
-    count = random.randint(len(assignment.partitions) + 1, PARTITIONS_MAX)
-    run.tell(f"{topic.name} is to have {count} partitions")
-    if random.random() < BY_ZNODE_CHANCE:
-        replicas = len(assignment.partitions[0])
-        wanted = {
-            number: encode_addition(random.sample(sorted(run.cluster.brokers), replicas))
-            for number in range(len(assignment.partitions), count)
-        }
-        requests = [(znodes.partitions_add_path(topic.name, number), data) for number, data in wanted.items()]
-        _write(run, random, [(znodes.partitions_add_path(topic.name), b""), *requests])
-        return
-    client = run.side_topics.administrator(random)
-
-    def grown(answer: Answer) -> None:
-        _tell(answer, run, f"{topic.name} has {count} partitions")
-        if answer is Answer.DONE:
-            topic.partitions_min = count
-
-    run.side_topics.ask(client, client.create_partitions(topic.name, count)).addCallback(grown)
-
-
-def shrink(run: ReplicatedRun, random: Random) -> End | None:
-    """Have the last partitions of a topic removed, after a while in which they are only read; maybe take that back."""
-    topic = _some_topic(run, random)
-    assignment = None if topic is None else assignment_of(run.cluster, topic.name)
-    if topic is None or assignment is None or len(assignment.partitions) < 2:
-        return None
-    count = len(assignment.partitions)
-    wait_ms = random.randrange(READ_ONLY_MS_MAX)
-    numbers = range(random.randint(1, count - 1), count)
-    run.tell(f"partitions {list(numbers)} of {topic.name} are to be removed after {wait_ms} ms")
-    topic.may_shrink = True
-    parent = znodes.partitions_remove_path(topic.name)
-    paths = [znodes.partitions_remove_path(topic.name, number) for number in reversed(numbers)]
-    _write(run, random, [(parent, b""), *((path, encode_removal(wait_ms)) for path in paths)])
-    if random.random() > TAKEN_BACK_CHANCE:
-        return None
-    return lambda: _erase(run, random, paths)
-
-
 def change_settings(run: ReplicatedRun, random: Random) -> None:
     """Have settings of a topic changed while it is written to: single ones, or all of them."""
-    topic = _some_topic(run, random)
+    topic = some_topic(run, random)
     if topic is None:
         return
     settings = _settings(run, random)
@@ -142,7 +87,7 @@ def change_settings(run: ReplicatedRun, random: Random) -> None:
         asked = client.change_settings(topic.name, settings)
     if "retention.bytes" in settings:
         run.side_topics.trimmed(topic.name)
-    run.side_topics.ask(client, asked, expected).addCallback(_tell, run, f"{topic.name} has {settings}")
+    run.side_topics.ask(client, asked, expected).addCallback(tell_answer, run, f"{topic.name} has {settings}")
 
 
 # --- how -------------------------------------------------------------------------------------------------------------
@@ -152,7 +97,7 @@ def _names() -> list[str]:
     return [f"side-{number}" for number in range(1, NAMES + 1)]
 
 
-def _some_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
+def some_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
     """A topic that there is; where there is none, one is made, and this was all."""
     living = run.side_topics.living
     if living:
@@ -189,48 +134,12 @@ def _delete(run: ReplicatedRun, random: Random, topic: SideTopic) -> Deferred[An
     answered = run.side_topics.ask(client, client.delete_topic(topic.name), {topic.exists: False})
 
     def deleted(answer: Answer) -> Answer:
-        _tell(answer, run, f"{topic.name} is deleted")
+        tell_answer(answer, run, f"{topic.name} is deleted")
         return answer
 
     return answered.addCallback(deleted)
 
 
-def _tell(answer: Answer, run: ReplicatedRun, text: str) -> None:
+def tell_answer(answer: Answer, run: ReplicatedRun, text: str) -> None:
+    """Note how a request ended."""
     run.tell(f"{text}: {answer.value}")
-
-
-def _broker(run: ReplicatedRun, random: Random) -> Broker | None:
-    running = [machine.program for _, machine in sorted(run.cluster.brokers.items()) if machine.running]
-    return random.choice(running) if running else None
-
-
-def _write(run: ReplicatedRun, random: Random, nodes: list[tuple[str, bytes]]) -> None:
-    """Make znodes one after the other, through some broker's session; nobody is obliged to do what they ask."""
-    broker = _broker(run, random)
-    if broker is not None:
-        Deferred.fromCoroutine(_make(broker, nodes)).addErrback(run.failed)
-
-
-async def _make(broker: Broker, nodes: list[tuple[str, bytes]]) -> None:
-    for path, data in nodes:
-        try:
-            await broker.client.create(path, data)
-        except NodeExists:
-            continue
-        except ZooKeeperError:
-            return
-
-
-def _erase(run: ReplicatedRun, random: Random, paths: list[str]) -> None:
-    broker = _broker(run, random)
-    if broker is not None:
-        run.tell(f"{', '.join(paths)} are taken back")
-        Deferred.fromCoroutine(_remove(broker, paths)).addErrback(run.failed)
-
-
-async def _remove(broker: Broker, paths: list[str]) -> None:
-    for path in paths:
-        try:
-            await broker.client.delete(path)
-        except ZooKeeperError:
-            continue
