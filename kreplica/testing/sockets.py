@@ -142,10 +142,10 @@ class SimulatedSocket:
         return self.remote
 
     def send(self, data: Buffer, flags: int = 0) -> int:
-        self._check_open()
-        if self._error:
-            raise self._take_error()
-        if self._end_sent or self.peer is None:
+        if self.closed or self._error or self._end_sent or self.peer is None:
+            self._check_open()
+            if self._error:
+                raise self._take_error()
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         room = WINDOW_BYTES - self._outstanding_bytes
         size = len(data)
@@ -305,19 +305,18 @@ class SimulatedSocket:
 
     def _transmit(self, data: bytes) -> None:
         """Put bytes on their way to the peer, at times in several segments."""
-        arrive, transmit = self._other().arrive, self.network.transmit
-        size = len(data)
-        while size:
-            together = _taken_together(min(size, SEGMENT_BYTES_MAX), self.network.random)
-            transmit(self, together, arrive, data[:together])
+        network, arrive = self.network, self._other().arrive
+        while data:
+            size = len(data)
+            together = _taken_together(size if size < SEGMENT_BYTES_MAX else SEGMENT_BYTES_MAX, network.random)
+            network.transmit(self, together, arrive, data[:together])
             data = data[together:]
-            size -= together
 
     def _readable_bytes(self, size: int) -> int:
         """How much of what is there a read may take."""
         available = len(self._inbox)
         if available and not self.closed:
-            return _taken_together(min(size, available), self.network.random)
+            return _taken_together(size if size < available else available, self.network.random)
         self._check_open()
         if self._error:
             raise self._take_error()

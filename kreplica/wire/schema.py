@@ -73,7 +73,10 @@ class Schema:
         :return: runs of bytes; between them, in place, records of 4 KiB and more, and those objects.
         :raise ProtocolError: as ``build``.
         """
-        pieces, apart = self._piece_builder(version)(value)
+        builder = self._piece_builders.get(version) or self._piece_builder(version)
+        pieces, apart = builder(value)
+        if not apart:
+            return [b"".join((prefix, *pieces))] if pieces or prefix else []
         result: list[Any] = []
         start = 0
         for index in apart:
