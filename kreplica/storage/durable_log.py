@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from twisted.logger import Logger
 
@@ -107,6 +107,17 @@ class DurableLog(ReadableLog):
         """A segment was read from end to end, and nothing is wrong with it (any more)."""
         if self._damages.pop(base_offset, None) is not None:
             _log.info("{log}: segment {base} is whole again", log=str(self.topic_partition), base=base_offset)
+
+    def forget_damage_removed(self, replaced: Collection[int] = ()) -> None:
+        """Segments are gone, cut, or written anew: what stands there now is not what was damaged.
+
+        :param replaced: base offsets of those that were written anew.
+        """
+        if self._damages:
+            sizes = {each.base_offset: each.size for each in self._segments if each.base_offset not in replaced}
+            self._damages = {
+                base: damage for base, damage in self._damages.items() if max(damage.position, 0) < sizes.get(base, 0)
+            }
 
     def take_out(self, error: StorageError) -> None:
         """Be of no use until ``put_back``."""

@@ -277,6 +277,7 @@ class Log(DurableLog):
                 expired.pop()  # the others make room for it
         for segment in expired:
             self._segments.drop(segment)
+        self.forget_damage_removed()
         self._raise_start(self._segments.first.base_offset)
         return sum(segment.size for segment in expired)
 
@@ -293,6 +294,7 @@ class Log(DurableLog):
             self._remove(self._segments.retire(segment))
         new = compacted.renamed(self._disk, self._open_segments)
         self._segments.replace(old, new)
+        self.forget_damage_removed({segment.base_offset for segment in old})
         return True
 
     def advance_log_start_offset(self, offset: int) -> None:
@@ -353,6 +355,7 @@ class Log(DurableLog):
     def _ends_at(self, offset: int) -> None:
         self._recent.clear()
         self._generation += 1
+        self.forget_damage_removed()
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_to(offset)

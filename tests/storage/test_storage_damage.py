@@ -166,6 +166,32 @@ class TestReading:
         world.run(2 * PASS_STEPS_MIN)
         assert isinstance(log.read(offset, size_max=EVERYTHING, offset_max=30).ranges[0], FileRange)
 
+    def test_what_is_cut_off_is_not_damaged_any_more(self, world: World) -> None:
+        """What is written in its place is served, also where no batch begins at the position of the damage."""
+        log = world.log()
+        active = log.segments.active
+        position, header = list(active.headers())[-1]
+        log.keep_damage(Damage(active.path(), active.base_offset, position, "test"))
+        log.truncate_to(header.base_offset)
+        assert not list(log.damages)
+        log.truncate_to(active.base_offset + 1)
+        fill(log, 1, size=RECORD_BYTES + 70)
+        fill(log, 3, size=RECORD_BYTES)
+        assert values_of(log)[-1][0] == log.log_end_offset - 1
+
+    @pytest.mark.parametrize("position", [WHOLE_SEGMENT, 100])
+    def test_what_is_not_cut_off_is_damaged_still(self, world: World, position: int) -> None:
+        """And what is removed with its segment is not."""
+        log = world.log()
+        segment = log.segments[1]
+        log.keep_damage(Damage(segment.path(), segment.base_offset, position, "test"))
+        log.truncate_to(segment.base_offset + 4)
+        assert list(log.damages)
+        log.advance_log_start_offset(segment.base_offset + 4)
+        log.roll(2000)
+        log.delete_expired(2000, log.log_end_offset)
+        assert not list(log.damages)
+
 
 class TestTakingOut:
     def test_and_beginning_anew(self, world: World) -> None:
