@@ -12,13 +12,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+def only_between_storms() -> None:
+    """Collect cycles nowhere else in this process from now on, and never look at what is there already."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
 @contextmanager
 def burial() -> Iterator[None]:
     """Collect no cycles inside, and all of them at the end; coroutines that protest are not listened to."""
     before, enabled = sys.unraisablehook, gc.isenabled()
     sys.unraisablehook = lambda _: None
-    gc.collect()
-    gc.disable()
+    if enabled:
+        gc.collect()
+        gc.disable()
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from time import monotonic
 from twisted.logger import globalLogBeginner
 
 from kreplica.testing.storms.child import in_child
+from kreplica.testing.storms.burial import only_between_storms
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.outcome import Outcome, run_storm, run_unburied
 
@@ -104,6 +105,7 @@ def _in_processes(
 
 def _begin_process() -> None:
     keep_quiet()
+    only_between_storms()
     Thread(target=_end_with_parent, daemon=True).start()
 
 
