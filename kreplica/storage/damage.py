@@ -12,8 +12,8 @@ from kreplica.errors import StorageError
 from kreplica.model import NO_EPOCH
 from kreplica.runtime.disk import Disk, File
 from kreplica.storage.leader_epochs import EpochEntry
-from kreplica.storage.scanning import scan_batches
-from kreplica.wire.batches import BatchHeader, verify_crc
+from kreplica.storage.scanning import BATCHES_READ_SIZE, scan_batches
+from kreplica.wire.batches import HEADER_SIZE, BatchHeader, verify_crc
 
 _UNREADABLE = frozenset({errno.EIO, errno.ENODATA, errno.EILSEQ, errno.EBADMSG, errno.EUCLEAN})
 """What Linux answers to a read where the medium, its checksums or its file system fail."""
@@ -96,7 +96,8 @@ class Stretch:
     def _check(self, file: File, size_max: int) -> tuple[int, int]:
         position, next_offset = self.position, self.next_offset
         stop = min(position + size_max, self.end_position)
-        for at, header, data in scan_batches(file, position, self.end_position):
+        read_size = min(max(size_max, HEADER_SIZE), BATCHES_READ_SIZE)
+        for at, header, data in scan_batches(file, position, self.end_position, read_size):
             if not is_whole(data, header):
                 raise self._damage(at, f"wrong CRC in the batch of offset {header.base_offset}")
             self._check_place(at, header, next_offset)

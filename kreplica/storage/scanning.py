@@ -35,11 +35,16 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         position += at
 
 
-def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, the batch's bytes) of the whole batches between two positions; the CRC is not checked."""
+def scan_batches(
+    file: File, position: int, end: int, read_size: int = BATCHES_READ_SIZE
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, the batch's bytes) of the whole batches between two positions; the CRC is not checked.
+
+    :param read_size: bytes of one read, where a batch does not take more; at least a header's.
+    """
     size_needed = 0
     while position + HEADER_SIZE <= end:
-        size = min(max(size_needed, BATCHES_READ_SIZE), end - position)
+        size = min(max(size_needed, read_size), end - position)
         chunk = memoryview(file.read_at(position, size))
         at = size_needed = 0
         while at + HEADER_SIZE <= len(chunk):

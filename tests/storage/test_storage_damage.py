@@ -17,8 +17,9 @@ from kreplica.storage.config import LogConfig
 from kreplica.storage.damage import WHOLE_SEGMENT, Damage
 from kreplica.storage.failed_logs import set_aside
 from kreplica.storage.log import Log
+from kreplica.storage.scanning import HEADERS_READ_SIZE
 from kreplica.storage.scrubbing import PASS_STEPS_MIN
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.disk import MemoryDisk, MemoryFile
 from kreplica.testing.simulation import Simulation
 
 KEY, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -152,6 +153,20 @@ class TestReading:
         path = world.flip(log, 1, 8, 7)
         with pytest.raises(Damage, match=path):
             log.read(log.segments[1].base_offset, size_max=EVERYTHING, offset_max=30)
+
+    def test_looking_twice_reads_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A leader does so for each partition of an answer: no more than the batch and the next, whatever follows."""
+        log = World(config=LogConfig()).log(count=200)
+        sizes: list[int] = []
+        read_at = MemoryFile.read_at
+
+        def counted(file: MemoryFile, position: int, size: int) -> bytes:
+            sizes.append(size)
+            return read_at(file, position, size)
+
+        monkeypatch.setattr(MemoryFile, "read_at", counted)
+        log.check_batch(0)
+        assert max(sizes) <= HEADERS_READ_SIZE < log.size_bytes
 
     def test_a_segment_that_is_whole_again(self, world: World) -> None:
         """A device that gives back what it did not: nothing is refused any more."""
