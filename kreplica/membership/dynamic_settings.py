@@ -1,6 +1,6 @@
 """Settings that change while the cluster runs: of topics, of this broker, and of all brokers.
 
-They live in ``/config``; whoever changes one writes a notification beside it, which every broker watches for.  What is
+They live in ``/config``; whoever changes one writes a notification with it, which every broker watches for.  What is
 in effect is worked out once per change, not per request.
 """
 
@@ -29,9 +29,14 @@ from kreplica.settings.dynamic import ConfigRow, EffectiveSettings, TopicSetting
 from kreplica.storage.config import LogConfig
 from kreplica.zookeeper import (
     BadVersion,
+    Check,
+    Create,
+    MultiFailed,
     NodeExists,
     NoNode,
+    Operation,
     SessionExpired,
+    SetData,
     ZooKeeperClient,
     ZooKeeperError,
     read_all,
@@ -189,9 +194,9 @@ class DynamicSettings:
         *,
         validate_only: bool,
     ) -> None:
-        entity_type, entity = await self._entity(resource_type, name)
-        path = znodes.config_path(entity_type, entity)
         for _ in range(CONFLICTS_MAX):
+            entity_type, entity = await self._entity(resource_type, name)
+            path = znodes.config_path(entity_type, entity)
             version, current = await reachable(self._read(path))
             new = change(current)
             if entity_type == "topics":
@@ -201,11 +206,12 @@ class DynamicSettings:
             if validate_only:
                 return
             try:
-                await reachable(self._write(path, new, version))
-            except (BadVersion, NodeExists, NoNode):
+                await reachable(self._client.multi(_writes(entity_type, entity, new, version)))
+            except MultiFailed as failed:
+                if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
                 continue  # somebody else changed it meanwhile: what follows has to be worked out anew
             self._apply(entity_type, entity, new)
-            await reachable(self._notify(entity_type, entity))
             return
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"others change the settings of {name!r} all the time: try again")
 
@@ -228,17 +234,6 @@ class DynamicSettings:
         except NoNode:
             return None, {}
         return stat.version, dict(self._decode(path, data))
-
-    async def _write(self, path: str, settings: Mapping[str, str], version: int | None) -> None:
-        data = documents.encode_config(settings)
-        if version is None:
-            await self._client.create(path, data)
-        else:
-            await self._client.set_data(path, data, version)
-
-    async def _notify(self, entity_type: str, entity: str) -> None:
-        path = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
-        await self._client.create(path, documents.encode_config_change(entity_type, entity), sequence=True)
 
     # --- changes by anybody ------------------------------------------------------------------------------------------
 
@@ -348,3 +343,17 @@ class DynamicSettings:
     async def _reload_brokers(self) -> None:
         for entity in (znodes.DEFAULT_ENTITY, self._broker_id):
             await self._reload("brokers", entity)
+
+
+def _writes(entity_type: str, entity: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:
+    """What changes settings, in one multi: that nobody hears of it, or that it outlives its topic, cannot be.
+
+    :param version: of the znode that holds them; None where there is none.
+    """
+    path, data = znodes.config_path(entity_type, entity), documents.encode_config(settings)
+    notification = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
+    return [
+        *([Check(znodes.topic_path(entity), -1)] if entity_type == "topics" else []),
+        Create(path, data) if version is None else SetData(path, data, version),
+        Create(notification, documents.encode_config_change(entity_type, entity), sequence=True),
+    ]

@@ -1,0 +1,74 @@
+"""Settings of topics are changed on a whole cluster, and something comes in between."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster import documents, znodes
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster_state import znode
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+TOPIC = "orders"
+PATH = znodes.config_path("topics", TOPIC)
+COORDINATOR = "coordinator"
+
+
+def three_brokers() -> SimulatedCluster:
+    """With one topic, of one setting."""
+    cluster = SimulatedCluster(1, brokers=3, overrides=["zookeeper.session.timeout.ms=6000"])
+    cluster.start()
+    client = cluster.client()
+    cluster.run_until(client.create_topic(TOPIC, 1, {"min.insync.replicas": "1"}, replication_factor=3))
+    cluster.run_until(client.close())
+    cluster.run(1)
+    return cluster
+
+
+def settings(cluster: SimulatedCluster) -> dict[str, str] | None:
+    """As ZooKeeper has them."""
+    node = znode(cluster, PATH)
+    return None if node is None else documents.decode_config(PATH, node.data or b"")
+
+
+def test_every_broker_learns_of_a_change_whose_answer_nobody_heard() -> None:
+    """It is written; the broker that wrote it is cut off at that moment, for longer than its session lasts."""
+    cluster = three_brokers()
+    client = cluster.client(broker=2)
+    answer: list[object] = []
+    Deferred.fromCoroutine(client.change_settings(TOPIC, {"min.insync.replicas": "2"})).addBoth(answer.append)
+    cluster.run_until(lambda: settings(cluster) == {"min.insync.replicas": "2"})
+    cluster.simulation.network.cut("broker-2", COORDINATOR)
+    cluster.run(10)
+    cluster.simulation.network.heal()
+    cluster.run(20)
+    assert answer
+    brokers = cluster.brokers.items()
+    obeyed = {broker: machine.program.dynamic_settings.min_insync_replicas(TOPIC) for broker, machine in brokers}
+    assert obeyed == {1: 2, 2: 2, 3: 2}
+    cluster.run_until(client.close())
+    cluster.stop()
+
+
+def test_a_change_does_not_outlive_its_topic() -> None:
+    """The topic is deleted between the broker's look at its settings and the write: there is no such topic."""
+    cluster = three_brokers()
+    controller = cluster.controller()
+    assert controller is not None
+    other = next(broker for broker in cluster.brokers if broker != controller)
+    cluster.simulation.network.link(f"broker-{other}", COORDINATOR).latency_s = (1.0, 1.0)
+    client, administrator = cluster.client(broker=other), cluster.client(broker=controller)
+    asked = Deferred.fromCoroutine(client.change_settings(TOPIC, {"min.insync.replicas": "2"}))
+    refused: list[KafkaError] = []
+    asked.addErrback(lambda failure: refused.append(failure.value))
+    cluster.run(2.5)
+    cluster.run_until(administrator.delete_topic(TOPIC))
+    cluster.run(5)
+    assert [error.code for error in refused] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert settings(cluster) is None
+    for each in (client, administrator):
+        cluster.run_until(each.close())
+    cluster.stop()
