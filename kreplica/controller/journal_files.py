@@ -8,6 +8,7 @@ ends the journal, with one line in the log; it never concerns the controller.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -93,7 +94,7 @@ class JournalFiles:
         self._waiting.append(entry)
         self._weight += weight
         if self._weight > WEIGHT_MAX:
-            self._end("entries come faster than the disk takes them")
+            self.end("entries come faster than the disk takes them")
         elif self._timer is None and self._writing is None:
             self._timer = self._runtime.reactor.callLater(GATHER_SECONDS, self._write)
 
@@ -113,9 +114,10 @@ class JournalFiles:
 
     def _failed(self, failure: Failure) -> None:
         self._writing = None
-        self._end(failure.getErrorMessage())
+        self.end(failure.getErrorMessage())
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
+        """Note nothing any more; what is written stays."""
         if not self._over:
             self._over = True
             log.error("the controller's journal ends here: {reason}", reason=reason)
@@ -204,7 +206,8 @@ class _Files:
         bytes_max, older = self._settings.bytes_max, self._sizes or {}
         while older and sum(older.values()) + self._size > bytes_max:
             path = next(iter(older))
-            self._disk.remove(path)
+            with suppress(FileNotFoundError):  # somebody else wanted its room
+                self._disk.remove(path)
             del older[path]
         if self._size > bytes_max:
             raise OSError(f"{bytes_max} bytes do not hold what a controller does until it comes to rest")

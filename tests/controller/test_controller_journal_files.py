@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from twisted.logger import globalLogPublisher
 
-from kreplica.controller import journal_files
+from kreplica.controller import journal_files, journaled
 from kreplica.controller.journal_files import JournalFiles, JournalSettings
 from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, encode_line
 from kreplica.errors import KreplicaError
@@ -103,6 +103,41 @@ def test_a_process_begins_a_file_of_its_own():
         "controller-journal-7-00000009.jsonl",
         "notes.txt",
     ]
+
+
+def test_old_files_that_somebody_removed(monkeypatch):
+    """To make room, as an operator may: the journal goes on."""
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
+    scene = scene_with_journal(100_000)
+    scene.start()
+    disk = disk_of(scene)
+    with errors() as told:
+        make_topics(scene, 10)
+        removed = disk.list_directory(DIRECTORY)[:-1]
+        for name in removed:
+            disk.remove(f"{DIRECTORY}/{name}")
+        for number in range(10, 40):
+            scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
+    assert removed
+    assert told == []
+    assert not set(removed) & set(disk.list_directory(DIRECTORY))
+
+
+def test_a_place_that_cannot_be_told_ends_the_journal_alone(monkeypatch):
+    """Whatever is wrong with what a file would begin with, the controller goes on."""
+
+    def state_of(*_: object) -> None:
+        raise KeyError("a timer that nobody knows")
+
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
+    monkeypatch.setattr(journaled, "state_of", state_of)
+    scene = scene_with_journal(100_000)
+    scene.start()
+    with errors() as told:
+        make_topics(scene, 40)
+    assert [text for text in told if "the controller's journal ends here" in text] == told
+    assert len(told) == 1
+    assert disk_of(scene).list_directory(DIRECTORY) == ["controller-journal-101-00000001.jsonl"]
 
 
 def test_off_means_no_file():
