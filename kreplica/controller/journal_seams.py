@@ -95,6 +95,9 @@ class RecordedRandom(Random):
     def getrandbits(self, k: int, /) -> int:
         return self._journal.read("random_bits", self._drawn.getrandbits(k))
 
+    def random(self) -> float:
+        return self.getrandbits(53) / 2**53
+
 
 class RecordedLoop:
     """Notes where a long loop gives up its turn, and when it gets the next."""

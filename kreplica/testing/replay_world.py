@@ -231,6 +231,9 @@ class ReplayRandom(Random):
     def getrandbits(self, k: int, /) -> int:
         return int(self._world.script.value("random_bits", None, 0))
 
+    def random(self) -> float:
+        return self.getrandbits(53) / 2**53
+
 
 class ReplayLoop:
     """Gives up its turn where the loop did."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -22,7 +23,9 @@ from kreplica.controller.events import (
     RemovalDue,
     ShutdownAsked,
 )
+from kreplica.controller.journal import Journal
 from kreplica.controller.journal_context import copy_context, decode_context, encode_context
+from kreplica.controller.journal_seams import RecordedRandom
 from kreplica.controller.journal_values import (
     decode_answer,
     decode_bytes,
@@ -218,3 +221,19 @@ def test_a_copy_stays_what_it_was():
     context.deleting.clear()
     context.move_partition(P, PartitionState.OFFLINE)
     assert through_json(encode_context(copy)) == before
+
+
+@pytest.mark.parametrize("draw", [Random.random, lambda each: each.uniform(1, 2), lambda each: each.choice("abc")])
+def test_whatever_is_drawn_is_noted(draw):
+    """A fraction as well as bits: it is not the same for every broker, and a replay could draw it again."""
+    entries = []
+
+    class Entries:
+        def note(self, entry, weight=1):
+            entries.append(entry)
+
+    journal = Journal(Entries(), lambda: 0.0)
+    drawn = {draw(RecordedRandom(Random(seed), journal)) for seed in range(20)}
+    assert len(drawn) > 1
+    assert {entry["read"] for entry in entries} == {"random_bits"}
+    assert len(entries) >= 20
