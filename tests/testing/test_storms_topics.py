@@ -128,13 +128,19 @@ def test_what_is_expected_after_answers() -> None:
 
 
 def test_of_two_requests_at_once_either_may_come_last() -> None:
-    """Both were answered; the values of both are possible."""
+    """Both were answered; the values of both are possible, until another is answered that nothing was beside."""
     expected = Expected("a")
     expected.asked("b")
     expected.asked("c")
     expected.answered("b", Answer.DONE)
     expected.answered("c", Answer.DONE)
     assert list(expected.values) == ["a", "b", "c"]
+    expected.asked("d")
+    expected.answered("d", Answer.REFUSED)
+    assert list(expected.values) == ["a", "b", "c"]
+    expected.asked("d")
+    expected.answered("d", Answer.DONE)
+    assert list(expected.values) == ["d"]
 
 
 def record(offset: int, value: bytes) -> Record:

@@ -28,18 +28,19 @@ class Expected(Generic[T]):
         self.values: dict[T, None] = {value: None}
         self._before = self.values
         self._under_way = 0
-        self._certain = True
+        self._is_alone = True
+        self._is_late = False
 
     def asked(self, value: T) -> None:
         """A request is on its way.  Where another is too, nobody can say which of them comes last."""
         self._under_way += 1
-        self._certain = self._certain and self._under_way == 1
+        self._is_alone = self._under_way == 1
         self._before = self.values
         self.values = {**self.values, value: None}
 
     def answered(self, value: T, answer: Answer) -> None:
         """The request for that value is over.  One without an answer may be obeyed at any time from now on."""
         self._under_way -= 1
-        self._certain = self._certain and answer is not Answer.UNKNOWN
-        if self._certain:
+        self._is_late = self._is_late or answer is Answer.UNKNOWN
+        if self._is_alone and not self._is_late:
             self.values = {value: None} if answer is Answer.DONE else self._before
