@@ -19,6 +19,8 @@ METADATA_TIMEOUT_S = 2.0
 class LeaderClient(WireClient):
     """A ``WireClient`` whose connection leads to a partition's leader, as one broker after the other has it.
 
+    It never goes back to the leader of an earlier epoch, whoever still takes that one for the leader (KIP-320).
+
     :param brokers: host and port of those that are asked who leads, each time the next one.
     :ivar leader_epoch: of the leader that was found last; -1 before.
     """
@@ -56,7 +58,10 @@ class LeaderClient(WireClient):
             answer = await connection.request(messages.METADATA, version, body, timeout_s=METADATA_TIMEOUT_S)
         finally:
             await connection.close()
-        host, port, self.leader_epoch = _leader(answer, self._partition)
+        host, port, epoch = _leader(answer, self._partition)
+        if epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "who was asked has yet to hear of the leader known here")
+        self.leader_epoch = epoch
         return host, port
 
     async def _connect(self, address: tuple[str, int]) -> Connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cluster_runs import replicated, traced_run
 
+from kreplica.errors import KafkaError
 from kreplica.testing.anomalies import Kind, report
 from kreplica.testing.storms.loose_clients import EXPECTATIONS, ONE_REPLICA, TWICE, LooseClients
 from kreplica.testing.storms.readers import PickyReader
@@ -54,6 +55,21 @@ def test_a_reader_leaves_a_near_replica_that_dies() -> None:
         run.kill(near)
         run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0], timeout_s=60)
         run.cluster.run_until(reader.abandon())
+        run.converge()
+
+
+def test_a_client_does_not_go_back_to_an_earlier_leader() -> None:
+    """Where a broker that it asks has not heard of the one it knows, it asks the next."""
+    with replicated(3) as run:
+        client = run.cluster.leader_client(*run.keys[0], name="somebody")
+        run.cluster.run_until(client.connection())
+        earlier, client.leader_epoch = client.leader_epoch, client.leader_epoch + 1
+        run.cluster.run_until(client.close())
+        with pytest.raises(KafkaError, match="LEADER_NOT_AVAILABLE"):
+            run.cluster.run_until(client.connection())
+        client.leader_epoch = earlier
+        run.cluster.run_until(client.connection())
+        run.cluster.run_until(client.close())
         run.converge()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
@@ -78,20 +78,28 @@ def replace(run: ReplicatedRun, random: Random) -> End | None:
     count = len(assignment.partitions)
     run.tell(f"partition {count - 1} of {topic.name} is to be replaced")
     _remove(run, random, topic, [count - 1], wait_ms=0)
-    asking = Deferred.fromCoroutine(_grow_again(run, random, topic, count))
-    asking.addErrback(lambda failure: failure.trap(CancelledError) and None)
-    return asking.cancel
+    wanted = True
+
+    def end() -> None:
+        nonlocal wanted
+        wanted = False
+
+    growing = _grow_again(run, random, topic, count, lambda: wanted)
+    Deferred.fromCoroutine(growing).addErrback(run.failed)
+    return end
 
 
-async def _grow_again(run: ReplicatedRun, random: Random, topic: SideTopic, count: int) -> None:
+async def _grow_again(
+    run: ReplicatedRun, random: Random, topic: SideTopic, count: int, is_wanted: Callable[[], bool]
+) -> None:
     reactor = run.cluster.simulation.host(ADMINISTRATOR).reactor
-    answer = Answer.REFUSED
-    while answer is not Answer.DONE:
+    while is_wanted():
         await sleep(reactor, AGAIN_S)
-        if len(topic.current) == count - 1:
+        if len(topic.current) == count - 1 and is_wanted():
             client = run.side_topics.administrator(random)
-            answer = await run.side_topics.ask(client, client.create_partitions(topic.name, count))
-    run.tell(f"{topic.name} has {count} partitions again")
+            if await run.side_topics.ask(client, client.create_partitions(topic.name, count)) is Answer.DONE:
+                run.tell(f"{topic.name} has {count} partitions again")
+                return
 
 
 # --- how -------------------------------------------------------------------------------------------------------------
