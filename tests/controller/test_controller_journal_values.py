@@ -223,7 +223,10 @@ def test_a_copy_stays_what_it_was():
     assert through_json(encode_context(copy)) == before
 
 
-@pytest.mark.parametrize("draw", [Random.random, lambda each: each.uniform(1, 2), lambda each: each.choice("abc")])
+DRAWS = [lambda source: source.random(), lambda source: source.uniform(1, 2), lambda source: source.choice("abc")]
+
+
+@pytest.mark.parametrize("draw", DRAWS)
 def test_whatever_is_drawn_is_noted(draw):
     """A fraction as well as bits: it is not the same for every broker, and a replay could draw it again."""
     entries = []
