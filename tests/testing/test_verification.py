@@ -8,6 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from kreplica.client import connection
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage.producers import ProducerStates
 from kreplica.testing.anomalies import Kind
 from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
@@ -284,6 +285,28 @@ def test_brokers_are_not_where_they_say(monkeypatch):
     monkeypatch.setattr(cluster_access, "_ask", lambda client: succeed(Cluster({7: ("elsewhere", 9092)}, 7)))
     with pytest.raises(CouldNotRun, match=r"broker-1:9092 answers, but no broker .*: broker 7 at elsewhere:9092: "):
         Scene().verdict()
+
+
+def test_a_broker_that_knows_of_none_yet(monkeypatch):
+    """Asked again who the controller is, one that has just started may say that nobody is there: others are asked."""
+    ask, create_topic = cluster_access._ask, cluster_access.WireClient.create_topic
+    answers, refusals = [], []
+
+    async def asked(client):
+        answers.append(await ask(client))
+        return answers[0] if len(answers) == 1 else Cluster({}, -1)
+
+    async def refused_once(client, *args, **kwargs):
+        if not refusals:
+            refusals.append(client)
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        await create_topic(client, *args, **kwargs)
+
+    monkeypatch.setattr(cluster_access, "_ask", asked)
+    monkeypatch.setattr(cluster_access.WireClient, "create_topic", refused_once)
+    assert Scene(seconds=2.0).verdict().clean
+    assert refusals
+    assert len(answers) > 1
 
 
 def test_nothing_is_acknowledged():

@@ -150,11 +150,13 @@ class ClusterAccess:
         for address in [*cluster.addresses.values(), *self._bootstrap]:
             client = self._client(address)
             try:
-                return await _ask(client)
+                found = await _ask(client)
             except (ClientError, KafkaError):
                 continue
             finally:
                 await client.close()
+            if found.addresses:  # a broker that has just started may know of none
+                return found
         return cluster
 
     async def _unled(self, cluster: Cluster, topic: str, partitions: int) -> object:
