@@ -17,12 +17,13 @@
   ``replay_difference`` both in words
 * ``real_reactor`` coroutines on the process's real reactor, for pytest; ``broker_scene`` a broker and a client on it
 * ``zookeeper`` a real ZooKeeper, from the jars that PySpark ships; ``zookeeper_scene`` clients and links for scenarios
+* ``controller_scene`` a controller, and brokers that do as they are told by the test
 * ``fixtures`` clusters for the tests of any Kafka application, and the pytest plugin
 
 Real processes, on real sockets and disks:
 
 * ``server_process`` one ``twistd kreplica`` command; ``standalone``, ``broker_process`` two; ``coordinator`` another
-* ``process_cluster`` several brokers: start here
+* ``process_cluster`` several brokers: start here; ``replica_files`` whether their replicas are the same
 * ``links`` what cuts and slows the ways between them; ``proxy`` through which they then lead; ``namespaces`` the
   kernel's own means, where they are permitted
 * ``outside_clients`` a producer and a reader that nobody here wrote; ``blocking_client`` single requests

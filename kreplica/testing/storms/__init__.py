@@ -4,7 +4,11 @@
 * ``sweep`` many seeds; ``child`` a process for each storm
 * ``options`` what a seed chooses of the circumstances; ``plan`` what is to go wrong, and when, as data
 * ``faults`` what can go wrong, a function each
+* ``minimize`` the fewest faults with which a storm still fails
 * ``replicated_run`` the cluster, its load, and what scripted tests do to it
+* ``companion`` what may be there besides: ``loose_clients``, to whom less is promised; ``readers`` that come and go;
+  ``side_topics`` that do, each partition with clients of its own (``side_partition``, ``side_clients``)
+* ``expected`` what may be, after what administrators asked for
 * ``scenarios`` rare orders of events, a script each; ``guards`` the rules that they are about, and how to be without
 * ``mutations`` what notices that a guard is not there
 * ``journals`` of controllers, replayed; ``log_watch`` what no program may log; ``burial`` what killed ones leave behind
