@@ -16,6 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from kreplica.controller import elections, events, states
+from kreplica.testing.storms.guards import GUARDS, Guard, Place
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -138,7 +139,7 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/replication/test_replication_fencing.py::test_command_to_an_earlier_incarnation_is_refused",
     ),
     "lease": (
-        "kreplica.replication.lease:",
+        "kreplica.replication.led:Led.has_lease",
         "tests/replication/test_replication_led.py::test_when_somebody_else_leads_by_then",
     ),
     "lost sessions": (
@@ -148,6 +149,14 @@ RULES: Mapping[str, tuple[str, str]] = {
     "truncation": (
         "kreplica.replication.truncation:cut_at_divergence",
         "tests/replication/test_replication_truncation.py::test_what_is_left_is_the_longest_common_prefix",
+    ),
+    "controllers of the past": (
+        "kreplica.replication.fencing:is_stale_controller_epoch",
+        "tests/replication/test_replication_fencing.py::test_replaced_controller_is_refused",
+    ),
+    "who is in the epoch": (
+        "kreplica.replication.fencing:is_of_leader_epoch",
+        "tests/server/test_server_apis_fetch.py::test_leader_epochs_fence",
     ),
     "lost logs": (
         "kreplica.controller.decisions:has_lost_nothing",
@@ -162,7 +171,8 @@ RULES: Mapping[str, tuple[str, str]] = {
 
 
 def replication_rules() -> str:
-    return table(("rule", "in words", "where", "held by"), (rule_row(name, *where) for name, where in RULES.items()))
+    head = ("rule", "in words", "where", "held by", "missed by")
+    return table(head, (rule_row(name, *where) for name, where in RULES.items()))
 
 
 def rule_row(name: str, where: str, test: str) -> tuple[str, ...]:
@@ -177,7 +187,31 @@ def rule_row(name: str, where: str, test: str) -> tuple[str, ...]:
         first_sentence(rule),
         f"[`{function_name or module_name.rpartition('.')[2]}`](../{source})",
         f"[`{test_name}`](../{test_file})",
+        ", ".join(dict.fromkeys(scenario_link(guard) for guard in GUARDS if removes(guard, where))) or "-",
     )
+
+
+def removes(guard: Guard, where: str) -> bool:
+    """Whether that rule is what the guard is about: others are taken away with it because they cover for it."""
+    return guard.places[0].where == where
+
+
+def scenario_link(guard: Guard) -> str:
+    """To the order of events that shows the guard's absence."""
+    return f"[`{guard.scenario.__name__}`](../{guard.scenario.__module__.replace('.', '/')}.py)"
+
+
+def guards() -> str:
+    """The guards that ``kreplica simulate --mutations`` takes away."""
+    rows = ((guard.name, ", ".join(place_link(place) for place in guard.places), scenario_link(guard),
+             first_sentence(guard.scenario), guard.covered_by) for guard in GUARDS)  # fmt: skip
+    return table(("guard", "taken away", "scenario", "in which", "not alone, for"), rows)
+
+
+def place_link(place: Place) -> str:
+    """To what a guard replaces."""
+    module_name, _, attribute = place.where.partition(":")
+    return f"[`{attribute}`](../{module_name.replace('.', '/')}.py)"
 
 
 def leadership_fields() -> str:
@@ -195,6 +229,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "leader-selectors": leader_selectors,
     "replication-rules": replication_rules,
     "state-fields": leadership_fields,
+    "guards": guards,
 }
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kreplica.cluster import eligible_leaders
-from kreplica.cluster.eligible_leaders import required
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.elections import Election, elect_for_shutdown, elect_new, elect_offline, elect_preferred
 from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicPartition
@@ -235,7 +234,7 @@ def changed(
             old.isr if isr is None else isr,
             old.eligible_leader_replicas if eligible is None else eligible,
             election.isr,
-            in_sync_required=required(rules_of(partition.topic).min_insync_replicas, len(replicas)),
+            in_sync_required=eligible_leaders.required(rules_of(partition.topic).min_insync_replicas, len(replicas)),
             replicas=replicas,
             unclean=unclean,
         )

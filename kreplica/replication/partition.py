@@ -7,7 +7,7 @@ from uuid import UUID
 
 from twisted.logger import Logger
 
-from kreplica.cluster.eligible_leaders import required
+from kreplica.cluster import eligible_leaders
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication import fencing
@@ -192,7 +192,7 @@ class Partition:
     @property
     def in_sync_required(self) -> int:
         """How many replicas must be in sync for ``acks=all`` to be taken and for anything to be committed."""
-        return required(self.min_insync_replicas, len(self.leadership.replicas))
+        return eligible_leaders.required(self.min_insync_replicas, len(self.leadership.replicas))
 
     # --- data --------------------------------------------------------------------------------------------------------
 

@@ -223,6 +223,18 @@ GUARDS: tuple[Guard, ...] = (
         "in sync without all that is committed",
     ),
     Guard(
+        "high watermark counts every member of the ISR",
+        (Place("kreplica.replication.high_watermark:held_by_all", lambda own_end_offset, _: own_end_offset),),
+        leading.has_a_follower_that_is_silent,
+        "in sync without all that is committed",
+    ),
+    Guard(
+        "min.insync.replicas",
+        (Place("kreplica.cluster.eligible_leaders:required", lambda *_: 1),),
+        leading.is_alone,
+        "with too few replicas",
+    ),
+    Guard(
         "high watermark stands still with too few in sync",
         (Place("kreplica.replication.high_watermark:may_advance", _always),),
         leading.is_alone,
