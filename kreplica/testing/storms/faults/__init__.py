@@ -54,6 +54,8 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "slow down": (network.slow_down, 1.0),
     "run out of space": (disks.run_out_of_space, 0.5),
     "fail to sync": (disks.fail_to_sync, 0.5),
+    "flip a bit": (disks.flip_bit, 0.5),
+    "fail to read": (disks.fail_to_read, 0.5),
     "run out of descriptors": (disks.run_out_of_descriptors, 0.5),
     "slow disk": (disks.slow_down, 0.5),
     "jump in time": (clocks.jump, 0.5),
