@@ -19,6 +19,7 @@ from kreplica.storage.failed_logs import set_aside
 from kreplica.storage.log import Log
 from kreplica.storage.scanning import HEADERS_READ_SIZE
 from kreplica.storage.scrubbing import PASS_STEPS_MIN
+from kreplica.storage.search import MAX_TIMESTAMP
 from kreplica.testing.disk import MemoryDisk, MemoryFile
 from kreplica.testing.simulation import Simulation
 
@@ -153,6 +154,16 @@ class TestReading:
         path = world.flip(log, 1, 8, 7)
         with pytest.raises(Damage, match=path):
             log.read(log.segments[1].base_offset, size_max=EVERYTHING, offset_max=30)
+
+    @pytest.mark.parametrize("timestamp_ms", [1018, MAX_TIMESTAMP])
+    def test_a_search_names_the_segment_that_cannot_be_read(self, world: World, timestamp_ms: int) -> None:
+        """And not the one in which it began: that would be set aside with all that follows."""
+        log = world.log()
+        segment = log.segments[3 if timestamp_ms > 0 else -1]
+        world.disk.fail("read", segment.path(), errno.EIO)
+        with pytest.raises(Damage) as found:
+            log.offset_for_timestamp(timestamp_ms, log.log_end_offset)
+        assert (found.value.base_offset, found.value.position) == (segment.base_offset, WHOLE_SEGMENT)
 
     def test_looking_twice_reads_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A leader does so for each partition of an answer: no more than the batch and the next, whatever follows."""
