@@ -322,6 +322,8 @@ class Invariants:
     ) -> None:
         """What holds of a high watermark when it moves."""
         high_watermark = partition.high_watermark
+        if state is None:
+            state = self._states.get(key)  # no coordinator serves: the last one holds
         holders = {broker for broker, other in replicas.items() if other.log.log_end_offset >= high_watermark}
         if state is not None:
             may_lead = (*state.isr, *state.eligible_leader_replicas)

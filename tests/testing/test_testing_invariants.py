@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from broker_runs import batch
@@ -14,11 +15,12 @@ from kreplica.replication import Partition
 from kreplica.storage.config import LogConfig
 from kreplica.storage.log import Log
 from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.cluster_state import state_of, znode
+from kreplica.testing.cluster_state import acting, state_of, znode
 from kreplica.testing.committed_log import CommittedLog
 from kreplica.testing.disk import MemoryDisk
 from kreplica.testing.histories import History
 from kreplica.testing.invariants import BrokenRule, Invariants
+from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 KEY = TopicPartition("orders", 0)
 
@@ -127,6 +129,39 @@ def test_what_is_as_before_costs_nothing() -> None:
     before = scene.invariants.checks_count
     scene.cluster.run(60)
     assert scene.invariants.checks_count == before
+
+
+def test_who_was_in_sync_and_died_counts_without_a_coordinator() -> None:
+    """Their last fetches arrive after them, and the leader commits by what they say; nobody can tell it otherwise."""
+    run = ReplicatedRun(1, partitions=1)
+    leader, followers = run.leader(), run.followers()
+    for follower in followers:
+        run.network.link(f"broker-{follower}", f"broker-{leader}").latency_s = (0.2, 0.2)
+    run.acknowledge(20)
+    replicas = dict(acting(run.cluster, run.keys[0]))
+    partition = replicas[leader]
+    run.cluster.run_until(lambda: all(r.log.log_end_offset > partition.high_watermark for r in replicas.values()))
+    run.steps(3)
+    run.cluster.coordinator.kill()
+    for follower in followers:
+        run.kill(follower)
+    before = partition.high_watermark
+    run.cluster.run(0.3)
+    assert partition.high_watermark > before
+    run.converge()
+
+
+def test_a_topic_of_the_same_name_is_another() -> None:
+    """What is left of the earlier one on a broker is not looked at, nor expected of the new one."""
+    scene = Scene()
+    scene.invariants.forget(KEY)
+    scene.invariants.add(KEY, History(), UUID(int=7))
+    scene.partition.high_watermark = 5
+    scene.look()
+    scene.invariants.forget(KEY)
+    scene.invariants.add(KEY, History(), scene.partition.topic_id)
+    with pytest.raises(BrokenRule, match="committed beyond its log"):
+        scene.look()
 
 
 def test_what_was_committed_in_the_event_that_took_the_log_away() -> None:
