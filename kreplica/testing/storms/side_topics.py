@@ -34,6 +34,9 @@ UNSURE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR)
 """Errors with which a broker does not say that nothing was done."""
 
 DELETE_DELAY_MS = 2000
+UNREADABLE_MAX = 3
+"""So many partitions that are gone are asked for at the end."""
+
 Changes = Mapping[Expected[Any], Any]
 """What a request changes, and to which values."""
 
@@ -168,9 +171,11 @@ class SideTopics:
 
     def administrator(self, random: Random) -> WireClient:
         """A client of the controller, or of any other broker."""
-        host = self._cluster.simulation.host(ADMINISTRATOR)
         controller = self._cluster.controller()
-        broker = controller if controller is not None else random.choice(sorted(self._cluster.brokers))
+        return self._client_of(controller if controller is not None else random.choice(sorted(self._cluster.brokers)))
+
+    def _client_of(self, broker: int) -> WireClient:
+        host = self._cluster.simulation.host(ADMINISTRATOR)
         return WireClient(host.reactor, f"broker-{broker}", BROKER_PORT, client_id=ADMINISTRATOR)
 
     def ask(
@@ -265,6 +270,7 @@ class SideTopics:
         for topic in self._topics.values():
             self._check_answers(topic)
         self._check_leftovers()
+        self._check_unreadable()
 
     def _check_answers(self, topic: SideTopic) -> None:
         exists = bool(topic.current)
@@ -304,3 +310,14 @@ class SideTopics:
                 key = parse_directory_name(name)
                 replicas = () if key is None else replicas_of(self._cluster, key)
                 assert number in replicas, f"broker {number} has left {name}"
+
+    def _check_unreadable(self) -> None:
+        """Whether no broker gives anything of topics that are gone, to who asks by their ids."""
+        ids = {life.topic_id for topic in self._topics.values() for life in topic.current}
+        gone = [life for life in self._partitions if life.topic_id not in ids]
+        for life in gone[-UNREADABLE_MAX:]:
+            for broker in self._cluster.brokers:
+                client = self._client_of(broker)
+                row = self._cluster.run_until(client.fetch_row(life.topic_id, life.key.partition, 0))
+                self._cluster.run_until(client.close())
+                assert row["error_code"], f"broker {broker} serves {life}: {row}"
