@@ -162,8 +162,8 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "truncation by epoch instead of high watermark",
         (
-            Place("kreplica.replication.truncation:cut_of_unknown_history", _cut_at_high_watermark),
             Place("kreplica.replication.truncation:cut_at_divergence", _cut_at_high_watermark),
+            Place("kreplica.replication.truncation:cut_of_unknown_history", _cut_at_high_watermark),
         ),
         logs.is_cut_at_what_is_known_to_be_committed,
         "in sync without all that is committed",
@@ -276,6 +276,12 @@ GUARDS: tuple[Guard, ...] = (
         (Place("kreplica.storage.loading:verify_crc", _always),),
         logs.tears_its_last_writes,
         "stands where .* was committed",
+    ),
+    Guard(
+        "damaged replicas begin anew when nobody counts on them",
+        (Place("kreplica.replication.damage:may_begin_anew", _always),),
+        logs.is_damaged_and_counted_on,
+        "in sync without all that is committed",
     ),
     Guard(
         "synced before acknowledged (flush.messages=1)",

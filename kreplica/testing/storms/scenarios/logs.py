@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kreplica.storage.segment import LOG_SUFFIX
 from kreplica.testing.storms.replicated_run import SYNCED, ReplicatedRun
 from kreplica.testing.storms.scenarios.scene import (
     CONTROLLER,
@@ -9,10 +10,13 @@ from kreplica.testing.storms.scenarios.scene import (
     FOLLOWER,
     LEADER,
     REPLICAS,
+    TOGETHER,
     cut,
+    hears_late,
     held,
     lose_unsynced,
     name,
+    recover,
     scene,
 )
 
@@ -79,4 +83,19 @@ def is_answered_twice(seed: int) -> None:
         _sync_slowly(run)
         run.network.slow(name(LEADER), name(FOLLOWER), (0.02, 0.1))
         run.acknowledge(150)
+        run.converge()
+
+
+def is_damaged_and_counted_on(seed: int) -> None:
+    """A follower bounces, and a bit of its log has flipped meanwhile: it is set aside when others are relied on."""
+    with scene(seed, configs={**TOGETHER, "flush.messages": "1"}) as run:
+        run.cluster.run(3.0)  # until a checkpoint says that what is damaged then was durable
+        path = held(run, FOLLOWER).log.segments.active.path(LOG_SUFFIX)
+        hears_late(run, CONTROLLER, 1.0)
+        cut(run, FOLLOWER, LEADER)
+        run.kill(FOLLOWER)
+        run.machine(FOLLOWER).host.disk.flip_bit(path, 100, 3)
+        run.start(FOLLOWER)
+        run.cluster.run(1.0)
+        recover(run, CONTROLLER)
         run.converge()
