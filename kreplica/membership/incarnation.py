@@ -124,7 +124,12 @@ class Incarnations:
                 log.warn("{path} cannot be written: {error}", path=path, error=error)
 
     def _directory_failed(self) -> None:
-        """A device that failed may have lost what the kernel had taken, whatever it gives back after a restart."""
+        """A device that failed may have lost what the kernel had taken, whatever it gives back after a restart.
+
+        A single log that was taken out is another matter: the controller hears of that one by itself.
+        """
+        if all(directory.offline is None for directory in self._directories.directories):
+            return
         self._intact_since = NO_BROKER_EPOCH
         for path in self._paths():
             # Also in the one that failed: a device may take this and not that, and where there is no other directory

@@ -277,7 +277,7 @@ class LogDirectory:
         failed = self.failed_logs[key]
         log = failed.log
         if log is None:
-            return await self._open_again(key, failed.to_open.open)
+            return await self._open_again(key, replace(failed.to_open, keep_damage=True).open)
         del self.failed_logs[key]
         log.put_back()
         self.logs[key] = log

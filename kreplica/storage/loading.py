@@ -7,8 +7,8 @@ end is cut off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from twisted.logger import Logger
 
@@ -23,11 +23,11 @@ from kreplica.storage.leftovers import clear_leftovers
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.producer_snapshots import SnapshotFiles
 from kreplica.storage.producers import ProducerStates
-from kreplica.storage.scanning import scan_batches
+from kreplica.storage.scanning import header_at, scan_batches
 from kreplica.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
 from kreplica.storage.segments import Segments, remove_files
 from kreplica.storage.validation import read_marker
-from kreplica.wire.batches import BatchHeader, verify_crc
+from kreplica.wire.batches import HEADER_SIZE, BatchHeader, verify_crc
 from kreplica.wire.control_records import EndMarker
 
 _log = Logger()
@@ -39,6 +39,7 @@ class Opened:
 
     :param closed_in_order: nothing was found that an orderly stop would not have left.
     :param was_cut: something was lost: what followed the last whole batch was cut off.
+    :param damages: what is damaged and was kept, the first of each segment by its base offset.
     """
 
     segments: Segments
@@ -50,6 +51,7 @@ class Opened:
     snapshots: SnapshotFiles
     closed_in_order: bool
     was_cut: bool = False
+    damages: Mapping[int, Damage] = field(default_factory=dict)
 
 
 def nothing_yet(
@@ -84,6 +86,8 @@ class Loading:
         self._segments: Segments
         self._now_ms: int
         self._writes_anew: bool
+        self._keeps_damage: bool
+        self._damages: dict[int, Damage] = {}
         self._rebuilt: list[Segment] = []
         """Segments whose indexes are made anew."""
         self._epochs: list[tuple[int, int]] = []
@@ -97,6 +101,7 @@ class Loading:
         log_start_offset: int | None,
         clean_shutdown: bool,
         sync_failed: bool,
+        keep_damage: bool,
         producer_expiration_ms: int,
         now_ms: int,
     ) -> Opened:
@@ -104,9 +109,11 @@ class Loading:
 
         :param log_start_offset: as the checkpoint has it; None where it has nothing.
         :param sync_failed: write what was not synced anew: only then another sync says anything about it.
+        :param keep_damage: there is no better copy: go on past damaged batches whose place is certain.
         :raise StorageError: a batch below the recovery point is damaged.
         """
         self._now_ms = now_ms
+        self._keeps_damage = keep_damage
         self._writes_anew = sync_failed
         self._disk.make_directories(self._path)
         names = clear_leftovers(self._disk, self._path)
@@ -137,6 +144,7 @@ class Loading:
             snapshots,
             clean_shutdown and not self._rebuilt,
             self._was_cut,
+            self._damages,
         )
 
     def _remove(self, paths: list[str]) -> None:
@@ -210,7 +218,9 @@ class Loading:
         next_offset = segment.base_offset
         latest_epoch = self._epochs[-1][0] if self._epochs else NO_EPOCH
         for position, header, data in scan_batches(segment.file, 0, size):
-            if header.base_offset < next_offset or header.last_offset_delta < 0 or not verify_crc(data, header):
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                break
+            if not verify_crc(data, header) and not self._keep(segment, position, header, size, recovery_point):
                 break
             if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                 break
@@ -242,6 +252,21 @@ class Loading:
         )
         segment.cut_back(segment.size)
         return False
+
+    def _keep(self, segment: Segment, position: int, header: BatchHeader, size: int, recovery_point: int) -> bool:
+        """Whether to go on past a damaged batch: the next one says that its length and its offsets are right."""
+        if not self._keeps_damage or header.next_offset > recovery_point:
+            return False
+        end = position + header.size
+        following = header_at(segment.file.read_at(end, HEADER_SIZE), 0) if end < size else None
+        next_offset = following.base_offset if following is not None else recovery_point
+        if next_offset != header.next_offset:
+            return False
+        why = f"wrong CRC in the batch of offset {header.base_offset}"
+        damage = Damage(segment.path(), segment.base_offset, position, why)
+        self._damages.setdefault(segment.base_offset, damage)
+        _log.error("{log} is damaged, and is kept, for there is no better copy: {why}", log=self._name, why=str(damage))
+        return True
 
     def _lost_its_end(self, segment: Segment) -> bool:
         """Whether whole batches are missing at its end: a power loss keeps later files that were written before it.

@@ -48,6 +48,7 @@ class Log(DurableLog):
         log_start_offset: int | None = None,
         clean_shutdown: bool = False,
         sync_failed: bool = False,
+        keep_damage: bool = False,
         producer_expiration_ms: int = DAY_MS,
     ) -> Log:
         """Open a log's directory, making it where it is missing; blocks while it recovers.
@@ -55,6 +56,7 @@ class Log(DurableLog):
         :param recovery_point: up to where the checkpoint says it was durable.
         :param log_start_offset: as the checkpoint has it.
         :param clean_shutdown: the directory was closed in order: nothing is scanned.
+        :param keep_damage: there is no better copy: what is damaged is not served, and the rest is.
         :param sync_failed: what was not synced may be in memory only, and clean to the kernel: it is written anew.
         :raise StorageError: something that was durable is damaged.
         :raise OSError: the device fails.
@@ -65,6 +67,7 @@ class Log(DurableLog):
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
             sync_failed=sync_failed,
+            keep_damage=keep_damage,
             producer_expiration_ms=producer_expiration_ms,
             now_ms=wall_clock_ms(),
         )

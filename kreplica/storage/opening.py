@@ -33,6 +33,7 @@ class LogToOpen:
     log_start_offset: int | None = None
     clean_shutdown: bool = False
     sync_failed: bool = False
+    keep_damage: bool = False
 
     def open(self) -> tuple[Log, UUID]:
         """The log and its topic's id (zero where it is not known).
@@ -50,6 +51,7 @@ class LogToOpen:
             log_start_offset=self.log_start_offset,
             clean_shutdown=self.clean_shutdown,
             sync_failed=self.sync_failed,
+            keep_damage=self.keep_damage,
             producer_expiration_ms=self.producer_expiration_ms,
         )
         return log, self._topic_id()

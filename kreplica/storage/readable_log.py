@@ -63,7 +63,7 @@ class ReadableLog:
         self._closed_as = (parts.log_end_offset, 0) if parts.closed_in_order else None
         """Log end offset and generation with which everything of it is on disk, ready for the next start."""
         self._failure: StorageError | None = None
-        self._damages: dict[int, Damage] = {}
+        self._damages = dict(parts.damages)
         """By base offset of the segment: what is known to be damaged, and is kept for want of a better copy."""
 
     @property

@@ -355,6 +355,31 @@ class TestAtAStart:
         assert world.wait(world.directories.put_back(KEY)) is True
         assert world.directories.logs[KEY].log_end_offset == 30
 
+    @pytest.mark.parametrize(("position", "is_kept"), [(70, True), (17, True), (8, False), (26, False)])
+    def test_a_damaged_log_without_a_better_copy(self, world: World, position: int, is_kept: bool) -> None:
+        """Below the recovery point: it is used but for the damaged batch, where that batch's place is certain."""
+        log = world.log()
+        log.flush()
+        world.directories.directories[0].checkpoint()
+        world.run(1)
+        before = values_of(log)
+        batch_size = next(iter(log.segments.active.headers()))[1].size
+        world.flip(log, -1, batch_size + position)
+        world.host.kill()
+        world.start()
+        assert dict(world.directories.logs) == {}
+        assert world.wait(world.directories.put_back(KEY)) is is_kept
+        if is_kept:
+            again = world.directories.logs[KEY]
+            assert again.log_end_offset == 30
+            base_offset = again.segments.active.base_offset
+            assert [damage.base_offset for damage in again.damages] == [base_offset]
+            with pytest.raises(KafkaError, match="wrong CRC"):
+                again.read(base_offset + 1, size_max=EVERYTHING, offset_max=30)
+            last = again.read(base_offset + 2, size_max=EVERYTHING, offset_max=30)
+            assert last.first_offset == base_offset + 2
+            assert values_of(again, offset_max=base_offset + 1) == before[: base_offset + 1]
+
     def test_a_cut_is_told(self, world: World) -> None:
         """Whoever registers this broker has to know that it may have lost something."""
         log = world.log()
