@@ -11,11 +11,11 @@ from kreplica.errors import KreplicaError
 from kreplica.testing.idempotent_producer import Load
 from kreplica.testing.storms.replicated_run import REPLICAS, TOPIC
 
-VALUE_SIZE_MAX = 150
+VALUE_SIZE_MAX = 80
 """Bytes: the largest batch still fits into the smallest segment."""
 
 
-LOADS = ((5, 1), (10, 5), (20, 2), (20, 5), (50, 5), (50, 10), (100, 10), (100, 10), (100, 5))
+LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100, 20))
 """Messages a second, and in a batch.  What takes time is the batches; faults find as much between few of them."""
 
 
