@@ -14,6 +14,9 @@ from kreplica.errors import KreplicaError
 FORESEEN = (KreplicaError, OSError)
 """What may be logged: what a program says of the world around it."""
 
+UNHANDLED = "twisted.internet.defer"
+"""Who logs an error of a Deferred that nobody handled: whatever error that is, somebody was to be told."""
+
 
 class UnexpectedLog(AssertionError):
     """Something was logged that never should be."""
@@ -39,8 +42,10 @@ class LogWatch:
         if self._found is not None or event.get("log_level", LogLevel.info) < LogLevel.critical:
             return
         failure = event.get("log_failure")
-        if isinstance(failure, Failure) and not failure.check(*FORESEEN):
-            self._found = f"{formatEvent(event)}\n{failure.getTraceback()}"
+        is_unhandled = event.get("log_namespace") == UNHANDLED
+        if isinstance(failure, Failure) and (is_unhandled or not failure.check(*FORESEEN)):
+            what = formatEvent(event) or "nobody handled an error"
+            self._found = f"{what}: {failure.getErrorMessage()}\n{failure.getTraceback()}"
 
     def check(self) -> None:
         """:raise UnexpectedLog: with what was logged."""
