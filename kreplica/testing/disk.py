@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from weakref import ref
 
@@ -308,18 +309,26 @@ class MemoryDisk:
         for content in self._names.root.contents():
             content.sync()
 
-    def fail(self, operation: Operation, pattern: str, number: int = errno.EIO, times: int | None = None) -> None:
+    def fail(
+        self, operation: Operation, pattern: str, number: int = errno.EIO, times: int | None = None
+    ) -> Callable[[], None]:
         """Let an operation fail on the paths that match.
 
         :param pattern: of a shell, against the path as the caller gave it: ``/data/*/*.log``.
         :param number: the errno, ``EIO`` or ``EROFS`` or whichever.
-        :param times: how often; None for ever (until ``mend``).
+        :param times: how often; None for ever (until it is ended).
+        :return: ends this fault, and no other; nothing where it has ended already.
         """
-        self._faults.plant(operation, pattern, number, times)
+        return partial(self._faults.remove, self._faults.plant(operation, pattern, number, times))
 
     def mend(self) -> None:
         """End all that ``fail`` began."""
         self._faults.clear()
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether something that ``fail`` began has not ended."""
+        return bool(self._faults)
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Damage one stored bit of the byte at ``position``, as bad media do.

@@ -11,7 +11,7 @@ from kreplica.testing.namespace import os_error
 Operation = Literal["open", "read", "write", "sync", "sync_directory", "rename", "remove"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fault:
     """Operations that fail: which, on which paths (a shell pattern), with which errno, how many times more."""
 
@@ -27,9 +27,20 @@ class Faults:
     def __init__(self) -> None:
         self._planted: list[Fault] = []
 
-    def plant(self, operation: Operation, pattern: str, number: int, times: int | None) -> None:
+    def __bool__(self) -> bool:
+        """Whether any operation would fail."""
+        return bool(self._planted)
+
+    def plant(self, operation: Operation, pattern: str, number: int, times: int | None) -> Fault:
         """Let matching operations fail from now on."""
-        self._planted.append(Fault(operation, pattern, number, times))
+        fault = Fault(operation, pattern, number, times)
+        self._planted.append(fault)
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        """End that one; nothing where it has ended by itself."""
+        if fault in self._planted:
+            self._planted.remove(fault)
 
     def clear(self) -> None:
         """Let everything work again."""

@@ -283,6 +283,20 @@ class TestFaults:
         disk.mend()
         files[0].read_at(0, 1)
 
+    def test_a_fault_ends_alone(self) -> None:
+        """Others of the same disk go on, be they just like it; one that is over can be ended again."""
+        disk = MemoryDisk(directories=["/d"])
+        file = disk.open("/d/log", create=True)
+        end_reads, end_syncs, end_other_syncs = (disk.fail(name, "/d/*") for name in ("read", "sync", "sync"))
+        end_reads()
+        file.read_at(0, 1)
+        end_syncs()
+        end_syncs()
+        with pytest.raises(OSError, match="Input/output error"):
+            file.sync()
+        end_other_syncs()
+        file.sync()
+
     def test_a_flipped_bit_stays_flipped(self) -> None:
         """Bad media show after any restart."""
         disk = MemoryDisk(directories=["/d"])

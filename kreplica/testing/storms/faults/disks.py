@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from random import Random
 
 from kreplica.storage.segment import LOG_SUFFIX
 from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.testing.offload import DELAY_S
 from kreplica.testing.simulation import DATA_DIRECTORY
 from kreplica.testing.storms.faults.fault import End, some_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
@@ -35,10 +37,8 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
         return None
     run.tell(f"a sync of broker {broker} fails")
     run.lost[broker] = None  # it takes its own logs for incomplete from then on
-    disk = run.machine(broker).host.disk
-    disk.fail("sync", f"{DATA_DIRECTORY}/logs/*", errno.EIO, times=1)
-
-    return lambda: _restart_mended(run, broker)
+    mend = run.machine(broker).host.disk.fail("sync", f"{DATA_DIRECTORY}/logs/*", errno.EIO, times=1)
+    return lambda: _restart_mended(run, broker, mend)
 
 
 def run_out_of_descriptors(run: ReplicatedRun, random: Random) -> End | None:
@@ -48,12 +48,12 @@ def run_out_of_descriptors(run: ReplicatedRun, random: Random) -> End | None:
         return None
     count = random.randint(1, OPENS_MAX)
     run.tell(f"broker {broker} cannot open {count} files")
-    run.machine(broker).host.disk.fail("open", f"{DATA_DIRECTORY}/*", errno.EMFILE, times=count)
-    return lambda: _restart_mended(run, broker)
+    mend = run.machine(broker).host.disk.fail("open", f"{DATA_DIRECTORY}/*", errno.EMFILE, times=count)
+    return lambda: _restart_mended(run, broker, mend)
 
 
-def _restart_mended(run: ReplicatedRun, broker: int) -> None:
-    run.machine(broker).host.disk.mend()
+def _restart_mended(run: ReplicatedRun, broker: int, mend: Callable[[], None]) -> None:
+    mend()
     if run.machine(broker).running:
         run.kill(broker)
     run.launch(broker)
@@ -65,12 +65,13 @@ def slow_down(run: ReplicatedRun, random: Random) -> End | None:
     if broker is None:
         return None
     offload = run.machine(broker).host.offload
-    before, delay_s = offload.delay_s, random.choice(DELAYS_S)
+    delay_s = random.choice(DELAYS_S)
     run.tell(f"the disk of broker {broker} takes up to {delay_s} s")
     offload.delay_s = (0.0, delay_s)
 
     def end() -> None:
-        offload.delay_s = before
+        if offload.delay_s == (0.0, delay_s):  # else another such fault goes on
+            offload.delay_s = DELAY_S
 
     return end
 
@@ -94,18 +95,22 @@ def flip_bit(run: ReplicatedRun, random: Random) -> None:
 
 
 def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
-    """A segment cannot be read for a while; where the whole directory was given up, its broker is started again."""
+    """A segment cannot be read for a while, where another replica in sync can be.
+
+    Where the whole directory was given up, its broker is started again.
+    """
     broker = some_broker(run, random)
     segments = _segments(run, broker) if broker is not None else []
-    if broker is None or not segments:
+    if broker is None or not segments or not run.survives(broker):
         return None
+    run.lost[broker] = None
     machine = run.machine(broker)
     path = random.choice(segments)
     run.tell(f"broker {broker} cannot read {path}")
-    machine.host.disk.fail("read", path, errno.EIO)
+    mend = machine.host.disk.fail("read", path, errno.EIO)
 
     def end() -> None:
-        machine.host.disk.mend()
+        mend()
         if machine.running and any(each.offline is not None for each in machine.program.directories.directories):
             run.kill(broker)
             run.launch(broker)

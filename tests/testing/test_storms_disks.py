@@ -1,0 +1,51 @@
+"""Disks that fail in storms: what ends one fault leaves the others of that disk."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from kreplica.testing.offload import DELAY_S
+from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.faults import FAULTS
+from kreplica.testing.storms.replicated_run import ReplicatedRun
+
+PATH = "/data/of-another-fault"
+
+
+@pytest.fixture(autouse=True)
+def _buried() -> Iterator[None]:
+    with burial():
+        yield
+
+
+@pytest.mark.parametrize("name", ["fail to sync", "run out of descriptors", "fail to read"])
+def test_a_fault_of_a_disk_ends_alone(name: str) -> None:
+    """Another that was planted on the same disk goes on until its own end."""
+    run = ReplicatedRun(1)
+    run.acknowledge(20)
+    for broker in run.cluster.brokers:
+        run.machine(broker).host.disk.fail("rename", PATH, errno.EIO)
+    end = FAULTS[name][0](run, Random(1))
+    assert end is not None
+    end()
+    for broker in run.cluster.brokers:
+        disk = run.machine(broker).host.disk
+        with pytest.raises(OSError, match="Input/output error"):
+            disk.rename(PATH, "/data/elsewhere")
+        disk.mend()
+    run.converge()
+
+
+def test_a_slow_disk_is_as_quick_as_before_in_the_end() -> None:
+    """Also where it became slower still meanwhile, and the earlier fault ends first."""
+    run = ReplicatedRun(1)
+    ends = [FAULTS["slow disk"][0](run, Random(seed)) for seed in range(12)]
+    for end in ends:
+        assert end is not None
+        end()
+    assert all(machine.host.offload.delay_s == DELAY_S for machine in run.cluster.brokers.values())
+    run.converge()
