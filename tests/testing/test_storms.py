@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from cluster_runs import seeds
 
+from kreplica.testing.cluster import SimulatedCluster
 from kreplica.testing.storms import storm as storms
+from kreplica.testing.storms import sweep as sweeps
 from kreplica.testing.storms.minimize import minimize
 from kreplica.testing.storms.options import StormOptions, options_of
 from kreplica.testing.storms.outcome import Outcome, run_storm
@@ -96,3 +98,22 @@ def test_a_failure_is_told_and_made_smaller(monkeypatch: pytest.MonkeyPatch) -> 
     minimum = minimize(failed)
     assert [fault.name for fault in minimum.outcome.plan] == ["pause"]
     assert minimum.outcome.failure == failed.failure
+
+
+def test_a_cluster_that_does_not_even_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One seed of thousands whose cluster never comes up is reported like any other."""
+
+    def burst(self: SimulatedCluster) -> None:
+        raise RuntimeError("no cluster today")
+
+    monkeypatch.setattr(SimulatedCluster, "start", burst)
+    outcome = run_storm(1, options_of(1, SHORT))
+    assert outcome.failure == "RuntimeError: no cluster today"
+    assert outcome.story == ()
+
+
+def test_a_process_that_dies_in_a_storm_costs_that_seed_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep goes on; which seed it was, it says."""
+    monkeypatch.setattr(sweeps, "run_unburied", lambda seed, options: os._exit(9))
+    outcome = sweeps.run_in_child(7, SHORT)
+    assert (outcome.seed, outcome.failure) == (7, "ChildFailed: the process of a storm ended with 9")

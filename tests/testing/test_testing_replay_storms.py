@@ -8,7 +8,7 @@ from kreplica.controller import journal_files
 from kreplica.testing.storms.burial import burial
 from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.options import options_of
-from kreplica.testing.storms.storm import Storm
+from kreplica.testing.storms.storm import Storm, planned
 
 # Coroutines of processes that were killed are thrown away in the middle of whatever they awaited.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<coroutine object:pytest.PytestUnraisableExceptionWarning")
@@ -21,8 +21,9 @@ ENTRIES_MIN = 50
 def replayed(seed: int, chosen: dict[str, str]) -> None:
     """Let a storm blow, and repeat what its controllers noted; what becomes of the cluster others look at."""
     with burial():
-        storm = Storm(seed, options_of(seed, chosen))
-        storm.blow(storm.plan())
+        options = options_of(seed, chosen)
+        storm = Storm(seed, options)
+        storm.blow(planned(seed, options))
         assert check_journals(storm.run.cluster) > ENTRIES_MIN
 
 

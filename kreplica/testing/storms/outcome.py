@@ -12,7 +12,7 @@ from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.log_watch import LogWatch
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, numbered
-from kreplica.testing.storms.storm import Storm
+from kreplica.testing.storms.storm import Storm, planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +68,43 @@ def run_unburied(
 ) -> Outcome:
     """``run_storm`` in a process that collects no garbage, and ends with it."""
     began_s = perf_counter()
-    storm = Storm(seed, options, trace)
-    plan = storm.plan() if only is None else numbered(storm.plan(), only)
-    failure = details = ""
+    plan = planned(seed, options)
+    if only is not None:
+        plan = numbered(plan, only)
+    storm: Storm | None = None
+    failure: Exception | None = None
     with LogWatch() as watch:
         try:
+            storm = Storm(seed, options, trace)
             storm.blow(plan)
             storm.run.converge()
             watch.check()
             if options.journal:
                 check_journals(storm.run.cluster)
         except Exception as error:
-            failure = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
-            details = "".join(format_exception(error))
-    scheduler = storm.run.cluster.simulation.scheduler
+            failure = error
+    run = None if storm is None else storm.run
+    scheduler = None if run is None else run.cluster.simulation.scheduler
     return Outcome(
         seed=seed,
         options=options,
         plan=tuple(plan),
-        virtual_s=scheduler.now_s,
+        virtual_s=0.0 if scheduler is None else scheduler.now_s,
         wall_s=perf_counter() - began_s,
-        events=scheduler.events_count,
-        acknowledged=storm.run.history.acked_count,
-        failure=failure,
-        details=details,
-        story=tuple(storm.run.story),
+        events=0 if scheduler is None else scheduler.events_count,
+        acknowledged=0 if run is None else run.history.acked_count,
+        failure="" if failure is None else one_line(failure),
+        details="" if failure is None else "".join(format_exception(failure)),
+        story=() if run is None else tuple(run.story),
     )
+
+
+def unfinished(seed: int, options: StormOptions, error: Exception) -> Outcome:
+    """What is to be said of a storm whose process ended in the middle of it."""
+    plan = tuple(planned(seed, options))
+    return Outcome(seed, options, plan, 0.0, 0.0, 0, 0, one_line(error), str(error), ())
+
+
+def one_line(error: Exception) -> str:
+    """What was wrong, for a list of many."""
+    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]

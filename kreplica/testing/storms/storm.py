@@ -25,6 +25,11 @@ def weights(options: StormOptions) -> dict[str, float]:
     }
 
 
+def planned(seed: int, options: StormOptions) -> list[Fault]:
+    """The faults that a seed wants."""
+    return make_plan(seed, options, weights(options))
+
+
 class _Moment(NamedTuple):
     """When a fault begins, or ends."""
 
@@ -64,10 +69,6 @@ class Storm:
             self.run.companions.append(LooseClients(self.run, REPLICAS, configs))
         if options.side_topics:
             topics.create(self.run, Random(f"{seed}/topic"))
-
-    def plan(self) -> list[Fault]:
-        """The faults that the seed wants."""
-        return make_plan(self.seed, self.options, weights(self.options))
 
     def blow(self, plan: Sequence[Fault]) -> None:
         """Let all faults of a plan happen, each at its time, and all that time pass."""

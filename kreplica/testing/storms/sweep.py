@@ -15,9 +15,9 @@ from time import monotonic
 from twisted.logger import globalLogBeginner
 
 from kreplica.testing.storms.burial import only_between_storms
-from kreplica.testing.storms.child import in_child
+from kreplica.testing.storms.child import ChildFailed, in_child
 from kreplica.testing.storms.options import options_of
-from kreplica.testing.storms.outcome import Outcome, run_storm, run_unburied
+from kreplica.testing.storms.outcome import Outcome, run_storm, run_unburied, unfinished
 
 WAITING_FOR_EACH_JOB = 2
 
@@ -76,7 +76,7 @@ def sweep(
                 return
             yield run_seed(seed, chosen)
     else:
-        yield from _in_processes(iter(seeds), jobs, partial(_run_in_child, chosen=chosen), deadline_s)
+        yield from _in_processes(iter(seeds), jobs, partial(run_in_child, chosen=chosen), deadline_s)
 
 
 def run_seed(seed: int, chosen: Mapping[str, str]) -> Outcome:
@@ -84,8 +84,13 @@ def run_seed(seed: int, chosen: Mapping[str, str]) -> Outcome:
     return run_storm(seed, options_of(seed, chosen))
 
 
-def _run_in_child(seed: int, chosen: Mapping[str, str]) -> Outcome:
-    return in_child(lambda: run_unburied(seed, options_of(seed, chosen)))
+def run_in_child(seed: int, chosen: Mapping[str, str]) -> Outcome:
+    """The same in a process of its own; the end of that is a failure of its seed."""
+    options = options_of(seed, chosen)
+    try:
+        return in_child(lambda: run_unburied(seed, options))
+    except ChildFailed as error:
+        return unfinished(seed, options, error)
 
 
 def _in_processes(
