@@ -31,9 +31,12 @@ def run_out_of_space(run: ReplicatedRun, random: Random) -> End:
 
 
 def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
-    """A sync fails once: the directory goes offline, and stays so until a restart with a mended disk."""
+    """A sync fails once: the directory goes offline, and stays so until a restart with a mended disk.
+
+    Only where nothing can be lost by it: who was in sync besides may be without power, with the end of its logs lost.
+    """
     broker = some_broker(run, random)
-    if broker is None:
+    if broker is None or not (run.synced or run.survives(broker)):
         return None
     run.tell(f"a sync of broker {broker} fails")
     run.lost[broker] = None  # it takes its own logs for incomplete from then on
@@ -42,12 +45,16 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def run_out_of_descriptors(run: ReplicatedRun, random: Random) -> End | None:
-    """Files that a broker opens it cannot open, so many are open already; with a higher limit it is started again."""
+    """Files that a broker opens it cannot open, so many are open already; with a higher limit it is started again.
+
+    Its directory may go offline meanwhile, and others have to do.
+    """
     broker = some_broker(run, random)
-    if broker is None:
+    if broker is None or not (run.synced or run.survives(broker)):
         return None
     count = random.randint(1, OPENS_MAX)
     run.tell(f"broker {broker} cannot open {count} files")
+    run.lost[broker] = None
     mend = run.machine(broker).host.disk.fail("open", f"{DATA_DIRECTORY}/*", errno.EMFILE, times=count)
     return lambda: _restart_mended(run, broker, mend)
 
