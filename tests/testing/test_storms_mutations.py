@@ -75,3 +75,24 @@ def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_does_not_go_with_it() -> None:
     """One seed is no score."""
     assert CliRunner().invoke(command, ["--mutations", "--seed", "1"]).exit_code == 2
+
+
+OFTEN = (
+    "fetch offset matches",
+    "truncation by epoch instead of high watermark",
+    "log end >= high watermark at ISR join",
+    "high watermark uses the union ISR",
+    "high watermark stands still with too few in sync",
+)
+"""Guards that do not need a script: within so many seeds some storm misses them."""
+
+SEEDS_MAX = 50
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", OFTEN)
+def test_storms_miss_it_too(name: str) -> None:
+    """Not only the scenario that was written for it."""
+    number = next(number for number, guard in enumerate(GUARDS) if guard.name == name)
+    (found,) = score(range(1, SEEDS_MAX + 1), catches_max=1, numbers=[number])
+    assert found.caught, f"{found.storms} storms did not miss it"
