@@ -164,7 +164,7 @@ class ReplicatedRun:
     def _has_all(self, broker: int) -> bool:
         """Whether it holds, again, all that was ever committed where it is in sync, and nothing of it is damaged."""
         machine = self.machine(broker)
-        if self._is_damaged(broker):
+        if self._is_damaged(broker) or machine.host.disk.is_failing:
             return False
         for key, end in self._committed_ends().items():
             state = state_of(self.cluster, key)
