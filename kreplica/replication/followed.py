@@ -87,12 +87,17 @@ class Followed:
         log_ = self.partition.log
         # An epoch in which this broker led and wrote nothing would lay claim to what its leader's older epochs wrote.
         log_.leader_epochs.truncate_to(log_.log_end_offset)
-        cut = truncation.cut_of_unknown_history(
-            log_.leader_epochs.entries,
-            log_end_offset=log_.log_end_offset,
-            high_watermark=self.partition.high_watermark,
+        end_offset, epochs = log_.log_end_offset, log_.leader_epochs.entries
+        possible = truncation.cut_of_impossible_history(
+            epochs, leader_epoch=self.leader_epoch, log_end_offset=end_offset
         )
-        return cut == log_.log_end_offset or self._attempt(lambda: self._cut(cut, "its epochs are not known"))
+        if possible < end_offset:
+            why = f"epoch {epochs[-1].epoch} is still to come, it is damaged"
+            return self._attempt(lambda: self._cut(possible, why))
+        cut = truncation.cut_of_unknown_history(
+            epochs, log_end_offset=end_offset, high_watermark=self.partition.high_watermark
+        )
+        return cut == end_offset or self._attempt(lambda: self._cut(cut, "its epochs are not known"))
 
     @property
     def may_acknowledge(self) -> bool:
@@ -205,8 +210,8 @@ class Followed:
         end_offset, high_watermark = partition.log.log_end_offset, partition.high_watermark
         if truncation.loses_committed_records(offset, high_watermark):
             log.error(
-                "{partition}: cut from {end} to {offset}, below the high watermark {high_watermark}: committed records "
-                "are lost here, after an unclean election: {why}",
+                "{partition}: cut from {end} to {offset}, below the high watermark {high_watermark}; committed records "
+                "that its leader does not have are lost, after an unclean election: {why}",
                 partition=str(self.key),
                 end=end_offset,
                 offset=offset,

@@ -48,6 +48,19 @@ def cut_of_unknown_history(own_epochs: Sequence[EpochEntry], *, log_end_offset: 
     return min(high_watermark, log_end_offset)
 
 
+def cut_of_impossible_history(own_epochs: Sequence[EpochEntry], *, leader_epoch: int, log_end_offset: int) -> int:
+    """Where a follower cuts because no leader can have written what follows: nowhere, in a log that is not damaged.
+
+    The epoch of a batch is not in its checksum; a bit that flips there can put it ahead of every leader to come, and
+    none could say where that epoch ended.
+
+    :param own_epochs: the follower's, oldest first.
+    :param leader_epoch: that of the leader which it follows now; whatever it has was written in this one or before.
+    """
+    possible = bisect_right(own_epochs, leader_epoch, key=lambda entry: entry.epoch)
+    return own_epochs[possible].start_offset if possible < len(own_epochs) else log_end_offset
+
+
 class Restart(NamedTuple):
     """Where a follower goes on whose offset its leader does not have.
 

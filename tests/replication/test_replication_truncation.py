@@ -162,3 +162,19 @@ def test_only_a_cut_below_the_high_watermark_loses_what_was_committed() -> None:
     """Such a cut is logged as an error."""
     assert truncation.loses_committed_records(4, 5)
     assert not truncation.loses_committed_records(5, 5)
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "cut"),
+    [(4, 0), (5, 30), (7, 40), (8, 40), (9, 100), (12, 100)],
+)
+def test_epochs_that_are_still_to_come_are_cut(leader_epoch: int, cut: int) -> None:
+    """A batch cannot have been written by a leader that is not elected yet: its epoch is damaged."""
+    epochs = [EpochEntry(5, 0), EpochEntry(7, 30), EpochEntry(9, 40)]
+    found = truncation.cut_of_impossible_history(epochs, leader_epoch=leader_epoch, log_end_offset=100)
+    assert found == cut
+
+
+def test_a_log_without_epochs_has_none_that_is_impossible() -> None:
+    """An empty log is cut nowhere."""
+    assert truncation.cut_of_impossible_history([], leader_epoch=0, log_end_offset=0) == 0

@@ -17,10 +17,14 @@ from kreplica.storage.segment import LOG_SUFFIX, Segment
 from kreplica.testing.cluster_state import state_of
 from kreplica.testing.disk import MemoryDisk
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
+from kreplica.wire.batches import iter_headers
 
 CHECKPOINTS = "log.flush.offset.checkpoint.interval.ms=1000"
 NO_SCRUB = "kreplica.scrub.bytes.per.second=0"
 SMALL_SEGMENTS = {**SAFE, "segment.bytes": "4000"}
+LEADER_EPOCH_AT = 12
+"""Where the highest byte of a batch's leader epoch is."""
+
 FETCH_ANEW_S = 60.0
 """A controller tries a replica that failed again after a second, then every 30 s."""
 
@@ -64,6 +68,11 @@ def roll(run: ReplicatedRun, broker: int, segments: int) -> Log:
     return log
 
 
+def start_of_last_batch(disk: MemoryDisk, segment: Segment) -> int:
+    """Where the last batch of a segment begins."""
+    return [position for position, _ in iter_headers(memoryview(disk.stored(segment.path(LOG_SUFFIX))))][-1]
+
+
 def is_repaired(run: ReplicatedRun, broker: int) -> bool:
     state = state_of(run.cluster, run.keys[0])
     return bool(set_aside(run, broker, run.keys[0])) and state is not None and broker in state.isr
@@ -71,7 +80,9 @@ def is_repaired(run: ReplicatedRun, broker: int) -> bool:
 
 class TestFlippedBit:
     @pytest.mark.parametrize("seed", seeds([1]))
-    @pytest.mark.parametrize(("whose", "position"), [("leader", 3), ("follower", 14), ("follower", 20), ("leader", 100)])
+    @pytest.mark.parametrize(
+        ("whose", "position"), [("leader", 3), ("follower", 14), ("follower", 20), ("leader", 100)]
+    )
     def test_in_an_old_segment_is_found_and_mended(self, whose: str, position: int, seed: int) -> None:
         """It is found by reading all again and again; the replica leaves, fetches what was damaged, and is back."""
         with replicated(seed, made) as run:
@@ -99,6 +110,19 @@ class TestFlippedBit:
             damage(run, leader, segment, at + field + 3)
             run.start(away)
             run.cluster.run_until(lambda: is_repaired(run, leader), timeout_s=FETCH_ANEW_S + 30)
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1, 2]))
+    def test_in_the_leader_epoch_of_the_last_batch_while_the_broker_is_down(self, seed: int) -> None:
+        """No checksum covers it: the replica seems to be ahead of every leader, cuts what cannot be, and is back."""
+        with replicated(seed, lambda s: made(s, NO_SCRUB, configs={**SYNCED, "segment.bytes": "100000"})) as run:
+            broker = run.followers()[0]
+            log = log_of(run, broker, run.keys[0])
+            run.acknowledge(20)
+            run.kill(broker)
+            segment = log.segments[0]
+            damage(run, broker, segment, start_of_last_batch(disk_of(run, broker), segment) + LEADER_EPOCH_AT)
+            run.launch(broker)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
