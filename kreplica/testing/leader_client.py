@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from kreplica.client.connection import Connection, connect
+from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH
 from kreplica.runtime import Reactor
-from kreplica.testing.wire_client import ANSWER_TIMEOUT_S, WireClient
+from kreplica.testing.wire_client import ANSWER_TIMEOUT_S, WireClient, sleep
 from kreplica.wire import messages
+from kreplica.wire.records import Record
 
 CONNECT_TIMEOUT_S = 2.0
 METADATA_TIMEOUT_S = 2.0
+READINGS_MAX = 20
+READ_AGAIN_S = 0.5
 
 
 class LeaderClient(WireClient):
@@ -47,6 +51,21 @@ class LeaderClient(WireClient):
             leader = await self._find_leader()
             self._connection = await self._connect(leader)
         return self._connection
+
+    async def read_all(self, topic: str, partition: int) -> list[Record]:
+        """As any client does; where the leader changes meanwhile, from the beginning again.
+
+        :raise KafkaError: not even the last of many tries came to an end.
+        """
+        for _ in range(READINGS_MAX - 1):
+            try:
+                return await super().read_all(topic, partition)
+            except (ClientError, KafkaError) as error:
+                if isinstance(error, KafkaError) and not error.code.retriable:
+                    raise
+                await self.close()
+                await sleep(self.reactor, READ_AGAIN_S)
+        return await super().read_all(topic, partition)
 
     async def _find_leader(self) -> tuple[str, int]:
         asked = self._brokers[self._asked_count % len(self._brokers)]
