@@ -68,10 +68,11 @@ class CommittedLog:
     """Grows with the high watermarks of leaders, and never shrinks.
 
     :ivar end_offset: the first offset that was never committed.
+    :ivar start_offset: the greatest offset that any replica's log ever began at: what is below may be deleted.
     """
 
     def __init__(self) -> None:
-        self.end_offset = 0
+        self.end_offset = self.start_offset = 0
         self._ends: dict[int, int] = {}
         self._batches: list[CommittedBatch] = []
         self._bases: list[int] = []

@@ -50,6 +50,7 @@ class _Replica:
         "_high_watermark",
         "_leadership",
         "_role",
+        "_start_offset",
         "leader_epoch",
         "led_epoch",
         "led_high_watermark",
@@ -71,6 +72,7 @@ class _Replica:
             and partition.log.log_end_offset == self._end_offset
             and partition.leadership is self._leadership
             and partition.role is self._role
+            and partition.log.log_start_offset == self._start_offset
         ):
             return False
         self._note()
@@ -79,6 +81,7 @@ class _Replica:
     def _note(self) -> None:
         partition = self.partition
         self._high_watermark = partition.high_watermark
+        self._start_offset = partition.log.log_start_offset
         self._end_offset = partition.log.log_end_offset
         self._leadership = partition.leadership
         self._role = partition.role
@@ -229,6 +232,7 @@ class Invariants:
         self.checks_count += 1
         state, committed = state_of(self._cluster, key), self.committed[key]
         partition = replica.partition
+        committed.start_offset = max(committed.start_offset, partition.log.log_start_offset)
         self._check_tenure(key, broker_id, replica)
         self._check_bytes(key, broker_id, partition, state)
         if partition.is_leader and partition.high_watermark > committed.end_offset:

@@ -10,8 +10,10 @@ from cluster_runs import replicated
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_removal
 from kreplica.testing.anomalies import Kind, report
-from kreplica.testing.cluster_state import assignment_of
+from kreplica.testing.anomalies.history import Poll
+from kreplica.testing.cluster_state import assignment_of, state_of
 from kreplica.testing.histories import History
+from kreplica.testing.storms.burial import burial
 from kreplica.testing.storms.expected import Answer, Expected
 from kreplica.testing.storms.faults import partitions, topics
 from kreplica.testing.storms.replicated_run import ReplicatedRun
@@ -108,6 +110,38 @@ def test_settings_that_are_not_as_asked_for_are_found() -> None:
         run.side_topics.topic(NAME).settings["segment.bytes"].values = {"5000": None}
         with pytest.raises(AssertionError, match=r"segment\.bytes of side-1 is 2000"):
             run.converge()
+
+
+def test_what_a_trimmed_topic_loses_is_found() -> None:
+    """Only what lies before the latest start of any replica's log may be gone before anybody read it."""
+    with burial(), replicated(5) as run:
+        create(run)
+        run.cluster.run(5.0)
+        (partition,) = run.side_topics.current()
+        reads = partition.history.told.reads
+        first = next(read for read in reads if isinstance(read, Poll) and read.records)
+        reads.remove(first)
+        partition.trimmed = True
+        with pytest.raises(AssertionError, match="lost write"):
+            partition.check(caught_up=False)
+        partition.committed.start_offset = first.records[-1][0] + 1
+        partition.check(caught_up=False)
+
+
+def test_where_logs_began_is_known() -> None:
+    """Also when the replica that began last is gone."""
+    with burial(), replicated(6) as run:
+        create(run)
+        (partition,) = run.side_topics.current()
+        assert partition.committed.start_offset == 0
+        state = state_of(run.cluster, partition.life.key)
+        assert state is not None
+        leader = run.machine(state.leader).program.partitions.get(partition.life.key)
+        leader.log.advance_log_start_offset(2)
+        run.cluster.run_until(lambda: partition.committed.start_offset == 2)
+        run.kill(state.leader)
+        run.cluster.run(1.0)
+        assert partition.committed.start_offset == 2
 
 
 def test_what_is_expected_after_answers() -> None:

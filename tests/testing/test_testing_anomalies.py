@@ -371,12 +371,26 @@ def test_report_of_nothing(story):
                 Kind.NON_MONOTONIC_SEND,
             },
         ),
-        (Expectations(excused=frozenset({Kind.ABORTED_READ})), {Kind.ABORTED_READ}),
     ],
 )
 def test_expectations(expectations, noteworthy):
     """What the settings do not promise is noteworthy; what readers may count on in any case stays an error."""
     assert {kind for kind in Kind if not expectations.is_error(kind)} == noteworthy
+
+
+def test_records_may_be_deleted(story):
+    """Before anybody read them, up to where the log began at the latest; behind that a lost write is one."""
+    history = story.write("abcd", 0).read((3, "d")).history
+    assert not report(history, Expectations(kept_from=3)).counts
+    assert report(history, Expectations(kept_from=2)).errors == {Kind.LOST_WRITE: 1}
+    assert report(history).errors == {Kind.LOST_WRITE: 3}
+
+
+def test_records_of_an_unknown_offset_may_be_deleted(story):
+    """Where any may; a producer whose retry was known already is told no offset."""
+    history = story.write("ab", NO_OFFSET).read((3, "d")).history
+    assert Kind.UNSEEN not in report(history, Expectations(kept_from=1)).counts
+    assert report(history).errors[Kind.UNSEEN] == 2
 
 
 def test_allowed_losses_pass(story):

@@ -40,19 +40,18 @@ class Expectations:
     :param kept: acknowledged records stay: ``acks=all``, and no unclean elections.
     :param written_once: no retry is written twice or out of order: the producers are idempotent.
     :param caught_up: readers were given the time to read all that is there.
-    :param excused: more kinds that are no errors.
+    :param kept_from: records below this offset may be deleted for their age, or for want of space, before anybody reads
+        them; with any but 0, so may those whose offset nobody was told.
     """
 
     kept: bool = True
     written_once: bool = True
     caught_up: bool = True
-    excused: frozenset[Kind] = frozenset()
+    kept_from: int = 0
 
     def is_error(self, kind: Kind) -> bool:
         """Whether it breaks a promise."""
         match kind:
-            case _ if kind in self.excused:
-                return False
             case Kind.LOST_WRITE | Kind.INCONSISTENT_ACKNOWLEDGEMENT:
                 return self.kept
             case Kind.UNSEEN:
@@ -62,6 +61,14 @@ class Expectations:
                 return self.kept and self.written_once
             case _:
                 return True
+
+    def is_deleted(self, anomaly: Anomaly) -> bool:
+        """Whether records are missing that may be."""
+        return (
+            self.kept_from > 0
+            and anomaly.kind in (Kind.LOST_WRITE, Kind.UNSEEN)
+            and all(offset < self.kept_from for offset in anomaly.offsets)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,4 +136,5 @@ def find_anomalies(history: ClientHistory) -> Iterator[Anomaly]:
 
 def report(history: ClientHistory, expectations: Expectations = Expectations()) -> AnomalyReport:
     """Check a history."""
-    return AnomalyReport(find_anomalies(history), expectations)
+    found = (anomaly for anomaly in find_anomalies(history) if not expectations.is_deleted(anomaly))
+    return AnomalyReport(found, expectations)

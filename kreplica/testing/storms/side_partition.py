@@ -13,10 +13,11 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 
 from kreplica.model import NO_EPOCH, TopicAssignment, TopicPartition
-from kreplica.testing.anomalies import Expectations, Kind, report
+from kreplica.testing.anomalies import Expectations, report
 from kreplica.testing.anomalies.history import Outcome
 from kreplica.testing.cluster import BROKER_PORT
 from kreplica.testing.cluster_state import acting
+from kreplica.testing.committed_log import CommittedLog
 from kreplica.testing.histories import History, check_nothing_lost, number_of
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.storms.side_clients import SideClient, SideConsumer
@@ -29,8 +30,6 @@ INTERVAL_S = 0.7
 RECORDS_MAX = 3
 VALUE_SIZE_MAX = 300
 LATE = "an attempt that came late"
-TRIMMED = frozenset((Kind.LOST_WRITE, Kind.UNSEEN))
-"""What is no error where records are deleted: one may be gone before the reader comes."""
 
 
 class Life(NamedTuple):
@@ -110,6 +109,7 @@ class SidePartition:
     :param lives: whether the partition is still there.
     :param is_late: as ``SideHistory`` has it.
     :ivar trimmed: whether its settings ever had old records deleted.
+    :ivar committed: what the run's invariants know of it.
     """
 
     def __init__(
@@ -122,6 +122,7 @@ class SidePartition:
     ) -> None:
         self.life = life
         self.trimmed = False
+        self.committed = CommittedLog()
         self._run = run
         self._host = run.cluster.simulation.host(life.key.topic)
         self._lives = lambda: lives(life)
@@ -151,6 +152,8 @@ class SidePartition:
     def begin(self) -> None:
         """Let clients of it start."""
         key, runtime = self.life.key, self._host.runtime
+        earlier, self.committed = self.committed, self._run.invariants.committed[key]
+        self.committed.start_offset = earlier.start_offset
         load = Load(
             key.topic,
             [key.partition],
@@ -199,8 +202,8 @@ class SidePartition:
         :raise AssertionError: they were.
         """
         assert not self.history.contradictions, f"{self}: {'; '.join(self.history.contradictions)}"
-        excused = TRIMMED if self.trimmed else frozenset()
-        found = report(self.history.told, Expectations(caught_up=caught_up, excused=excused))
+        kept_from = self.committed.start_offset if self.trimmed else 0
+        found = report(self.history.told, Expectations(caught_up=caught_up, kept_from=kept_from))
         assert not found.errors, "\n".join([f"{self}:", *found.lines()])
         resets = [producer.resets for producer in self._producers]
         assert not any(resets), f"{self}: producers were told that their records are gone: {resets}"
@@ -216,7 +219,7 @@ class SidePartition:
         end = cluster.run_until(client.list_offset(*key, -1))
         cluster.run_until(client.close())
         start = records[0].offset if records else end
-        assert start == 0 or self.trimmed, f"{self} begins at {start}"
+        assert start <= (self.committed.start_offset if self.trimmed else 0), f"{self} begins at {start}"
         assert [record.offset for record in records] == list(range(start, end)), f"{self} has holes"
         for told, what in ((self.history.acked, "acknowledged"), (self.history.seen, "read")):
             left = {offset: value for offset, value in told[key.partition].items() if offset >= start}
