@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("simulation.md",)
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/simulation.md")
 """Pages whose every ``kreplica`` command runs by itself, without a cluster that somebody has started."""
 
 
 def commands() -> list[str]:
-    """All lines behind a prompt in the pages' console blocks."""
-    blocks = [block for page in PAGES for block in re.findall(r"```console\n(.*?)```", (DOCS / page).read_text(), re.S)]
+    """All lines behind a prompt in the pages' console blocks, each once."""
+    blocks = [block for page in PAGES for block in re.findall(r"```console\n(.*?)```", (ROOT / page).read_text(), re.S)]
     lines = [line for block in blocks for line in block.splitlines()]
-    return [line.removeprefix("$ ") for line in lines if line.startswith("$ kreplica ")]
+    return list(dict.fromkeys(line.removeprefix("$ ") for line in lines if line.startswith("$ kreplica ")))
 
 
 def test_there_are_some() -> None:
     """The pages have not lost them."""
-    assert len(commands()) >= 4
+    assert len(commands()) >= 5
 
 
 @pytest.mark.parametrize("command", commands())
