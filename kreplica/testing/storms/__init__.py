@@ -6,8 +6,6 @@
 * ``faults`` what can go wrong, a function each
 * ``minimize`` the fewest faults with which a storm still fails
 * ``replicated_run`` the cluster, its load, and what scripted tests do to it
-* ``companion`` what else a run may have: ``side_topics`` that come and go (``side_partition``, ``side_clients``, and
-  what is ``expected`` of them), ``readers`` that do, ``loose_clients`` to whom less is promised
 * ``companion`` what may be there besides: ``loose_clients``, to whom less is promised; ``readers`` that come and go;
   ``side_topics`` that do, each partition with clients of its own (``side_partition``, ``side_clients``)
 * ``expected`` what may be, after what administrators asked for
