@@ -19,5 +19,6 @@ Data flows one way: watch or answer -> event -> context -> decision -> ZooKeeper
 * ``broker_requests`` (who is told what), ``command_bodies`` (the bytes), ``channels``: the only ones that tell brokers
 * ``surroundings`` all that it learns from and acts upon; ``diary`` what it tells besides; ``command_answers``
 * ``journaled`` a controller with a journal on disk: start here.  ``journal`` what is noted, ``journal_seams`` where;
-  ``journal_values``, ``journal_context``, ``journal_lines``, ``journal_head`` as what; ``journal_files`` the files
+  ``journal_values``, ``journal_context``, ``journal_lines``, ``journal_head`` as what; ``journal_files`` the files,
+  ``journal_rests`` where they begin
 """

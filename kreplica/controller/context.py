@@ -47,7 +47,7 @@ class ControllerContext:
         self.deleting: set[str] = set()
         self.topic_births: dict[str, int] = {}
         """The transactions (zxid) in which the topics' znodes were made."""
-        self.begun: dict[TopicPartition, set[int]] = {}
+        self.begun: dict[TopicPartition, frozenset[int]] = {}
         """The partitions that had no state before this controller elected their first leaders, and their replicas then:
         whatever these have of them is of other topics of the name."""
         self.known_epochs: dict[int, int] = {}

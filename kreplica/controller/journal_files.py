@@ -62,7 +62,9 @@ class JournalFiles:
     """A keeper of one journal.  Before the first entry there is nothing, neither a file nor a timer.
 
     :param first_head: makes the head of the first file.
-    :ivar is_full: whether the present file is long enough, so that another should begin.
+    :ivar is_due: whether another file should begin: the present one is long enough.
+    :ivar became_due: called when it is; never in the midst of the controller.
+    :ivar noted: how many entries there were.
     """
 
     def __init__(self, runtime: Runtime, settings: JournalSettings, first_head: Callable[[], Entry]) -> None:
@@ -74,17 +76,20 @@ class JournalFiles:
         self._timer: IDelayedCall | None = None
         self._writing: Deferred[None] | None = None
         self._over = False
-        self.is_full = False
+        self.is_due = False
+        self.became_due: Callable[[], None] = lambda: None
+        self.noted = 0
 
     def begin(self, head: Entry) -> None:
         """What is noted from here on goes to a new file."""
-        self.is_full = False
+        self.is_due = False
         if not self._over:
             self._add(_Begin(head), 1)
 
     def note(self, entry: Entry, weight: int = 1) -> None:
         if self._over:
             return
+        self.noted += 1
         if self._first_head is not None:
             make, self._first_head = self._first_head, None
             self.begin(make())
@@ -108,9 +113,11 @@ class JournalFiles:
 
     def _written(self, is_full: bool) -> None:
         self._writing = None
-        self.is_full = is_full and not any(isinstance(each, _Begin) for each in self._waiting)
+        self.is_due = is_full and not self._over and not any(isinstance(each, _Begin) for each in self._waiting)
         if self._waiting and not self._over:
             self._timer = self._runtime.reactor.callLater(GATHER_SECONDS, self._write)
+        if self.is_due:
+            self.became_due()
 
     def _failed(self, failure: Failure) -> None:
         self._writing = None
@@ -122,7 +129,7 @@ class JournalFiles:
             self._over = True
             log.error("the controller's journal ends here: {reason}", reason=reason)
         self._waiting, self._weight = [], 0
-        self.is_full = False
+        self.is_due = False
 
     async def close(self) -> None:
         """Write what waits; nothing is noted any more."""

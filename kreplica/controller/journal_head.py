@@ -6,8 +6,9 @@ way.  What it is then, is here: what it knows, which timers and watches will rea
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from kreplica import __version__
 from kreplica.controller.controller import Controller
@@ -18,6 +19,14 @@ from kreplica.controller.journal_seams import RecordedChannel
 from kreplica.controller.journal_values import Json, Later, encode_event, encode_runs
 from kreplica.controller.office import Office, Watcher
 from kreplica.controller.surroundings import Surroundings
+
+T = TypeVar("T")
+
+Steps = Generator[None, None, T]
+"""What takes long, in steps of less than a millisecond between which nothing may change."""
+
+WATCHES_STEP = 100
+"""So many watches are told of in one step."""
 
 
 def head(surroundings: Surroundings, state: Json = None) -> Entry:
@@ -41,10 +50,22 @@ def is_at_rest(controller: Controller, journal: Journal) -> bool:
     return controller.queue.at_rest and not journal.outstanding and not controller._stopped
 
 
-def state_of(controller: Controller, journal: Journal) -> Json:
+def at_once(steps: Steps[T]) -> T:
+    """All of them, where nobody waits for a turn."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+def state_of(controller: Controller, journal: Journal) -> Steps[Entry]:
     """Where a controller that rests stands; what takes long to encode is ``Later``."""
     office, timers = controller._office, {id(timer): number for number, timer in journal.timers.items()}
     retry = controller._retry
+    watches = yield from _watches_of(controller, journal)
+    told = None if office is None else (yield from _office_of(office, timers))
     return {
         "numbers": dict(journal.numbers),
         "controller_id": controller.controller_id,
@@ -52,9 +73,18 @@ def state_of(controller: Controller, journal: Journal) -> Json:
         "retry_s": controller._retry_seconds,
         "retry": timers.get(id(retry)) if retry is not None and retry.active() else None,
         "is_paused": controller.queue._paused,
-        "watches": [_watch_of(controller, number, each) for number, each in sorted(journal.watches.items())],
-        "office": None if office is None else _office_of(office, timers),
+        "watches": watches,
+        "office": told,
     }
+
+
+def _watches_of(controller: Controller, journal: Journal) -> Steps[list[Json]]:
+    told: list[Json] = []
+    for number in sorted(journal.watches):
+        told.append(_watch_of(controller, number, journal.watches[number]))
+        if not len(told) % WATCHES_STEP:
+            yield
+    return told
 
 
 def _watch_of(controller: Controller, number: int, listener: object) -> Json:
@@ -70,14 +100,19 @@ def _watch_of(controller: Controller, number: int, listener: object) -> Json:
     }
 
 
-def _office_of(office: Office, timers: dict[int, int]) -> Json:
+def _office_of(office: Office, timers: dict[int, int]) -> Steps[Json]:
+    channels: list[Json] = []
+    for broker, channel in office._channels.items():
+        channels.append([broker, _channel_of(channel)])
+        yield
+    context = yield from copy_context(office.context)
     return {
-        "context": Later(encode_context, copy_context(office.context)),
+        "context": Later(encode_context, context),
         "untold": sorted(office.untold),
         "noted_epochs": list(office.noted_epochs.items()),
         "watched": sorted(office._watched),
         "timers": [[timers[id(timer)], encode_event(event)] for event, timer in office._timers.items()],
-        "channels": [[broker, _channel_of(channel)] for broker, channel in office._channels.items()],
+        "channels": channels,
     }
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from twisted.logger import Logger
-
 from kreplica.controller.controller import Controller
 from kreplica.controller.journal import Journal
 from kreplica.controller.journal_files import JournalFiles, JournalSettings
-from kreplica.controller.journal_head import head, is_at_rest, state_of
+from kreplica.controller.journal_head import head
+from kreplica.controller.journal_rests import Rests
 from kreplica.controller.journal_seams import recorded
 from kreplica.controller.surroundings import Surroundings
-
-log = Logger()
 
 
 async def _nothing_to_write() -> None:
@@ -33,16 +30,11 @@ def journaled(
     files = JournalFiles(surroundings.runtime, settings, lambda: head(surroundings))
     journal = Journal(files, surroundings.runtime.reactor.seconds)
     controller = Controller(recorded(surroundings, journal), journal)
+    rests = Rests(surroundings, controller, journal, files)
+    journal.rested = files.became_due = rests.look
 
-    def rested() -> None:
-        if files.is_full and is_at_rest(controller, journal):
-            try:
-                files.begin(head(surroundings, state_of(controller, journal)))
-            except Exception as error:
-                # It was called from the midst of the controller, which has nothing to do with it.
-                log.failure("where the controller stands cannot be told")
-                files.end(repr(error))
-            journal.forget_known()
+    async def close() -> None:
+        rests.stop()
+        await files.close()
 
-    journal.rested = rested
-    return controller, files.close
+    return controller, close

@@ -288,7 +288,7 @@ class Office:
         """Put a state that was written into the context."""
         self.context.leadership[change.partition] = change.state
         if change.is_new:
-            self.context.begun[change.partition] = set(self.context.replicas(change.partition))
+            self.context.begun[change.partition] = frozenset(self.context.replicas(change.partition))
         online = change.state.leader != NO_LEADER
         self.context.move_partition(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)
 

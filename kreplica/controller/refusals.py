@@ -61,7 +61,7 @@ def _make_room(office: Office, broker: int, partitions: Sequence[TopicPartition]
     topics = {partition.topic for partition in begun}
     deletions, roles = office.requests(), office.requests()
     for partition in begun:
-        context.begun[partition].discard(broker)
+        context.begun[partition] -= {broker}
         deletions.stop(partition, broker, delete=True)
         roles.lead_or_follow(partition, [broker], is_new=True)
     context.deleting |= topics  # so that the old leader epochs, which may be higher, do not count

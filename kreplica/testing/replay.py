@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kreplica.controller.controller import Controller
 from kreplica.controller.journal import Journal
-from kreplica.controller.journal_head import state_of
+from kreplica.controller.journal_head import at_once, state_of
 from kreplica.controller.journal_lines import Line
 from kreplica.controller.journal_seams import recorded
 from kreplica.controller.journal_values import plain
@@ -122,7 +122,7 @@ class Replay:
         goes_on = following.goes_on_with(self.outcome.file)
         if not goes_on or self.outcome.difference is not None or self._is_over:
             return
-        state = json.loads(json.dumps(state_of(self.controller, self._journal), default=plain))
+        state = json.loads(json.dumps(at_once(state_of(self.controller, self._journal)), default=plain))
         if state != following.state:
             self.outcome.difference = Difference(self._script.event, following.state, state)
 

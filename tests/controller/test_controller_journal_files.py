@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from twisted.logger import globalLogPublisher
 
-from kreplica.controller import journal_files, journaled
+from kreplica.controller import journal_files, journal_rests
 from kreplica.controller.journal_files import JournalFiles, JournalSettings
 from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, encode_line
 from kreplica.errors import KreplicaError
@@ -126,11 +126,12 @@ def test_old_files_that_somebody_removed(monkeypatch):
 def test_a_place_that_cannot_be_told_ends_the_journal_alone(monkeypatch):
     """Whatever is wrong with what a file would begin with, the controller goes on."""
 
-    def state_of(*_: object) -> None:
+    def state_of(*_: object) -> Iterator[None]:
+        yield
         raise KeyError("a timer that nobody knows")
 
     monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
-    monkeypatch.setattr(journaled, "state_of", state_of)
+    monkeypatch.setattr(journal_rests, "state_of", state_of)
     scene = scene_with_journal(100_000)
     scene.start()
     with errors() as told:

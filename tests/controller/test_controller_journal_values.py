@@ -25,6 +25,7 @@ from kreplica.controller.events import (
 )
 from kreplica.controller.journal import Journal
 from kreplica.controller.journal_context import copy_context, decode_context, encode_context
+from kreplica.controller.journal_head import at_once
 from kreplica.controller.journal_seams import RecordedRandom
 from kreplica.controller.journal_values import (
     decode_answer,
@@ -189,7 +190,7 @@ def filled_context() -> ControllerContext:
     context.leadership[P] = LeaderAndIsr(1, 4, (1, 2), 5, 7, (2,))
     context.leadership[TopicPartition("z", 0)] = LeaderAndIsr(-1, 4, (1,), 5, 7)
     context.deleting.add("z")
-    context.begun[P] = {1, 2}
+    context.begun[P] = frozenset({1, 2})
     context.shutting_down.add(2)
     context.failed[1] = {P}
     context.read_only = {P: ReadOnly(1.25, 60.0)}
@@ -213,10 +214,10 @@ def test_the_whole_context():
 def test_a_copy_stays_what_it_was():
     """It is encoded while the controller goes on."""
     context = filled_context()
-    copy = copy_context(context)
+    copy = at_once(copy_context(context))
     before = through_json(encode_context(copy))
     context.leadership[P] = replace(context.leadership[P], leader=2)
-    context.begun[P].clear()
+    context.begun[P] -= {1}
     context.failed[1].clear()
     context.deleting.clear()
     context.move_partition(P, PartitionState.OFFLINE)

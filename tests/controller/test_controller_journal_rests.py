@@ -1,0 +1,174 @@
+"""Where a journal's files begin: whatever a controller knows, that keeps nobody waiting, and is not half old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from kreplica.controller import journal_context, journal_files, journal_rests, journaled
+from kreplica.controller.context import ControllerContext
+from kreplica.controller.events import MovesAsked, ReassignmentAsked
+from kreplica.controller.journal_context import copy_context
+from kreplica.controller.journal_files import JournalSettings
+from kreplica.controller.journal_head import state_of
+from kreplica.controller.states import PartitionState, ReplicaState
+from kreplica.model import LeaderAndIsr, TopicPartition
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.controller_scene import ControllerScene
+from kreplica.testing.replay import Outcome, replay_all
+from kreplica.testing.replay_reading import read_journals
+
+DIRECTORY = "/data/journal"
+CONTROLLER = 101
+
+
+class OneStep:
+    """A turn that is over after one step."""
+
+    def __init__(self, _: object) -> None:
+        self._asked = 0
+
+    @property
+    def is_over(self) -> bool:
+        self._asked += 1
+        return self._asked > 1
+
+
+class Telling:
+    """In the place of ``state_of``: takes notes of each telling, and may be disturbed.
+
+    :ivar steps: of each telling so far.
+    :ivar finished: which of them came to their ends.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.finished: list[int] = []
+        self.after_a_step = lambda telling: None
+
+    def state_of(self, *what: object) -> Iterator[None]:
+        number = len(self.steps)
+        self.steps.append(0)
+        steps = state_of(*what)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as told:
+                self.finished.append(number)
+                return told.value
+            self.steps[number] += 1
+            self.after_a_step(number)
+            yield
+
+
+@pytest.fixture
+def telling(monkeypatch) -> Telling:
+    found = Telling()
+    monkeypatch.setattr(journal_rests, "state_of", found.state_of)
+    monkeypatch.setattr(journal_rests, "Turns", OneStep)
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    return found
+
+
+@pytest.fixture
+def scene() -> ControllerScene:
+    scene = ControllerScene(brokers=4)
+    scene.controllers[CONTROLLER].journal = JournalSettings(DIRECTORY, CONTROLLER, 2**24)
+    return scene
+
+
+def replayed(scene: ControllerScene) -> list[Outcome]:
+    outcomes = list(replay_all(read_journals(scene.controllers[CONTROLLER].host.disk, DIRECTORY)))
+    assert [outcome.difference for outcome in outcomes] == [None] * len(outcomes)
+    return outcomes
+
+
+def large_context(partitions: int) -> ControllerContext:
+    context = ControllerContext(1, 1)
+    for number in range(partitions):
+        partition = TopicPartition("orders", number)
+        context.leadership[partition] = LeaderAndIsr(1, 0, (1, 2, 3), 1, 0)
+        context.begun[partition] = frozenset((1, 2, 3))
+        context.begin(partition, PartitionState.ONLINE, dict.fromkeys((1, 2, 3), ReplicaState.ONLINE))
+    context.failed[1] = set(context.leadership)
+    return context
+
+
+def test_no_step_is_long(monkeypatch):
+    """However many partitions there are, so many things are copied between two looks at the clock, and no more."""
+    monkeypatch.setattr(journal_context, "STEP", 10)
+    sizes: list[int] = []
+
+    def sliced(rest: Iterator[object], count: int) -> list[object]:
+        sizes.append(count)
+        return list(islice(rest, count))
+
+    context = large_context(1000)
+    monkeypatch.setattr(journal_context, "islice", sliced)
+    steps = sum(1 for _ in copy_context(context))
+    assert len(sizes) == steps
+    assert set(sizes) == {10}
+    assert steps == (3 * 1000 + 3 * 1000 + 1000) // 10 + 1
+
+
+def test_what_takes_many_turns_to_tell(scene, telling):
+    """Where the controller rests long enough a file begins, and goes on where the last ended."""
+    scene.start()
+    for number in range(5):
+        scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
+        scene.settle(2)
+    assert len(replayed(scene)) == len(telling.finished) + 1
+    assert len(telling.finished) > 2
+    assert min(telling.steps) > 5
+
+
+def test_a_change_before_all_is_told(scene, telling):
+    """What was told so far is thrown away; a later rest tells what is true then."""
+    scene.start()
+    scene.make_topic("orders", {0: (1, 2, 3)})
+    scene.settle(2)
+    office, finished, disturbed = scene.controllers[CONTROLLER], len(telling.finished), len(telling.steps)
+
+    def ask() -> None:
+        office.controller.ask(ReassignmentAsked({TopicPartition("orders", 0): (2, 3, 4)}))
+
+    def after_a_step(number: int) -> None:
+        if number == disturbed and telling.steps[number] == 5:
+            office.host.reactor.callLater(0, ask)
+
+    telling.after_a_step = after_a_step
+    scene.make_topic("invoices", {0: (1, 2, 3)})
+    scene.settle(5)
+    assert disturbed not in telling.finished
+    assert telling.steps[disturbed] < 10
+    assert len(telling.finished) > finished
+    assert len(replayed(scene)) == len(telling.finished) + 1
+
+
+def test_a_broker_that_stops_meanwhile(monkeypatch, telling):
+    """Nothing is left behind of a telling that was put off."""
+    made: list[journal_rests.Rests] = []
+
+    def make(*what: Any) -> journal_rests.Rests:
+        made.append(journal_rests.Rests(*what))
+        return made[-1]
+
+    monkeypatch.setattr(journaled, "Rests", make)
+    cluster = SimulatedCluster(1, overrides=["kreplica.controller.journal.max.bytes=1048576"])
+    cluster.start()
+    program, reactor = cluster.brokers[1].program, cluster.brokers[1].host.reactor
+    (rests,) = made
+
+    def disturb(_: int) -> None:
+        reactor.callLater(0, lambda: program.controller.ask(MovesAsked(None)))
+
+    telling.after_a_step = disturb
+    cluster.run_until(cluster.client().create_topic("orders", 1, {}, replication_factor=1))
+    cluster.run(2)
+    assert len(telling.steps) > len(telling.finished)
+    assert rests._timer is not None
+    cluster.run_until(cluster.brokers[1].stop())
+    assert rests._timer is None
