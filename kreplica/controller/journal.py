@@ -88,13 +88,12 @@ class Journal(Diary):
     def operation(self, name: str, call: Callable[[], Deferred[T]], weight: int = 1, **what: object) -> Deferred[T]:
         """Something that will be answered.
 
-        :param call: begins it.
+        :param call: begins it; where that raises nothing was begun, and nobody waits for an answer.
         :param what: what it asks for.
         """
         number = self.next_number("op")
         self.note({"out": name, "op": number} | what, weight)
         outer: Deferred[T] = Deferred(lambda _: inner.cancel())
-        self.outstanding += 1
 
         def answered(result: T | Failure) -> None:
             self.outstanding -= 1
@@ -107,7 +106,12 @@ class Journal(Diary):
                 with self.heard("answer", weight, op=number, of=name, value=answer):
                     outer.callback(result)
 
-        inner = call()
+        try:
+            inner = call()
+        except BaseException:
+            self.watches.pop(number, None)
+            raise
+        self.outstanding += 1
         inner.addBoth(answered)
         return outer
 

@@ -224,6 +224,27 @@ def test_a_copy_stays_what_it_was():
     assert through_json(encode_context(copy)) == before
 
 
+class Entries(list[dict]):
+    """A keeper of them."""
+
+    def note(self, entry, weight=1):
+        self.append(entry)
+
+
+def test_an_operation_that_cannot_begin():
+    """What raises at once is answered by nobody: the controller comes to rest all the same."""
+    journal = Journal(Entries(), lambda: 0.0)
+    journal.watches[1] = print
+
+    def refused():
+        raise ConnectionLoss
+
+    with pytest.raises(ConnectionLoss):
+        journal.operation("get_data", refused)
+    assert journal.outstanding == 0
+    assert journal.watches == {}
+
+
 DRAWS = [lambda source: source.random(), lambda source: source.uniform(1, 2), lambda source: source.choice("abc")]
 
 
