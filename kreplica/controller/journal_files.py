@@ -1,12 +1,14 @@
 """A journal on disk: files of bounded size, the oldest removed, written beside whatever else the broker does.
 
 Entries gather in memory for a moment, then a thread of ``Offload`` turns them into lines and appends these.  Nothing is
-synced: what a killed process had written stays, a power loss costs the last lines.  Whatever goes wrong with the disk
-ends the journal, with one line in the log; it never concerns the controller.
+synced: what a killed process had written stays, a power loss costs the last lines.  A full disk leaves a gap, with one
+line in the log, until there is room; whatever else goes wrong with the disk ends the journal.  It never concerns the
+controller.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -28,6 +30,11 @@ GATHER_SECONDS = 0.2
 
 WEIGHT_MAX = 500_000
 """Znodes, partitions and entries that may wait to be written: some 100 MB."""
+
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+
+ROOM_SECONDS = 60.0
+"""So long to wait before a full disk is tried again."""
 
 FILES_COUNT = 4
 """The journal is cut into so many files at least, so that the oldest can go."""
@@ -62,7 +69,7 @@ class JournalFiles:
     """A keeper of one journal.  Before the first entry there is nothing, neither a file nor a timer.
 
     :param first_head: makes the head of the first file.
-    :ivar is_due: whether another file should begin: the present one is long enough.
+    :ivar is_due: whether another file should begin: the present is long enough, or a full disk to be tried again.
     :ivar became_due: called when it is; never in the midst of the controller.
     :ivar noted: how many entries there were.
     """
@@ -76,13 +83,22 @@ class JournalFiles:
         self._timer: IDelayedCall | None = None
         self._writing: Deferred[None] | None = None
         self._over = False
-        self.is_due = False
+        self._is_full = False
+        self._try_at_s: float | None = None
+        """When a full disk is tried again; entries are dropped meanwhile."""
+        self._gap_told = False
         self.became_due: Callable[[], None] = lambda: None
         self.noted = 0
 
+    @property
+    def is_due(self) -> bool:
+        try_at_s = self._try_at_s
+        return self._is_full if try_at_s is None else self._runtime.reactor.seconds() >= try_at_s
+
     def begin(self, head: Entry) -> None:
         """What is noted from here on goes to a new file."""
-        self.is_due = False
+        self._is_full = False
+        self._try_at_s = None
         if not self._over:
             self._add(_Begin(head), 1)
 
@@ -93,7 +109,8 @@ class JournalFiles:
         if self._first_head is not None:
             make, self._first_head = self._first_head, None
             self.begin(make())
-        self._add(entry, weight)
+        if self._try_at_s is None:
+            self._add(entry, weight)
 
     def _add(self, entry: Entry | _Begin, weight: int) -> None:
         self._waiting.append(entry)
@@ -113,7 +130,10 @@ class JournalFiles:
 
     def _written(self, is_full: bool) -> None:
         self._writing = None
-        self.is_due = is_full and not self._over and not any(isinstance(each, _Begin) for each in self._waiting)
+        if self._gap_told:
+            self._gap_told = False
+            log.info("the controller's journal goes on")
+        self._is_full = is_full and not self._over and not any(isinstance(each, _Begin) for each in self._waiting)
         if self._waiting and not self._over:
             self._timer = self._runtime.reactor.callLater(GATHER_SECONDS, self._write)
         if self.is_due:
@@ -121,15 +141,24 @@ class JournalFiles:
 
     def _failed(self, failure: Failure) -> None:
         self._writing = None
-        self.end(failure.getErrorMessage())
+        if isinstance(failure.value, OSError) and failure.value.errno in FULL_DISK and not self._over:
+            self._leave_gap(failure.getErrorMessage())
+        else:
+            self.end(failure.getErrorMessage())
+
+    def _leave_gap(self, reason: str) -> None:
+        self._waiting, self._weight, self._is_full = [], 0, False
+        self._try_at_s = self._runtime.reactor.seconds() + ROOM_SECONDS
+        if not self._gap_told:
+            self._gap_told = True
+            log.error("the controller's journal has a gap from here on, until there is room: {reason}", reason=reason)
 
     def end(self, reason: str) -> None:
         """Note nothing any more; what is written stays."""
         if not self._over:
             self._over = True
             log.error("the controller's journal ends here: {reason}", reason=reason)
-        self._waiting, self._weight = [], 0
-        self.is_due = False
+        self._waiting, self._weight, self._is_full, self._try_at_s = [], 0, False, None
 
     async def close(self) -> None:
         """Write what waits; nothing is noted any more."""
@@ -149,8 +178,9 @@ class _Files:
     def __init__(self, runtime: Runtime, settings: JournalSettings) -> None:
         self._disk = runtime.disk
         self._settings = settings
-        self._sizes: dict[str, int] | None = None
-        """Of the older files, the oldest first."""
+        self._older: dict[str, int] = {}
+        """Their sizes, the oldest first."""
+        self._is_found = False
         self._number = 0
         self._file: File | None = None
         self._size = 0
@@ -162,6 +192,14 @@ class _Files:
 
         :raise OSError: as the disk has it; also where all that may be there does not suffice.
         """
+        try:
+            self._write(entries)
+        except OSError:
+            self._leave_file()
+            raise
+        return self._size >= self._full_at
+
+    def _write(self, entries: list[Entry | _Begin]) -> None:
         lines: list[bytes] = []
         for entry in entries:
             if isinstance(entry, _Begin):
@@ -173,15 +211,30 @@ class _Files:
                 lines.append(encode_line(self._entries_count, entry))
         self._append(lines)
         self._remove_oldest()
-        return self._size >= self._full_at
+
+    def _leave_file(self) -> None:
+        """What is whole of it stays.  A number is left out: the next file does not go on with it."""
+        self._number += 1
+        file, self._file = self._file, None
+        if file is None:
+            return
+        with suppress(OSError):
+            if self._size:
+                self._older[file.path] = self._size
+                file.truncate(self._size)
+            else:
+                self._disk.remove(file.path)
+        file.close()
 
     def _open(self, head: Entry) -> None:
         directory, broker_id, bytes_max = self._settings
-        if self._sizes is None:
-            self._sizes = self._find()
-        elif self._file is not None:
-            self._sizes[self._file.path] = self._size
+        if not self._is_found:
+            self._older = self._find()
+            self._is_found = True
+        if self._file is not None:
+            self._older[self._file.path] = self._size
             self._file.close()
+            self._file = None
         self._number += 1
         self._entries_count = self._size = 0
         self._file = self._disk.open(f"{directory}/{file_name(broker_id, self._number)}", create=True)
@@ -210,7 +263,7 @@ class _Files:
             self._size += self._file.write_at(self._size, lines)
 
     def _remove_oldest(self) -> None:
-        bytes_max, older = self._settings.bytes_max, self._sizes or {}
+        bytes_max, older = self._settings.bytes_max, self._older
         while older and sum(older.values()) + self._size > bytes_max:
             path = next(iter(older))
             with suppress(FileNotFoundError):  # somebody else wanted its room

@@ -10,7 +10,7 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from kreplica.controller import journal_files, journal_rests
-from kreplica.controller.journal_files import JournalFiles, JournalSettings
+from kreplica.controller.journal_files import ROOM_SECONDS, JournalFiles, JournalSettings
 from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, encode_line
 from kreplica.errors import KreplicaError
 from kreplica.testing.cluster import SimulatedCluster
@@ -191,21 +191,48 @@ def test_no_secrets():
 # --- the disk ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_ends_the_journal_and_nothing_else():
-    """One line in the log; topics are led as ever, and what was written before can be replayed."""
+def test_a_full_disk_leaves_a_gap():
+    """One line in the log; topics are led as ever; with room again a file begins, and each can be replayed."""
     scene = scene_with_journal()
     scene.start()
     make_topics(scene, 1)
+    disk = disk_of(scene)
     with errors() as told:
-        disk_of(scene).fail("write", f"{DIRECTORY}/*", errno.ENOSPC)
+        end = disk.fail("write", f"{DIRECTORY}/*", errno.ENOSPC)
         scene.make_topic("later", {0: (2, 3, 1)})
+        scene.settle(3 * ROOM_SECONDS)
         scene.make_topic("latest", {0: (2, 3, 1)})
+        scene.settle(3 * ROOM_SECONDS)
+        end()
+        for name in ("noticed", "noted", "kept"):
+            scene.make_topic(name, {0: (2, 3, 1)})
+            scene.settle()
     assert len(told) == 1
-    assert told[0].startswith("the controller's journal ends here: [Errno 28] ")
+    assert told[0].startswith("the controller's journal has a gap from here on, until there is room: [Errno 28] ")
     assert scene.state("latest", 0).leader == 2
-    (outcome,) = replay_all(read_journals(disk_of(scene), DIRECTORY))
-    assert outcome.difference is None
-    assert outcome.events == 3
+    files = read_journals(disk, DIRECTORY)
+    assert [file.note for file in files] == ["", ""]
+    assert not files[1].goes_on_with(files[0])
+    first, second = replay_all(files)
+    assert (first.difference, second.difference) == (None, None)
+    assert first.events == 3
+    assert second.events > 0
+    assert "kept" in str(files[1].lines)
+    assert len(disk.list_directory(DIRECTORY)) == 2, "a file without room for its head is removed"
+
+
+def test_a_disk_that_fails_ends_the_journal():
+    """Whatever is wrong but its room is not tried again."""
+    scene = scene_with_journal()
+    scene.start()
+    with errors() as told:
+        end = disk_of(scene).fail("write", f"{DIRECTORY}/*", errno.EIO)
+        make_topics(scene, 1)
+        end()
+        scene.settle(3 * ROOM_SECONDS)
+        scene.make_topic("later", {0: (2, 3, 1)})
+    assert [text.partition(" [Errno 5] ")[0] for text in told] == ["the controller's journal ends here:"]
+    assert len(disk_of(scene).list_directory(DIRECTORY)) == 1
 
 
 def test_a_disk_that_takes_too_long(monkeypatch):
