@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import pytest
 from twisted.logger import globalLogPublisher
 
-from kreplica.controller import journal_files, journal_rests
+from kreplica.controller import journal_files, journal_lines, journal_rests
 from kreplica.controller.journal_files import ROOM_SECONDS, JournalFiles, JournalSettings
 from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, encode_line
+from kreplica.controller.journal_values import Later
 from kreplica.errors import KreplicaError
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.testing.controller_scene import ControllerScene
@@ -298,6 +299,24 @@ def test_large_entries_are_packed():
     line = encode_line(1, entry)
     assert len(line) < 10 * LARGE_CHARACTERS // 4
     assert decode_line(line) == {"n": 1, **entry}
+
+
+def test_lines_are_made_in_slices(monkeypatch):
+    """However long a list is, no more of it is made at once, so that the reactor gets turns; the line is the same."""
+    sizes: list[int] = []
+    text = journal_lines._text
+
+    def counted(value: object) -> str:
+        sizes.append(len(value) if isinstance(value, list) else 1)
+        return text(value)
+
+    rows = [[f"orders-{number}", number] for number in range(1000)]
+    entry = {"state": {"context": Later(lambda value: {"topics": value, "none": {}}, rows)}, "few": [1, {"a": None}]}
+    monkeypatch.setattr(journal_lines, "_text", counted)
+    line = encode_line(7, entry)
+    assert max(sizes) == journal_lines.SLICE
+    whole = {"n": 7, "state": {"context": {"topics": rows, "none": {}}}, "few": [1, {"a": None}]}
+    assert decode_line(line) == whole
 
 
 def test_close_writes_what_waits():
