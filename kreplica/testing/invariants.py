@@ -329,13 +329,27 @@ class Invariants:
         if state is None:
             state = self._states.get(key)  # no coordinator serves: the last one holds
         holders = {broker for broker, other in replicas.items() if other.log.log_end_offset >= high_watermark}
-        if state is not None:
-            may_lead = (*state.isr, *state.eligible_leader_replicas)
-            holders.update(broker for broker in may_lead if broker not in replicas)
+        in_sync = () if state is None else state.isr
+        may_lead = () if state is None else (*in_sync, *state.eligible_leader_replicas)
+        absent = {broker: self._had(key, broker) for broker in may_lead if broker not in replicas}
+        holders.update(broker for broker, end in absent.items() if end is None or end >= high_watermark)
+        for broker in in_sync:
+            if broker in absent and broker not in holders:
+                raise _broken(
+                    f"{key}: {broker} is in sync without all that is committed", absent[broker], high_watermark
+                )
         if len(holders) < required(partition.min_insync_replicas, len(partition.leadership.replicas)):
             raise _broken(f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
         disk = self._cluster.brokers[leader].host.disk
         self.committed[key].extend(leader, disk, partition.log, high_watermark, epoch)
+
+    def _had(self, key: TopicPartition, broker_id: int) -> int | None:
+        """Where the log of a replica that does not act now ended when it last did; None where it never did.
+
+        Its last fetch may arrive after its death, and says no more than that, whatever became of its disk since.
+        """
+        replica = self._replicas.get(broker_id, {}).get(key)
+        return None if replica is None else replica.partition.log.log_end_offset
 
     def _check_bytes(
         self, key: TopicPartition, broker_id: int, partition: Partition, state: LeaderAndIsr | None

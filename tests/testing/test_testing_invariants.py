@@ -20,6 +20,7 @@ from kreplica.testing.committed_log import CommittedLog
 from kreplica.testing.disk import MemoryDisk
 from kreplica.testing.histories import History
 from kreplica.testing.invariants import BrokenRule, Invariants
+from kreplica.testing.storms.burial import burial
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 KEY = TopicPartition("orders", 0)
@@ -129,6 +130,28 @@ def test_what_is_as_before_costs_nothing() -> None:
     before = scene.invariants.checks_count
     scene.cluster.run(60)
     assert scene.invariants.checks_count == before
+
+
+@pytest.mark.parametrize("dead_before", [0, 1])
+def test_who_died_in_sync_without_what_is_committed_is_found(dead_before: int) -> None:
+    """Though its broker does not run, and may be out of sync before it is back; whoever else may be in sync."""
+    with burial():
+        run = ReplicatedRun(1, partitions=1)
+        leader, followers = run.leader(), run.followers()
+        for follower in followers[:dead_before]:
+            run.kill(follower)
+        in_sync = 3 - dead_before
+        run.cluster.run_until(lambda: len(state_of(run.cluster, run.keys[0]).isr) == in_sync)  # type: ignore[union-attr]
+        run.acknowledge(20)
+        replicas = dict(acting(run.cluster, run.keys[0]))
+        had = replicas[followers[-1]].log.log_end_offset
+        run.kill(followers[-1])
+        others = [replicas[broker] for broker in (leader, *followers[dead_before:-1])]
+        run.cluster.run_until(lambda: all(other.log.log_end_offset > had for other in others))
+        assert run.machine(leader).program.partitions.get(run.keys[0]) is replicas[leader]
+        replicas[leader].high_watermark = min(other.log.log_end_offset for other in others)
+        with pytest.raises(BrokenRule, match="is in sync without all that is committed"):
+            run.cluster.run(0.1)
 
 
 def test_who_was_in_sync_and_died_counts_without_a_coordinator() -> None:
