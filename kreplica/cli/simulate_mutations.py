@@ -11,7 +11,7 @@ from rich.table import Table
 from kreplica.testing.storms.guards import GUARDS
 from kreplica.testing.storms.mutations import Score, score
 
-COLUMNS = ("guard", "scenario", "storms", "caught by", "first seed", "what broke")
+COLUMNS = ("guard", "scenario", "storms", "caught by", "timed out", "first seed", "what broke")
 WIDTH_WITHOUT_TERMINAL = 200
 
 
@@ -35,8 +35,9 @@ def run_mutations(seeds: Sequence[int], *, jobs: int, chosen: Mapping[str, str])
 
 
 def _line(one: Score) -> str:
-    scenario = f"caught by {one.scenario}" if one.scenario_said else f"not caught by {one.scenario}"
-    return f"{one.guard}: {scenario}" + (f", and by {len(one.caught)} of {one.storms} storms" if one.storms else "")
+    scenario = f"caught by {one.scenario}" if one.scenario_caught else f"not caught by {one.scenario}"
+    storms = f", and by {len(one.caught)} of {one.storms} storms" if one.storms else ""
+    return f"{one.guard}: {scenario}{storms}" + (f"; {len(one.stuck)} timed out" if one.stuck else "")
 
 
 def table(scores: Iterable[Score]) -> Table:
@@ -45,10 +46,11 @@ def table(scores: Iterable[Score]) -> Table:
     for one in sorted(scores, key=lambda each: each.number):
         made.add_row(
             one.guard,
-            one.scenario if one.scenario_said else f"({one.scenario})",
+            one.scenario if one.scenario_caught else f"({one.scenario})",
             str(one.storms),
             str(len(one.caught)),
+            str(len(one.stuck)),
             str(one.caught[0]) if one.caught else "-",
-            (one.scenario_said or one.storm_said)[:60] or "nothing",
+            one.what_broke[:60] or "nothing",
         )
     return made

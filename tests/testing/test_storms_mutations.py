@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from io import StringIO
 
@@ -12,10 +13,15 @@ from rich.console import Console
 from kreplica.cli import simulate_mutations
 from kreplica.cli.simulate import command
 from kreplica.replication import in_sync
+from kreplica.testing.invariants import BrokenRule
 from kreplica.testing.storms import mutations
 from kreplica.testing.storms.burial import burial
 from kreplica.testing.storms.guards import GUARDS, Place, without
+from kreplica.testing.storms.log_watch import UnexpectedLog
 from kreplica.testing.storms.mutations import Score, score, score_guard
+from kreplica.testing.storms.options import StormOptions
+from kreplica.testing.storms.outcome import Outcome, unfinished
+from kreplica.testing.storms.replicated_run import ProgramFailed
 
 CONDITIONAL = next(number for number, guard in enumerate(GUARDS) if guard.name == "ISR write is conditional")
 
@@ -60,8 +66,8 @@ def test_a_guard_that_nothing_misses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was missed by nothing fails the command, and is named."""
-    caught = Score(0, "lease", "is_alone", "it broke", 4, (2, 3), "too")
-    missed = Score(1, "union", "is_torn", "", 4, (), "")
+    caught = Score(0, "lease", "is_alone", "it broke", True, 4, (2, 3), (), "too")
+    missed = Score(1, "union", "is_torn", "a typing error", False, 4, (), (4,), "it took long")
     monkeypatch.setattr(simulate_mutations, "score", lambda *_, **__: iter([missed, caught]))
     result = CliRunner().invoke(command, ["--mutations", "--seeds", "1-4"])
     assert result.exit_code == 1
@@ -70,6 +76,39 @@ def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     console.print(simulate_mutations.table([missed, caught]))
     lines = [line for line in console.export_text().splitlines() if "is_" in line]
     assert ["lease" in lines[0], "(is_torn)" in lines[1]] == [True, True]
+    assert [re.findall(r"\b\d+\b|-", line)[:4] for line in lines] == [["4", "2", "0", "2"], ["4", "0", "1", "-"]]
+    assert ["it broke" in lines[0], "it took long" in lines[1]] == [True, True]
+
+
+@pytest.mark.parametrize("error", [TypeError("the leader epoch went back"), TimeoutError(), AssertionError("other")])
+def test_an_error_of_another_kind_is_no_catch(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A mutant that cannot run shows nothing of the rule that it lacks, nor does one by which all stands still."""
+
+    def scenario(seed: int) -> None:
+        raise error
+
+    mutant = GUARDS[CONDITIONAL]._replace(places=(), scenario=scenario)
+    monkeypatch.setattr(mutations, "GUARDS", (mutant,))
+    assert not score_guard(0, [], 1, {}).is_caught
+
+
+def test_what_storms_fail_by_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that break catch; time-outs are counted beside; what a program raised counts for nothing."""
+    errors = [BrokenRule("first"), TimeoutError("stuck"), TypeError(), UnexpectedLog(), ProgramFailed()]
+    storms = dict(enumerate(errors, 1))
+
+    def run_storm(seed: int, options: StormOptions) -> Outcome:
+        return unfinished(seed, options, storms[seed])
+
+    monkeypatch.setattr(mutations, "run_storm", run_storm)
+    monkeypatch.setattr(mutations, "GUARDS", (GUARDS[CONDITIONAL]._replace(places=(), scenario=lambda _: None),))
+    found = score_guard(0, list(storms), 3, {"seconds": "2"})
+    assert (found.storms, found.caught, found.stuck) == (5, (1,), (2,))
+    assert found.is_caught
+    assert found.what_broke == "BrokenRule: first"
+    found = score_guard(0, [2, 3], 3, {"seconds": "2"})
+    assert not found.is_caught
+    assert found.what_broke == "TimeoutError: stuck"
 
 
 def test_what_does_not_go_with_it() -> None:

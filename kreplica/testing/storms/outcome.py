@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from enum import Enum
 from time import perf_counter
 from traceback import format_exception
 
 from kreplica.testing.storms.burial import burial
 from kreplica.testing.storms.journals import check_journals
-from kreplica.testing.storms.log_watch import LogWatch
+from kreplica.testing.storms.log_watch import LogWatch, UnexpectedLog
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, numbered
+from kreplica.testing.storms.replicated_run import ProgramFailed
 from kreplica.testing.storms.storm import Storm, planned
+
+
+class Cause(Enum):
+    """What a storm failed by."""
+
+    RULE = "broke a rule"
+    TIME = "took too long"
+    ERROR = "raised an error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,7 @@ class Outcome:
     :param events: that happened.
     :param acknowledged: records.
     :param failure: what was wrong, in a line; empty where nothing was.
+    :param cause: what kind of thing that was; None where nothing was.
     :param details: the traceback of it.
     :param story: what was done to the cluster, a line each.
     """
@@ -37,6 +48,7 @@ class Outcome:
     events: int
     acknowledged: int
     failure: str
+    cause: Cause | None
     details: str
     story: tuple[str, ...]
 
@@ -94,6 +106,7 @@ def run_unburied(
         events=0 if scheduler is None else scheduler.events_count,
         acknowledged=0 if run is None else run.history.acked_count,
         failure="" if failure is None else one_line(failure),
+        cause=None if failure is None else cause_of(failure),
         details="" if failure is None else "".join(format_exception(failure)),
         story=() if run is None else tuple(run.story),
     )
@@ -102,7 +115,16 @@ def run_unburied(
 def unfinished(seed: int, options: StormOptions, error: Exception) -> Outcome:
     """What is to be said of a storm whose process ended in the middle of it."""
     plan = tuple(planned(seed, options))
-    return Outcome(seed, options, plan, 0.0, 0.0, 0, 0, one_line(error), str(error), ())
+    return Outcome(seed, options, plan, 0.0, 0.0, 0, 0, one_line(error), cause_of(error), str(error), ())
+
+
+def cause_of(error: Exception) -> Cause:
+    """A check says that a rule does not hold; an error that a program raised may break none."""
+    if isinstance(error, TimeoutError):
+        return Cause.TIME
+    if isinstance(error, AssertionError) and not isinstance(error, UnexpectedLog | ProgramFailed):
+        return Cause.RULE
+    return Cause.ERROR
 
 
 def one_line(error: Exception) -> str:

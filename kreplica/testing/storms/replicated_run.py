@@ -55,6 +55,10 @@ MODERATE = Load(TOPIC, interval_s=0.05)
 """What each partition's producer writes where nothing else is asked for."""
 
 
+class ProgramFailed(AssertionError):
+    """A program raised what none ever should."""
+
+
 class ReplicatedRun:
     """A cluster, a topic, a producer and a consumer for each partition; every event is followed by a check.
 
@@ -333,4 +337,5 @@ class ReplicatedRun:
         self.invariants.check()
         self.cluster.stop()
         failures = self.cluster.simulation.failures
-        assert not failures, f"{failures[0].getErrorMessage()}\n{failures[0].getTraceback()}"
+        if failures:
+            raise ProgramFailed(f"{failures[0].getErrorMessage()}\n{failures[0].getTraceback()}")
