@@ -19,7 +19,7 @@ from kreplica.replication.led import Led, Surroundings
 from kreplica.replication.partition import Partition, Role
 from kreplica.replication.waiting import Wakeups
 from kreplica.runtime import Reactor
-from kreplica.runtime.disk import is_full
+from kreplica.runtime.disk import is_passing
 from kreplica.runtime.turns import Turns
 from kreplica.storage.config import LogConfig
 from kreplica.storage.damage import Damage
@@ -100,7 +100,7 @@ class Partitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self._without_room: dict[TopicPartition, Leadership] = {}
-        """Roles that could not be taken because the disk was full; tried again when somebody asks for the partition."""
+        """Roles that could not be taken for want of room or descriptors; tried again when somebody asks for it."""
         self._sessions_lost = 0
         self._topics_changed: dict[str, None] = {}
         self._taking_over = False
@@ -133,7 +133,7 @@ class Partitions:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} is damaged")
         if key in self._without_room:
             self._try_again(key)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk had no room for {key}")
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there was no room, or no descriptor, for {key}")
         if self._is_known(key):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -196,7 +196,7 @@ class Partitions:
             return error.code
         except (OSError, StorageError) as error:
             log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
-            if is_full(error):
+            if is_passing(error):
                 self._without_room[key] = leadership
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
@@ -249,7 +249,7 @@ class Partitions:
             for partition in following:
                 self._fetching.start(partition)
         except (KafkaError, StorageError, OSError) as error:
-            if is_full(error):
+            if is_passing(error):
                 self._without_room[key] = leadership
             else:
                 log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))

@@ -143,6 +143,21 @@ def is_full(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def is_out_of_descriptors(error: Exception) -> bool:
+    """Whether no file could be opened, for so many are open already: opening says that, and no sync ever does."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether something has run out (room, descriptors, memory), which says nothing against the device.
+
+    Not to be asked of a sync: whatever it failed with, nothing is known of what was to be synced.
+    """
+    return (
+        is_full(error) or is_out_of_descriptors(error) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    )
+
+
 def make_directories_durably(disk: Disk, path: str) -> None:
     """Make a directory and its parents, and let the names of those that were missing survive a power loss."""
     missing = []

@@ -15,7 +15,8 @@ A broker's data, from the outside in:
 
 A log, from the outside in:
 
-* ``log`` one partition's log: append, truncate, retention
+* ``log`` one partition's log: append, retention
+* ``truncatable_log`` cutting its end off
 * ``durable_log`` what of it is durable: syncing, closing, failing
 * ``readable_log`` its state, and reading by offset and by time
 * ``results`` what a log answers to an append and to a read

@@ -26,31 +26,50 @@ class AbortedTransaction(NamedTuple):
 class AbortedTransactions:
     """The aborted transactions of one segment; there is no file where there were none."""
 
-    __slots__ = ("_disk", "_path")
+    __slots__ = ("_disk", "_path", "_waiting")
 
     def __init__(self, path: str, disk: Disk) -> None:
         self._path = path
         self._disk = disk
+        self._waiting: tuple[AbortedTransaction, ...] = ()
+        """Those that the file does not hold yet."""
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add one at the end of the file; not synced."""
+        """Add one at the end of the file; not synced.
+
+        :raise OSError: it could not be written; ``write`` does it later.
+        """
+        self._waiting += (aborted,)
+        self.write()
+
+    def write(self) -> None:
+        """Bring the file up to date; not synced.
+
+        :raise OSError: as ``append``.
+        """
+        if not self._waiting:
+            return
         file = self._disk.open(self._path, create=True)
         try:
-            file.write_at(file.size() // _ENTRY.size * _ENTRY.size, [_ENTRY.pack(0, *aborted)])
+            data = b"".join(_ENTRY.pack(0, *aborted) for aborted in self._waiting)
+            file.write_at(file.size() // _ENTRY.size * _ENTRY.size, [data])
         finally:
             file.close()
+        self._waiting = ()
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         try:
             data = self._disk.read_file(self._path)
         except FileNotFoundError:
-            return
+            data = b""
         for row in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
             yield AbortedTransaction(*row[1:])
+        yield from self._waiting
 
     def truncate_to(self, offset: int) -> None:
         """Forget those whose marker is at ``offset`` or beyond."""
-        kept = sum(1 for aborted in self if aborted.last_offset < offset)
+        self._waiting = tuple(aborted for aborted in self._waiting if aborted.last_offset < offset)
+        kept = sum(1 for aborted in self if aborted.last_offset < offset) - len(self._waiting)
         if self._disk.exists(self._path):
             file = self._disk.open(self._path)
             try:

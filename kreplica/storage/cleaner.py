@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
+from kreplica.runtime.disk import is_out_of_descriptors
 from kreplica.storage.compaction import Compaction, CompactionPlan, Source, plan_compaction
 from kreplica.storage.config import StorageConfig
 from kreplica.storage.damage import Damage
@@ -81,7 +82,10 @@ class Cleaner:
             if isinstance(error, Damage):
                 log.found_damage(error)
         except OSError as error:
-            log.fail(error)
+            if is_out_of_descriptors(error):
+                _log.warn("{log} is compacted later: {error}", log=str(key), error=str(error))
+            else:
+                log.fail(error)
 
     async def _pass(self, log: Log, plan: CompactionPlan, directory: LogDirectory) -> bool:
         runtime = self._runtime

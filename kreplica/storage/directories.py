@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime import Runtime
+from kreplica.runtime.disk import is_passing
 from kreplica.runtime.turns import Turns
 from kreplica.storage.cleaner import Cleaner
 from kreplica.storage.config import NO_LIMIT, LogConfig, StorageConfig
@@ -324,7 +325,10 @@ class LogDirectories:
             try:
                 log.delete_expired(now_ms, high_watermarks.get(log.topic_partition, 0))
             except OSError as error:
-                log.fail(error)
+                if is_passing(error):
+                    _log.warn("{log}: what has expired stays for now: {error}", log=log.path, error=str(error))
+                else:
+                    log.fail(error)
 
         await self._for_each_log(expire)
 

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import DirectoryLock, make_directories_durably
+from kreplica.runtime.disk import DirectoryLock, is_full, is_passing, make_directories_durably
 from kreplica.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -44,7 +44,7 @@ from kreplica.storage.segments import remove_files
 _AT_ONCE_MAX = 50
 """Logs opened by one call on another thread: the way there and back costs more than opening a small one."""
 
-_FULL_TOLD_SECONDS = 60.0
+_REFUSED_TOLD_SECONDS = 60.0
 """A full disk is told again after so long, not for each record that it refuses."""
 
 _log = Logger()
@@ -97,8 +97,8 @@ class LogDirectory:
         self._damaged = damaged
         self._lock: DirectoryLock | None = None
         self._removals = Removals(runtime, self._removal_failed)
-        self._full_told_s = -_FULL_TOLD_SECONDS
-        self._flusher = Flusher(runtime.offload, synced, self._failed)
+        self._refused_told_s = -_REFUSED_TOLD_SECONDS
+        self._flusher = Flusher(runtime, synced, self._failed)
         self._offsets = OffsetCheckpoints(path, runtime, self._failed)
         self._checkpoints = Coalescing(self._write_checkpoints)
 
@@ -330,13 +330,15 @@ class LogDirectory:
             self.cleaner_offsets[key] = log.log_end_offset
         self.checkpoint()
 
-    def full(self, log: Log, error: OSError) -> None:
+    def refused(self, log: Log, error: OSError) -> None:
         now_s = self._runtime.reactor.seconds()
-        if now_s >= self._full_told_s + _FULL_TOLD_SECONDS:
-            self._full_told_s = now_s
+        if now_s >= self._refused_told_s + _REFUSED_TOLD_SECONDS:
+            self._refused_told_s = now_s
+            why = "is full" if is_full(error) else "cannot be written just now"
             _log.warn(
-                "{path} is full: records are refused until there is room again ({error})",
+                "{path} {why}: records are refused until that has passed ({error})",
                 path=self.path,
+                why=why,
                 error=str(error),
             )
 
@@ -351,7 +353,7 @@ class LogDirectory:
 
     def _removal_failed(self, failure: Failure) -> None:
         error = failure.value
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not is_passing(error):
             self._failed(error)
         else:
             _log.failure("files in {path} could not be removed", failure, path=self.path)
@@ -363,6 +365,7 @@ class LogDirectory:
         self.offline = error
         _log.critical("{path} is offline: {error}", path=self.path, error=str(error))
         self._removals.cancel()
+        self._flusher.cancel()
         # A log that was cut, and written on, may not be durable up to where the last checkpoint says.
         self._offsets.write_at_last(RECOVERY_POINTS, recovery_points(self.logs, self.failed_logs))
         for log in self.logs.values():
@@ -406,13 +409,17 @@ class LogDirectory:
             if self.offline is None:
                 await self._close_logs(broker_epoch)
         except OSError as error:
-            self._failed(error)
+            if not is_passing(error):
+                self._failed(error)
+            elif self.offline is None:
+                _log.warn("{path} is not closed in order: {error}", path=self.path, error=str(error))
         finally:
             self._unlock()
 
     def abandon(self) -> None:
         """Let go without closing anything, when another directory could not be opened; the next start recovers."""
         self._removals.cancel()
+        self._flusher.cancel()
         for log in self.logs.values():
             log.release()
         self._unlock()

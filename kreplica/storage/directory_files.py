@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import Disk, is_full
+from kreplica.runtime.disk import Disk, is_passing
 from kreplica.storage.checkpoints import (
     META_PROPERTIES,
     MetaProperties,
@@ -52,7 +52,8 @@ def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) 
 class OffsetCheckpoints:
     """Reads and writes the offset checkpoints of a directory.
 
-    :param failed: told where one cannot be written; a full disk is none of that: it is tried again later.
+    :param failed: told where one cannot be written; that something has run out (room, descriptors) is none of that:
+        it is logged once, and the checkpoint is written whole when it is next asked for.
     """
 
     def __init__(self, directory: str, runtime: Runtime, failed: Callable[[OSError], None]) -> None:
@@ -60,6 +61,8 @@ class OffsetCheckpoints:
         self._runtime = runtime
         self._failed = failed
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        self._put_off: dict[str, None] = {}
+        """Checkpoints that could not be written the last time."""
 
     def read(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; a damaged one costs a longer recovery, never data."""
@@ -80,11 +83,13 @@ class OffsetCheckpoints:
         try:
             await self._runtime.offload.run(write_offsets, self._runtime.disk, path, offsets)
         except OSError as error:
-            if is_full(error):
-                _log.warn("{path}: no room for it: it is tried again later", path=path)
-            else:
+            if not is_passing(error):
                 self._failed(error)
+            elif name not in self._put_off:
+                self._put_off[name] = None
+                _log.warn("{path} cannot be written, and is tried again later: {error}", path=path, error=str(error))
         else:
+            self._put_off.pop(name, None)
             self._written[name] = offsets
 
     def write_at_last(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kreplica.runtime.disk import Disk, File
+from kreplica.runtime.disk import Disk, File, is_out_of_descriptors
 from kreplica.storage.failed_syncs import leave_mark
 from kreplica.storage.segment import LOG_SUFFIX, SUFFIXES, Segment
 
@@ -30,12 +30,13 @@ class Unsynced:
         """Make it durable; blocks.
 
         :raise OSError: never to be tried again, since nothing is known of what was written: the directory is lost,
-            and a mark in it tells the next start.
+            and a mark in it tells the next start.  Only where a file could not be opened no sync has failed.
         """
         try:
             self._sync()
         except OSError as error:
-            leave_mark(self.disk, posixpath.dirname(self.directory), error)
+            if not is_out_of_descriptors(error):
+                leave_mark(self.disk, posixpath.dirname(self.directory), error)
             raise
 
     def _sync(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from twisted.logger import Logger
 
 from kreplica.errors import StorageError
+from kreplica.runtime.disk import is_out_of_descriptors
 from kreplica.storage.checkpoints import PARTITION_METADATA
 from kreplica.storage.damage import Damage
 from kreplica.storage.durability import Unsynced, index_paths
@@ -43,7 +44,7 @@ class DurableLog(ReadableLog):
     def flush(self) -> None:
         """Make everything durable now; blocks.
 
-        :raise OSError: and then the log has failed.
+        :raise OSError: and then the log has failed, unless a file could not even be opened.
         """
         self._sync(self.unsynced())
 
@@ -51,7 +52,8 @@ class DurableLog(ReadableLog):
         try:
             unsynced.sync()
         except OSError as error:
-            self.fail(error)
+            if not is_out_of_descriptors(error):
+                self.fail(error)
             raise
         self.mark_synced(unsynced)
 

@@ -66,10 +66,10 @@ class OffsetIndex:
         """Forget entries of ``offset`` and beyond."""
         offsets = self._load()
         at = bisect_left(offsets, offset - self._base)
-        del offsets[at:], self._positions[at:]
         if at < self._written:
-            self._written = at
             _truncate(self._disk, self._path, at * OFFSET_ENTRY_SIZE)
+            self._written = at
+        del offsets[at:], self._positions[at:]
 
     def write(self) -> None:
         """Bring the file up to date (it is made where it is missing); not synced."""
@@ -100,6 +100,10 @@ class OffsetIndex:
             offsets and (offsets[0] < 0 or self._positions[-1] >= size_bytes)
         ):
             raise StorageError(f"{self._path} is damaged")
+
+    def load(self) -> None:
+        """Read what the file holds, where that was let go."""
+        self._load()
 
     def _load(self) -> array[int]:
         if self._offsets is None:
@@ -156,10 +160,10 @@ class TimeIndex:
         entries = self._load()
         count = len(entries) // TIME_ENTRY_SIZE
         at = bisect_left(range(count), offset, key=lambda index: self._entry(entries, index)[1])
-        del entries[at * TIME_ENTRY_SIZE :]
         if at < self._written:
-            self._written = at
             _truncate(self._disk, self._path, at * TIME_ENTRY_SIZE)
+            self._written = at
+        del entries[at * TIME_ENTRY_SIZE :]
 
     def write(self) -> None:
         """Bring the file up to date (it is made where it is missing); not synced."""
@@ -189,6 +193,10 @@ class TimeIndex:
     def _entry(self, entries: bytearray, index: int) -> tuple[int, int]:
         timestamp_ms, relative = _TIME_ENTRY.unpack_from(entries, index * TIME_ENTRY_SIZE)
         return timestamp_ms, self._base + relative
+
+    def load(self) -> None:
+        """Read what the file holds, where that was let go."""
+        self._load()
 
     def _load(self) -> bytearray:
         if self._entries is None:

@@ -1,4 +1,4 @@
-"""A partition's log: what may be appended, truncated and removed.
+"""A partition's log: what may be appended and removed.
 
 Everything here is synchronous and quick, and runs on the reactor's thread; what blocks (``open`` of a log that has to
 be recovered, ``Unsynced.sync``, compaction, ``close``) is called through ``Offload`` by the log directory.
@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import Buffer, Disk, is_full
+from kreplica.runtime.disk import Buffer, Disk, is_passing
+from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.config import DAY_MS, LogConfig
-from kreplica.storage.durable_log import DurableLog
-from kreplica.storage.loading import Loading, nothing_yet, restore_producers
+from kreplica.storage.loading import Loading, nothing_yet
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.owner import LogOwner
 from kreplica.storage.producers import Origin
 from kreplica.storage.results import AppendResult
 from kreplica.storage.retention import expired_segments
 from kreplica.storage.segment import Segment
-from kreplica.storage.segments import remove_files
+from kreplica.storage.truncatable_log import TruncatableLog
 from kreplica.storage.validation import check_as_follower, check_as_leader, read_markers, split_runs
 from kreplica.wire.batches import BatchHeader, stamp
 from kreplica.wire.control_records import EndMarker
@@ -32,7 +32,7 @@ _RECENT_MAX = 16
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
 
 
-class Log(DurableLog):
+class Log(TruncatableLog):
     """Opened by ``open``; owned by one log directory; used on one thread."""
 
     @classmethod
@@ -120,6 +120,7 @@ class Log(DurableLog):
             copy where the memory is read-only.
         :raise KafkaError: it is refused, and nothing has changed; KAFKA_STORAGE_ERROR where it could not be written.
         """
+        self._check_writable()  # before the producers are asked: what they say may be about what was cut off
         data, header, marker = check_as_leader(records, self.config, origin, now_ms)
         append_time_ms = now_ms if self.config.log_append_time else -1
         if header.producer_id >= 0:
@@ -153,6 +154,7 @@ class Log(DurableLog):
         position = 0
         for first, last, size in split_runs(headers, self.config.segment_bytes):
             run = data[position : position + size]
+            self._check_writable()
             self._write(run, headers[first:last], markers[first:last], now_ms)
             position += size
         return AppendResult(base_offset, self.log_end_offset - 1, -1, False, position)
@@ -164,8 +166,6 @@ class Log(DurableLog):
 
         :raise KafkaError: KAFKA_STORAGE_ERROR; the log is as it was.
         """
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
         segment = self._segments.active
         size_before = segment.size
         try:
@@ -187,34 +187,38 @@ class Log(DurableLog):
             if header.producer_id >= 0:
                 aborted = self.producers.take_in(header, marker)
                 if aborted is not None:
-                    segment.aborted.append(aborted)
+                    self._note_aborted(segment, aborted)
         self.log_end_offset = header.next_offset
         if segment.entries_waiting >= _ENTRIES_WAITING_MAX:
             self._write_indexes(segment)
         self._flush_if_due()
 
-    def _flush_if_due(self) -> None:
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages and self.owner is not None:
-            self.owner.flush_due(self)
-
     def _write_indexes(self, segment: Segment) -> None:
         try:
             segment.write_indexes()
         except OSError as error:
-            # The records are in the log, and a full disk may have room for the index later.
-            if not is_full(error):
+            # The records are in the log, and there may be room (or a descriptor) for the index later.
+            if not is_passing(error):
+                self.fail(error)
+
+    def _note_aborted(self, segment: Segment, aborted: AbortedTransaction) -> None:
+        try:
+            segment.aborted.append(aborted)
+        except OSError as error:
+            # The segment keeps it in memory, as index entries: it is written before the segment is closed.
+            if not is_passing(error):
                 self.fail(error)
 
     def _write_failed(self, segment: Segment, size: int, error: OSError) -> KafkaError:
-        """Take back what a write left; a full disk is refused, any other failure ends the use of the log."""
+        """Take back what a write left; it is refused where something ran out, any other failure ends the log's use."""
         try:
-            segment.cut_back(size)
+            segment.take_back(size)
         except OSError as second:
             error = second
         else:
-            if is_full(error):
+            if is_passing(error):
                 if self.owner is not None:
-                    self.owner.full(self, error)
+                    self.owner.refused(self, error)
                 return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error.strerror}")
         self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
@@ -238,6 +242,7 @@ class Log(DurableLog):
 
         Recovery relies on that to see that the end of a segment was lost.
         """
+        self._finish_cut()
         base_offset = self.log_end_offset
         closed = self._segments.active
         closed.seal()
@@ -275,7 +280,7 @@ class Log(DurableLog):
             try:
                 self.roll(now_ms)
             except OSError as error:
-                if not is_full(error):
+                if not is_passing(error):
                     raise
                 expired.pop()  # the others make room for it
         for segment in expired:
@@ -316,65 +321,6 @@ class Log(DurableLog):
         self.leader_epochs.truncate_start(offset)
         if self.owner is not None:
             self.owner.start_offset_advanced(self)
-
-    def truncate_to(self, offset: int) -> int:
-        """Remove everything from ``offset`` on, with the batch that holds it; beyond the end it changes nothing.
-
-        :return: the new log end offset: ``offset``, or the base offset of that batch.
-        :raise OSError: the device fails.
-        """
-        if offset >= self.log_end_offset:
-            return self.log_end_offset
-        if offset <= self._segments.first.base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return offset
-        for segment in reversed(list(self._segments)):
-            if segment.base_offset >= offset:
-                self._segments.drop(segment)
-        end_offset = self._segments.active.truncate_to(offset)
-        self._ends_at(end_offset)
-        restore_producers(
-            self.producers, self._snapshots, self._segments, self.log_start_offset, end_offset, rebuilt=()
-        )
-        return end_offset
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the next record gets ``offset``.
-
-        :raise OSError: the device fails.
-        """
-        segment = Segment(self.path, offset, self._disk, self._open_segments, size=0, new=True)
-        for old in reversed(list(self._segments)):
-            self._segments.drop(old)
-        segment.create()
-        self._segments.push(segment)
-        self.producers.clear()
-        self.log_start_offset = offset
-        self.leader_epochs.clear()
-        self._ends_at(offset)
-        if self.owner is not None:
-            self.owner.start_offset_advanced(self)
-
-    def _ends_at(self, offset: int) -> None:
-        self._recent.clear()
-        self._generation += 1
-        self.forget_damage_removed()
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.leader_epochs.truncate_to(offset)
-        self.leader_epochs.write()
-        self._snapshots.remove_from(offset + 1)
-        self.recovery_point = min(self.recovery_point, offset)
-        if self.owner is not None:
-            self.owner.truncated(self)
-        # A sync under way is void by now, and an end that no append led to may be beyond what was ever synced.
-        self._flush_if_due()
-
-    def _remove(self, paths: list[str]) -> None:
-        if self.owner is not None:
-            self.owner.remove(self, paths)
-        else:
-            remove_files(self._disk, paths)
 
     # --- the end ---
 

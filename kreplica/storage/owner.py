@@ -31,8 +31,8 @@ class LogOwner(Protocol):
     def remove(self, log: Log, paths: list[str]) -> None:
         """Files that nobody needs any more."""
 
-    def full(self, log: Log, error: OSError) -> None:
-        """An append was refused: the disk has no room."""
+    def refused(self, log: Log, error: OSError) -> None:
+        """An append was refused: there is no room, no descriptor or no memory for it now."""
 
     def flush_due(self, log: Log) -> None:
         """``flush.messages`` are not synced yet."""

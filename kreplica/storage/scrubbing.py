@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from twisted.logger import Logger
 
 from kreplica.model import TopicPartition
+from kreplica.runtime.disk import is_passing
 from kreplica.runtime.offload import Offload
 from kreplica.storage.damage import Damage
 from kreplica.storage.log import Log
@@ -108,6 +109,9 @@ class Scrubber:
                 place.log.found_damage(damage)
         except FileNotFoundError:
             self._place = None  # removed meanwhile
+        except OSError as error:
+            if not is_passing(error):
+                raise
         return 0
 
     def _all(self) -> Iterator[_Place]:

@@ -155,13 +155,20 @@ class Segment:
         return position
 
     def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
-        """Take in a batch that is in the file at ``position``; ``size`` becomes its end."""
+        """Take in a batch that is in the file at ``position``; ``size`` becomes its end.
+
+        :raise OSError: an index that was let go cannot be read again; nothing has changed.
+        """
+        is_indexed = self._bytes_since_index > index_interval_bytes
+        if is_indexed:
+            self.offset_index.load()
+            self.time_index.load()
         if position == 0:
             self._first_timestamp_ms = header.base_timestamp
         largest = self._largest or self.largest
         if header.max_timestamp > largest[0]:
             self._largest = largest = (header.max_timestamp, header.last_offset)
-        if self._bytes_since_index > index_interval_bytes:
+        if is_indexed:
             self.offset_index.append(header.last_offset, position)
             self.time_index.append(*largest)
             self.entries_waiting += 1
@@ -178,8 +185,14 @@ class Segment:
         self.offset_index.truncate_to(self.base_offset)
         self.time_index.truncate_to(self.base_offset)
 
+    def take_back(self, size: int) -> None:
+        """Cut off what a write that failed may have left; where the file could not be opened, nothing was written."""
+        self.size = size
+        if self._file is not None:
+            self.cut_back(size)
+
     def cut_back(self, size: int) -> None:
-        """Cut the file (not the indexes) to a size, after a write that failed half-way or a torn tail."""
+        """Cut the file (not the indexes) to a size."""
         self.file.truncate(size)
         self.size = size
 
@@ -211,6 +224,7 @@ class Segment:
         """Bring the index files up to date; not synced."""
         self.offset_index.write()
         self.time_index.write()
+        self.aborted.write()
         self.entries_waiting = 0
 
     def is_full(self, size: int, last: BatchHeader, config: LogConfig, now_ms: int) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from kreplica.testing.offload import DELAY_S
 from kreplica.testing.storms.burial import burial
 from kreplica.testing.storms.faults import FAULTS
-from kreplica.testing.storms.replicated_run import ReplicatedRun
+from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 
 PATH = "/data/of-another-fault"
 
@@ -37,6 +37,25 @@ def test_a_fault_of_a_disk_ends_alone(name: str) -> None:
         with pytest.raises(OSError, match="Input/output error"):
             disk.rename(PATH, "/data/elsewhere")
         disk.mend()
+    run.converge()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_broker_that_ran_out_of_descriptors_is_well_again_by_itself(seed: int) -> None:
+    """No directory is given up for it, nobody has to start it again, and every replica is in sync in the end."""
+    run = ReplicatedRun(seed, configs={**(SYNCED if seed % 2 else SAFE), "segment.bytes": "4000"})
+    run.acknowledge(20)
+    programs = {broker: run.machine(broker).program for broker in run.cluster.brokers}
+    end = FAULTS["run out of descriptors"][0](run, Random(seed))
+    assert end is not None
+    run.acknowledge(60)
+    run.cluster.run(70)
+    end()
+    assert not run.lost
+    run.settle()
+    for broker, program in programs.items():
+        assert run.machine(broker).program is program
+        assert all(directory.offline is None for directory in program.directories.directories)
     run.converge()
 
 
