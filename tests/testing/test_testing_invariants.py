@@ -15,7 +15,7 @@ from kreplica.replication import Partition
 from kreplica.storage.config import LogConfig
 from kreplica.storage.log import Log
 from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.cluster_state import acting, state_of, znode
+from kreplica.testing.cluster_state import acting, is_in_sync, state_of, znode
 from kreplica.testing.committed_log import CommittedLog
 from kreplica.testing.disk import MemoryDisk
 from kreplica.testing.histories import History
@@ -140,8 +140,7 @@ def test_who_died_in_sync_without_what_is_committed_is_found(dead_before: int) -
         leader, followers = run.leader(), run.followers()
         for follower in followers[:dead_before]:
             run.kill(follower)
-        in_sync = 3 - dead_before
-        run.cluster.run_until(lambda: len(state_of(run.cluster, run.keys[0]).isr) == in_sync)  # type: ignore[union-attr]
+        run.cluster.run_until(lambda: is_in_sync(run.cluster, run.keys[0]))
         run.acknowledge(20)
         replicas = dict(acting(run.cluster, run.keys[0]))
         had = replicas[followers[-1]].log.log_end_offset
