@@ -292,6 +292,8 @@ class LogDirectories:
         :param high_watermarks: of all partitions now.
         """
         self._high_watermarks = high_watermarks
+        for directory in self.directories:
+            directory.start()
         config = self.config
         self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
         self._every(config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)

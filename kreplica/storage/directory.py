@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -46,6 +47,9 @@ _AT_ONCE_MAX = 50
 
 _REFUSED_TOLD_SECONDS = 60.0
 """A full disk is told again after so long, not for each record that it refuses."""
+
+_RETRY_SECONDS = 1.0
+"""Until a checkpoint that logs wait for is written again."""
 
 _log = Logger()
 
@@ -100,6 +104,9 @@ class LogDirectory:
         self._refused_told_s = -_REFUSED_TOLD_SECONDS
         self._flusher = Flusher(runtime, synced, self._failed)
         self._offsets = OffsetCheckpoints(path, runtime, self._failed)
+        self._overstated: dict[Log, None] = {}
+        """Logs that take no records until the recovery point on disk is no longer beyond what is durable of them."""
+        self._retry: IDelayedCall | None = None
         self._checkpoints = Coalescing(self._write_checkpoints)
 
     # --- opening ---
@@ -202,6 +209,12 @@ class LogDirectory:
             self.cut.append(key)
         self.logs[key] = log
         log.owned_by(self, self._open_segments)
+        self._hold_if_overstated(log)
+
+    def start(self) -> None:
+        """Begin to write: what this start found out about its logs is noted elsewhere by now."""
+        if self._overstated:
+            self.checkpoint()
 
     # --- logs ---
 
@@ -220,6 +233,8 @@ class LogDirectory:
         made = self._new.take(to_open.path, topic_id)
         log = to_open.create() if made is Made.EMPTY else to_open.open()[0]
         self._adopt(to_open, (log, topic_id))
+        if log in self._overstated:  # an older one of that name was deleted just now
+            self.checkpoint()
         return log
 
     async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
@@ -248,6 +263,7 @@ class LogDirectory:
         log = self.logs.pop(key, None)
         if log is not None:
             self._flusher.forget(log)
+            self._overstated.pop(log, None)
             log.rename_for_deletion(path)
             config = log.config
         else:
@@ -263,6 +279,7 @@ class LogDirectory:
         """Use a log no more, until it is put back or begun anew."""
         log = self.logs.pop(key)
         self._flusher.forget(log)
+        self._overstated.pop(log, None)
         log.take_out(error)
         to_open = replace(
             self._to_open(key, log.config), recovery_point=log.recovery_point, log_start_offset=log.log_start_offset
@@ -282,6 +299,8 @@ class LogDirectory:
         log.put_back()
         self.logs[key] = log
         log.owned_by(self, self._open_segments)
+        self._hold_if_overstated(log)
+        self.checkpoint()
         return log
 
     async def begin_anew(self, key: TopicPartition) -> Log | None:
@@ -305,7 +324,8 @@ class LogDirectory:
             return None
         del self.failed_logs[key]
         self._adopt(failed.to_open, opened)
-        await self._write_checkpoints()
+        self.checkpoint()
+        await self._checkpoints.idle()
         # Meanwhile the device may have failed, or the log may have been deleted.
         return opened[0] if self.offline is None and self.logs.get(key) is opened[0] else None
 
@@ -328,6 +348,7 @@ class LogDirectory:
         key = log.topic_partition
         if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
             self.cleaner_offsets[key] = log.log_end_offset
+        self._hold_if_overstated(log)
         self.checkpoint()
 
     def refused(self, log: Log, error: OSError) -> None:
@@ -364,8 +385,7 @@ class LogDirectory:
             return
         self.offline = error
         _log.critical("{path} is offline: {error}", path=self.path, error=str(error))
-        self._removals.cancel()
-        self._flusher.cancel()
+        self._cancel()
         # A log that was cut, and written on, may not be durable up to where the last checkpoint says.
         self._offsets.write_at_last(RECOVERY_POINTS, recovery_points(self.logs, self.failed_logs))
         for log in self.logs.values():
@@ -380,7 +400,38 @@ class LogDirectory:
 
     async def _write_checkpoints(self) -> None:
         await self._write(RECOVERY_POINTS, recovery_points(self.logs, self.failed_logs))
+        self._let_go()
         await self._write(LOG_START_OFFSETS, start_offsets(self.logs, self.failed_logs))
+
+    def _hold_if_overstated(self, log: Log) -> None:
+        """See that nothing is appended below the recovery point on disk.
+
+        After a power loss nothing below it would be checked: records that were cut off, or torn, would count as those
+        that took their place.
+        """
+        log.let_go()
+        self._overstated.pop(log, None)
+        if self._offsets.highest(RECOVERY_POINTS, log.topic_partition) > log.recovery_point:
+            log.hold()
+            self._overstated[log] = None
+
+    def _let_go(self) -> None:
+        for log in list(self._overstated):
+            self._hold_if_overstated(log)
+        if self._overstated and self._retry is None and self.offline is None:
+            self._retry = self._runtime.reactor.callLater(_RETRY_SECONDS, self._write_again)
+
+    def _write_again(self) -> None:
+        self._retry = None
+        if self._overstated:
+            self.checkpoint()
+
+    def _cancel(self) -> None:
+        self._removals.cancel()
+        self._flusher.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     async def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Checkpoint the high watermarks of the partitions that are in this directory."""
@@ -402,7 +453,7 @@ class LogDirectory:
 
         :param broker_epoch: noted in the marker (KIP-966); -1 where there is none.
         """
-        self._removals.cancel()
+        self._cancel()
         await self._flusher.drained()
         await self._checkpoints.idle()
         try:
@@ -418,8 +469,7 @@ class LogDirectory:
 
     def abandon(self) -> None:
         """Let go without closing anything, when another directory could not be opened; the next start recovers."""
-        self._removals.cancel()
-        self._flusher.cancel()
+        self._cancel()
         for log in self.logs.values():
             log.release()
         self._unlock()

@@ -63,14 +63,22 @@ class OffsetCheckpoints:
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         self._put_off: dict[str, None] = {}
         """Checkpoints that could not be written the last time."""
+        self._may_be_there: dict[str, Mapping[TopicPartition, int]] = {}
+        """The highest offsets that each of them may hold after a power loss."""
 
     def read(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; a damaged one costs a longer recovery, never data."""
         try:
-            return read_offsets(self._runtime.disk, f"{self._directory}/{name}")
+            offsets = read_offsets(self._runtime.disk, f"{self._directory}/{name}")
         except StorageError as error:
             _log.warn("{error}: it is ignored", error=str(error))
             return {}
+        self._may_be_there[name] = offsets
+        return offsets
+
+    def highest(self, name: str, key: TopicPartition) -> int:
+        """The highest offset that a checkpoint may hold for a log, whatever happens to the machine; 0 where none."""
+        return self._may_be_there.get(name, {}).get(key, 0)
 
     async def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a checkpoint, durably, where this process has not left it like that.
@@ -80,6 +88,8 @@ class OffsetCheckpoints:
         if self._written.get(name) == offsets:
             return
         path = f"{self._directory}/{name}"
+        before = self._may_be_there.get(name, {})
+        self._may_be_there[name] = {**before, **{key: max(end, before.get(key, 0)) for key, end in offsets.items()}}
         try:
             await self._runtime.offload.run(write_offsets, self._runtime.disk, path, offsets)
         except OSError as error:
@@ -90,7 +100,7 @@ class OffsetCheckpoints:
                 _log.warn("{path} cannot be written, and is tried again later: {error}", path=path, error=str(error))
         else:
             self._put_off.pop(name, None)
-            self._written[name] = offsets
+            self._written[name] = self._may_be_there[name] = offsets
 
     def write_at_last(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a checkpoint on a device that has failed, as far as that is possible: for the next start."""

@@ -117,6 +117,7 @@ def test_what_was_written_behind_a_cut_is_written_anew() -> None:
         log.flush()
         world.simulation.run(100)
         log.truncate_to(3)
+        world.simulation.run(1)
         fill(log, 16, epoch=1, first=3)
         world.disk.fail("sync", "/data/logs/orders-0/*", errno.EIO)
         with pytest.raises(OSError, match="Input/output"):
