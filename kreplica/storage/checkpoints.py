@@ -68,10 +68,10 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in rows}
 
 
-def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace an offset checkpoint; blocks for as long as the device takes."""
     rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
-    disk.write_file(path, render_checkpoint(rows), sync=sync)
+    disk.write_file(path, render_checkpoint(rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -386,8 +386,6 @@ class LogDirectory:
         self.offline = error
         _log.critical("{path} is offline: {error}", path=self.path, error=str(error))
         self._cancel()
-        # A log that was cut, and written on, may not be durable up to where the last checkpoint says.
-        self._offsets.write_at_last(RECOVERY_POINTS, recovery_points(self.logs, self.failed_logs))
         for log in self.logs.values():
             log.fail(error)
         self._went_offline(self)

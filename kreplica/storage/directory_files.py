@@ -102,14 +102,6 @@ class OffsetCheckpoints:
             self._put_off.pop(name, None)
             self._written[name] = self._may_be_there[name] = offsets
 
-    def write_at_last(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint on a device that has failed, as far as that is possible: for the next start."""
-        path = f"{self._directory}/{name}"
-        try:
-            write_offsets(self._runtime.disk, path, offsets, sync=False)
-        except OSError as error:
-            _log.warn("{path} cannot be written any more: {error}", path=path, error=str(error))
-
 
 def recovery_points(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
     """Up to where each log is durable; of one that cannot be used, as it was."""

@@ -136,6 +136,31 @@ def test_what_was_written_behind_a_cut_is_written_anew() -> None:
     assert lost == 0
 
 
+def test_a_device_that_failed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hang: nothing is written to it while everybody else waits; what the next start needs is there already."""
+    world = World(1)
+    world.start()
+    log = world.directories.create(KEYS[0], TOPIC_ID, replace(SYNCED, flush_messages=1000))
+    fill(log, 20)
+    log.flush()
+    world.simulation.run(100)
+    log.truncate_to(3)
+    world.simulation.run(1)
+    fill(log, 5, epoch=1, first=3)
+
+    def hang(path: str, data: bytes, **_: object) -> None:
+        raise AssertionError(f"{path} is written on the reactor's thread")
+
+    monkeypatch.setattr(world.disk, "write_file", hang)
+    log.fail(OSError(errno.EIO, "the device is broken"))
+    world.simulation.run(1)
+    monkeypatch.undo()
+    assert world.is_offline
+    world.host.kill()
+    world.start()
+    assert world.directories.logs[KEYS[0]].recovery_point == 3
+
+
 def test_it_is_written_anew_once() -> None:
     """The mark goes with the start that has dealt with it; an orderly stop counts as usual after that."""
     world = World(1)
