@@ -82,10 +82,7 @@ class Incarnations:
         return self._intact_since
 
     def begin(self) -> None:
-        """Find out whether the last incarnation lost anything.
-
-        :raise OSError: the device fails.
-        """
+        """Find out whether the last incarnation lost anything: what is in a directory that is offline, say."""
         directories = self._directories.directories
         missing = [key for directory in directories for key in directory.missing]
         if missing:
@@ -93,7 +90,11 @@ class Incarnations:
         # A process that is killed leaves at most a part of what it had not said to anybody that it has.  But who can
         # tell that from what the device did not keep?
         missing += [key for directory in directories for key in directory.cut]
-        notes = [self._read(path) for path in self._paths()]
+        notes = [
+            # What an offline directory says of itself, its logs do not bear out.
+            self._read(path) if directory.offline is None else None
+            for directory, path in zip(directories, self._paths(), strict=True)
+        ]
         self.last_epoch = max((note.broker_epoch for note in notes if note is not None), default=NO_BROKER_EPOCH)
         self._intact_since = intact_since(
             notes,
@@ -104,8 +105,7 @@ class Incarnations:
         if self._intact_since == NO_BROKER_EPOCH:
             self._directories.forget_high_watermarks()
             # Killed before the next registration, this start would leave notes that look as if nothing had happened.
-            for path in self._paths():
-                self._remove(path)
+            self._remove_notes()
 
     def registered(self, registration: BrokerRegistration) -> None:
         """Note the registration; where that is not possible (a full disk), the next start takes logs for incomplete."""
@@ -131,19 +131,21 @@ class Incarnations:
         if all(directory.offline is None for directory in self._directories.directories):
             return
         self._intact_since = NO_BROKER_EPOCH
+        self._remove_notes()
+
+    def _remove_notes(self) -> None:
+        """Let the next start find none.
+
+        Also in a directory that failed: a device may take this and not that, and where there is no other directory
+        nothing else would tell the next start.
+        """
         for path in self._paths():
-            # Also in the one that failed: a device may take this and not that, and where there is no other directory
-            # nothing else would tell the next start.
             try:
-                self._remove(path)
+                self._disk.remove(path)
+            except FileNotFoundError:
+                pass
             except OSError as error:
                 log.warn("a note of what was lost cannot be removed: {error}", error=error)
-
-    def _remove(self, path: str) -> None:
-        try:
-            self._disk.remove(path)
-        except FileNotFoundError:
-            pass
 
     def _read(self, path: str) -> Note | None:
         try:

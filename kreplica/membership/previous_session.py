@@ -68,8 +68,11 @@ async def end_previous_session(runtime: Runtime, directory: str, connect_string:
 
 
 def forget_session(disk: Disk, directory: str) -> None:
-    """The session was closed in order."""
+    """The session was closed in order; where its note stays on a device that fails, a successor finds it closed."""
+    path = os.path.join(directory, FILE_NAME)
     try:
-        disk.remove(os.path.join(directory, FILE_NAME))
+        disk.remove(path)
     except FileNotFoundError:
         pass
+    except OSError as error:
+        log.warn("{path} cannot be removed: {error}", path=path, error=error)

@@ -17,6 +17,7 @@ class Leadership(NamedTuple):
     :param eligible: replicas outside the in-sync set that may still lead (KIP-966): while there are any, nothing more
         is committed.
     :param read_only: the partition is being removed: it takes no more records.
+    :param is_new: this replica cannot have a log yet, wherever.
     """
 
     leader: int
@@ -30,6 +31,7 @@ class Leadership(NamedTuple):
     removing: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
     read_only: bool = False
+    is_new: bool = True
 
 
 NOT_LED = Leadership(NO_LEADER, NO_EPOCH, (), (), 0, 0)

@@ -151,7 +151,9 @@ class Partitions:
         new = [
             (key, leadership.topic_id)
             for key, leadership in wanted.items()
-            if key not in self._partitions and self._broker_id in leadership.replicas
+            if key not in self._partitions
+            and self._broker_id in leadership.replicas
+            and not self._may_be_offline(leadership)
         ]
         if new:
             await self.directories.make(new)
@@ -283,6 +285,8 @@ class Partitions:
         settings = self._settings_of(key.topic)
         opened = self.directories.logs.get(key)
         if opened is None:
+            if self._may_be_offline(leadership):
+                raise StorageError(f"{key} may be in a log directory that is offline since the start of the broker")
             opened = self.directories.create(key, leadership.topic_id, settings.log)
         opened.config = settings.log
         partition = Partition(
@@ -295,6 +299,13 @@ class Partitions:
         )
         self._partitions[key] = self._of_topic[key.topic][key.partition] = partition
         return partition
+
+    def _may_be_offline(self, leadership: Leadership) -> bool:
+        """Whether a replica that is not found may be in a directory that nobody could read at the start (KIP-112).
+
+        Made anew in another, it would be in two of them once that one is back.
+        """
+        return self.directories.may_hold_more and not leadership.is_new
 
     def _forget(self, key: TopicPartition) -> None:
         del self._partitions[key]

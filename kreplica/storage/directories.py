@@ -69,11 +69,18 @@ class LogDirectories:
     def lock(self) -> None:
         """Take all directories for this process, before anything else is done in this broker's name.
 
-        :raise StorageError: another process has one of them; none is taken then.
+        A directory whose device fails is offline, as long as there is another.
+
+        :raise StorageError: another process has one of them, or the devices of all fail; none is taken then.
+        :raise OSError: nothing is said against a device, but something has run out (descriptors, room).
         """
         try:
             for directory in self.directories:
-                directory.lock()
+                try:
+                    directory.lock()
+                except OSError as error:
+                    self._begin_without(directory, error)
+            self._check_some_are_left()
         except BaseException:
             self.abandon()
             raise
@@ -87,16 +94,40 @@ class LogDirectories:
         """Open all directories and their logs.
 
         :param config_of: the settings of a topic's logs.
-        :raise StorageError: a directory is in use, belongs to another cluster or broker, or a log is in two of them.
-        :raise OSError: a device fails at the start.
+        A directory whose device fails is offline, as long as there is another.
+
+        :raise StorageError: a directory is in use, belongs to another cluster or broker, or a log is in two of them;
+            or the devices of all fail.
+        :raise OSError: nothing is said against a device, but something has run out (descriptors, room).
         """
         try:
             for directory in self.directories:
-                await directory.open(cluster_id, broker_id, config_of)
+                if directory.offline is not None:
+                    continue
+                try:
+                    await directory.open(cluster_id, broker_id, config_of)
+                except OSError as error:
+                    self._begin_without(directory, error)
                 self._take_over(directory)
+            self._check_some_are_left()
         except BaseException:
             self.abandon()
             raise
+
+    def _begin_without(self, directory: LogDirectory, error: OSError) -> None:
+        if is_passing(error):
+            raise error
+        directory.begin_offline(error)
+
+    def _check_some_are_left(self) -> None:
+        if all(directory.offline is not None for directory in self.directories):
+            why = "; ".join(f"{directory.path}: {directory.offline}" for directory in self.directories)
+            raise StorageError(f"no log directory can be used: {why}")
+
+    @property
+    def may_hold_more(self) -> bool:
+        """Whether there may be logs that nobody has seen, in a directory that is offline from the start."""
+        return any(directory.is_unseen for directory in self.directories)
 
     def _take_over(self, directory: LogDirectory) -> None:
         for key, log in directory.logs.items():

@@ -85,6 +85,8 @@ class LogDirectory:
         self.strays: list[str] = []
         """Names in it that are not ours; left alone."""
         self.offline: OSError | None = None
+        self.is_unseen = False
+        """Whether its device failed at the start, so that nobody knows which logs are in it."""
         self.clean_broker_epoch: int | None = None
         """The broker epoch of the last orderly stop; None after an unclean one."""
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -123,8 +125,21 @@ class LogDirectory:
             check_identity(self._disk, self.path, cluster_id, broker_id)
             await self._load(config_of)
         except BaseException:
-            self._unlock()
+            self.abandon()
             raise
+
+    def begin_offline(self, error: OSError) -> None:
+        """The device failed at the start: do without it until the next one."""
+        self.abandon()
+        self.logs.clear()
+        self.failed_logs.clear()
+        self._overstated.clear()
+        self.offline, self.is_unseen = error, True
+        _log.critical(
+            "{path} is offline from the start, and what is in it cannot be used: {error}",
+            path=self.path,
+            error=str(error),
+        )
 
     def lock(self) -> None:
         """Take the directory for this process, before anything in it is read or written; again does nothing.

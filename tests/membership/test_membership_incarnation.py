@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import pytest
@@ -168,6 +168,21 @@ def test_the_only_directory_failed(world: World) -> None:
     log.fail(OSError(errno.EIO, "the device is broken"))
     world.kill()
     assert world.start(paths=["/data/one"]) == NO_BROKER_EPOCH
+
+
+@pytest.mark.parametrize("operation", ["open", "read"])
+def test_a_directory_whose_device_is_dead_at_the_start(world: World, operation: Literal["open", "read"]) -> None:
+    """The broker starts with the other one, and nobody takes its logs for complete: not before it is back either."""
+    world.start()
+    world.registered(10)
+    world.kill()
+    world.host.disk.fail(operation, "/data/two/*", errno.EIO)
+    world.host.disk.fail("remove", "/data/two/*", errno.EIO)
+    assert world.start() == NO_BROKER_EPOCH
+    world.registered(20)
+    world.stop(20)
+    world.host.disk.mend()
+    assert world.start() == NO_BROKER_EPOCH
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"broker_epoch":"x"}'])

@@ -232,6 +232,56 @@ def test_a_failed_device_takes_its_directory_offline(broker):
     assert not broker.disk.exists("/data/one/.kafka_cleanshutdown")
 
 
+@pytest.mark.parametrize("operation", ["open", "read"])
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_device_that_is_dead_at_the_start(broker, operation, locked):
+    """The other directory is used; the logs of the dead one are back when it is."""
+    for log in broker.create(*KEYS):
+        fill(log, 3)
+    first, second = (list(directory.logs) for directory in broker.directories.directories)
+    broker.stop()
+    broker.disk.fail(operation, "/data/two/*", errno.EIO)
+    if locked:
+        directories = LogDirectories(broker.host.runtime, broker.paths)
+        directories.lock()
+        directories.abandon()
+    broker.start()
+    assert [directory.offline is None for directory in broker.directories.directories] == [True, False]
+    assert broker.directories.may_hold_more
+    assert sorted(broker.logs) == sorted(first)
+    for log in broker.logs.values():
+        fill(log, 1)
+    broker.after(100)
+    broker.stop()
+    broker.disk.mend()
+    broker.start()
+    assert sorted(broker.logs) == sorted(first + second)
+    assert not broker.directories.may_hold_more
+
+
+@pytest.mark.parametrize("operation", ["open", "read"])
+def test_all_devices_are_dead_at_the_start(broker, operation):
+    """One line says so of each of them."""
+    broker.stop()
+    broker.disk.fail(operation, "/data/*", errno.EIO)
+    with pytest.raises(StorageError, match=r"no log directory can be used: /data/one: .* /data/two: "):
+        broker.start()
+    broker.disk.mend()
+    broker.start()
+
+
+def test_no_descriptors_at_the_start(broker):
+    """That is not held against a device: the broker does not start, and loses nothing."""
+    broker.create(*KEYS)
+    broker.stop()
+    broker.disk.fail("open", "/data/two/*", errno.EMFILE)
+    with pytest.raises(OSError, match="Too many open files"):
+        broker.start()
+    broker.disk.mend()
+    broker.start()
+    assert sorted(broker.logs) == KEYS
+
+
 def test_retention_and_compaction_go_on_by_themselves():
     """Old segments go and compacted topics shrink while the broker runs, without anybody asking."""
     broker = Broker(paths=["/data"], config=replace(SMALL, retention_ms=1000)).start()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from broker_runs import EVERY_ACK_SYNCED, batch, until_it_works, values
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.service.standalone import Standalone, StandaloneConfig
 from kreplica.testing.cluster import Machine, SimulatedCluster
@@ -24,8 +26,8 @@ LOG = "/data/logs/orders-0/00000000000000000000.log"
 class World:
     """A broker that has a topic, a client of it, and a second topic that has to go on undisturbed."""
 
-    def __init__(self, configs: dict[str, str] | None = None) -> None:
-        self.cluster = SimulatedCluster(seed=1, overrides=["zookeeper.session.timeout.ms=6000"])
+    def __init__(self, configs: dict[str, str] | None = None, overrides: Sequence[str] = ()) -> None:
+        self.cluster = SimulatedCluster(seed=1, overrides=["zookeeper.session.timeout.ms=6000", *overrides])
         self.cluster.start()
         self.machine = self.cluster.brokers[1]
         self.client = self.cluster.client()
@@ -197,6 +199,40 @@ class TestSyncThatFails:
         world.disk.fail("sync", LOG, times=1)
         assert world.produce(b"unsynced") == 1
         assert world.read() == [b"synced", b"unsynced"]
+
+
+class TestDeadAtTheStart:
+    def test_one_of_two_directories(self, logged_errors: list[str]) -> None:
+        """The broker serves what is in the other, makes new topics there, and has everything again with the device."""
+        world = World(overrides=["log.dirs=/data/logs,/data/more"])
+        topics = ["orders", "others"]
+        for topic in topics:
+            world.produce(topic.encode(), topic)
+        (dead,) = [topic for topic in topics if world.disk.exists(f"/data/more/{topic}-0")]
+        (alive,) = [topic for topic in topics if topic != dead]
+        world.machine.kill()
+        world.disk.fail("open", "/data/more/*", errno.EIO)
+        world.cluster.run_until(world.machine.start())
+        assert any("/data/more is offline from the start" in text for text in logged_errors)
+        assert world.read(alive) == [alive.encode()]
+        with pytest.raises(KafkaError):
+            world.produce(b"refused", dead)
+        assert not world.disk.exists(f"/data/logs/{dead}-0")
+        world.cluster.run_until(world.client.create_topic("new"))
+        world.produce(b"new", "new")
+        world.disk.mend()
+        world.restart()
+        logged_errors.clear()
+        for topic in (*topics, "new"):
+            assert world.read(topic) == [topic.encode()]
+
+    def test_all_of_them(self) -> None:
+        """The broker does not start, and says which they are."""
+        world = World()
+        world.machine.kill()
+        world.disk.fail("open", "/data/logs/*", errno.EIO)
+        with pytest.raises(StorageError, match="no log directory can be used: /data/logs: "):
+            world.cluster.run_until(world.machine.start())
 
 
 class TestFlippedBit:

@@ -105,6 +105,7 @@ def _leadership(topic_id: UUID, row: Row) -> Leadership:
         tuple(row.get("removing_replicas", ())),
         tuple(row.get("eligible_leader_replicas", ())),
         row.get("read_only", False),
+        row["is_new"],
     )
 
 
