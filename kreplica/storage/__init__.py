@@ -3,7 +3,8 @@
 A broker's data, from the outside in:
 
 * ``directories`` all log directories of a broker, and the periodic work
-* ``directory`` one log directory: lock, identity, logs, checkpoints, failure
+* ``directory`` one log directory: lock, identity, logs, failure
+* ``checkpointed_directory`` its checkpoints, and the logs that wait for them
 * ``directory_files`` its identity and its checkpoints
 * ``new_directories`` making its logs' directories
 * ``opening`` opening its logs on another thread

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from twisted.internet.defer import Deferred, DeferredList
-from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -17,6 +16,7 @@ from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, is_full, is_passing, make_directories_durably
+from kreplica.storage.checkpointed_directory import CheckpointedDirectory
 from kreplica.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -26,10 +26,9 @@ from kreplica.storage.checkpoints import (
     read_clean_shutdown,
     write_clean_shutdown,
 )
-from kreplica.storage.coalescing import Coalescing
 from kreplica.storage.config import LogConfig, StorageConfig
 from kreplica.storage.damage import Damage
-from kreplica.storage.directory_files import OffsetCheckpoints, check_identity, recovery_points, start_offsets
+from kreplica.storage.directory_files import check_identity
 from kreplica.storage.failed_logs import FailedLog
 from kreplica.storage.failed_syncs import is_marked, remove_mark
 from kreplica.storage.flushing import Flusher
@@ -48,13 +47,10 @@ _AT_ONCE_MAX = 50
 _REFUSED_TOLD_SECONDS = 60.0
 """A full disk is told again after so long, not for each record that it refuses."""
 
-_RETRY_SECONDS = 1.0
-"""Until a checkpoint that logs wait for is written again."""
-
 _log = Logger()
 
 
-class LogDirectory:
+class LogDirectory(CheckpointedDirectory):
     """Opened once, closed once; its logs report to it.
 
     :param went_offline: told once, when the device fails: none of its logs can be used any more.
@@ -73,29 +69,20 @@ class LogDirectory:
         synced: Callable[[list[Log]], None],
         damaged: Callable[[ReadableLog, Damage], None],
     ) -> None:
-        self.path = path
-        self.logs: dict[TopicPartition, Log] = {}
+        super().__init__(path, runtime)
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        self.failed_logs: dict[TopicPartition, FailedLog] = {}
-        """Logs that could not be opened, or were taken out."""
         self.missing: list[TopicPartition] = []
         """Logs that the last checkpoint knew and that are not there: somebody took them away."""
         self.cut: list[TopicPartition] = []
         """Logs of which recovery had to cut something off."""
         self.strays: list[str] = []
         """Names in it that are not ours; left alone."""
-        self.offline: OSError | None = None
         self.is_unseen = False
         """Whether its device failed at the start, so that nobody knows which logs are in it."""
         self.clean_broker_epoch: int | None = None
         """The broker epoch of the last orderly stop; None after an unclean one."""
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        """As they were checkpointed before this start."""
         self._recovery_points_found: dict[TopicPartition, int] = {}
-        self.cleaner_offsets: dict[TopicPartition, int] = {}
-        """Up to where logs have been compacted."""
         self._new = NewDirectories(runtime)
-        self._runtime = runtime
         self._disk = runtime.disk
         self._config = config
         self._open_segments = open_segments
@@ -105,12 +92,6 @@ class LogDirectory:
         self._removals = Removals(runtime, self._removal_failed)
         self._refused_told_s = -_REFUSED_TOLD_SECONDS
         self._flusher = Flusher(runtime, synced, self._failed)
-        self._offsets = OffsetCheckpoints(path, runtime, self._failed)
-        self._overstated: dict[Log, None] = {}
-        """Logs that take no records until the recovery point on disk is no longer beyond what is durable of them."""
-        self._retry: IDelayedCall | None = None
-        self._checkpoints = Coalescing(self._write_checkpoints)
-
     # --- opening ---
 
     async def open(self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig]) -> None:
@@ -405,59 +386,10 @@ class LogDirectory:
             log.fail(error)
         self._went_offline(self)
 
-    # --- checkpoints ---
-
-    def checkpoint(self) -> None:
-        """Have recovery points and log start offsets written soon; many calls make one writing."""
-        self._checkpoints.request()
-
-    async def _write_checkpoints(self) -> None:
-        await self._write(RECOVERY_POINTS, recovery_points(self.logs, self.failed_logs))
-        self._let_go()
-        await self._write(LOG_START_OFFSETS, start_offsets(self.logs, self.failed_logs))
-
-    def _hold_if_overstated(self, log: Log) -> None:
-        """See that nothing is appended below the recovery point on disk.
-
-        After a power loss nothing below it would be checked: records that were cut off, or torn, would count as those
-        that took their place.
-        """
-        log.let_go()
-        self._overstated.pop(log, None)
-        if self._offsets.highest(RECOVERY_POINTS, log.topic_partition) > log.recovery_point:
-            log.hold()
-            self._overstated[log] = None
-
-    def _let_go(self) -> None:
-        for log in list(self._overstated):
-            self._hold_if_overstated(log)
-        if self._overstated and self._retry is None and self.offline is None:
-            self._retry = self._runtime.reactor.callLater(_RETRY_SECONDS, self._write_again)
-
-    def _write_again(self) -> None:
-        self._retry = None
-        if self._overstated:
-            self.checkpoint()
-
     def _cancel(self) -> None:
         self._removals.cancel()
         self._flusher.cancel()
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-
-    async def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Checkpoint the high watermarks of the partitions that are in this directory."""
-        self.high_watermarks.update((key, high_watermarks[key]) for key in self.logs if key in high_watermarks)
-        await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
-
-    async def write_cleaner_offsets(self) -> None:
-        """Checkpoint up to where logs have been compacted."""
-        await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
-
-    async def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        if self.offline is None:
-            await self._offsets.write(name, offsets)
+        self._cancel_retry()
 
     # --- closing ---
 
@@ -478,6 +410,7 @@ class LogDirectory:
             elif self.offline is None:
                 _log.warn("{path} is not closed in order: {error}", path=self.path, error=str(error))
         finally:
+            self._cancel()  # what failed while it was closed is not tried again either
             self._unlock()
 
     def abandon(self) -> None:

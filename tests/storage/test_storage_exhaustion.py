@@ -162,6 +162,23 @@ def test_a_sync_that_fails_is_never_tried_again(number: int) -> None:
     assert is_marked(world.disk, "/data")
 
 
+def test_a_directory_that_is_closed_meanwhile() -> None:
+    """It is not marked as closed in order, nothing goes on after that, and the next start has all of it."""
+    world = World(SYNCED)
+    fill(world.log, 20)
+    world.simulation.run(61)
+    world.log.truncate_to(15)
+    world.disk.fail("open", "/data/*", errno.EMFILE)
+    world.simulation.run_until(Deferred.fromCoroutine(world.directories.close(5)))
+    assert not world.is_offline
+    assert [call for call in world.host.reactor.getDelayedCalls() if call.active()] == []
+    world.disk.mend()
+    world.host.kill()
+    world.start()
+    assert world.directories.clean_broker_epoch is None
+    assert len(records_of(read_bytes(world.log))) == 15
+
+
 @pytest.mark.parametrize("offset", [0, 1, 7, 15, 29])
 def test_a_log_that_is_cut_meanwhile(offset: int) -> None:
     """It ends where it was cut, at the latest when it is cut again, and takes only what follows there."""
