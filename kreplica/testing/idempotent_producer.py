@@ -117,8 +117,12 @@ class IdempotentProducer:
     async def _run(self) -> None:
         try:
             await self._write_on()
-        finally:
+        except GeneratorExit:
+            raise  # thrown away with its process: there is nobody left to wait for an answer
+        except BaseException:
             await self._client.close()
+            raise
+        await self._client.close()
 
     async def _write_on(self) -> None:
         while not self.is_done:

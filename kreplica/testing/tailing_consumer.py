@@ -55,8 +55,12 @@ class TailingConsumer:
     async def _run(self) -> None:
         try:
             await self._read_on()
-        finally:
+        except GeneratorExit:
+            raise  # thrown away with its process: there is nobody left to wait for an answer
+        except BaseException:
             await self._client.close()
+            raise
+        await self._client.close()
 
     async def _read_on(self) -> None:
         retry_s = RETRY_S_MIN

@@ -230,6 +230,21 @@ def test_no_skip_over_offsets_without_records(story):
     )
 
 
+def test_no_skip_where_the_log_was_cut_behind_a_reader(story):
+    """It goes on where it was, once others have written and read what is there now."""
+    story.write("abc", 0).read(*log("abc"))
+    story.history.forget_from(0, 1)
+    assert story.write("xyz", 1).read((3, "z")).read(*log("axyz"), consumer="d").found == []
+
+
+def test_skip_where_the_log_was_cut_ahead_of_a_reader(story):
+    """One that had not come so far has no excuse."""
+    story.write("abc", 0).read((0, "a")).read(*log("abc"), consumer="e")
+    story.history.forget_from(0, 1)
+    story.write("xyz", 1).read((3, "z")).read(*log("axyz"), consumer="d")
+    assert (story.only.kind, story.only.who) == (Kind.POLL_SKIP_BETWEEN, ("c", "d"))
+
+
 def test_no_skip_after_an_assignment(story):
     """A partition that comes to a reader may begin anywhere; one that stays goes on."""
     story.write("abc", 0).read(*log("abc"), consumer="d")

@@ -236,9 +236,9 @@ class TestDeadAtTheStart:
 
 
 class TestFlippedBit:
-    @pytest.mark.parametrize("position", [3, 17, 40, HEADER_SIZE + 3, 300])
-    def test_below_the_recovery_point(self, logged_errors: list[str], position: int) -> None:
-        """What was durable and is damaged is never served: its partition is refused, others are not."""
+    @staticmethod
+    def damaged(position: int) -> World:
+        """A broker that has started on the only copy of a log, with a damaged bit below its recovery point."""
         world = World(EVERY_ACK_SYNCED)
         for number in range(10):
             world.produce(b"%d" % number)
@@ -247,6 +247,25 @@ class TestFlippedBit:
         world.machine.kill()
         world.disk.flip_bit(LOG, position)
         world.cluster.run_until(world.machine.start())
+        return world
+
+    @pytest.mark.parametrize("position", [17, 40, HEADER_SIZE + 3])
+    def test_of_which_it_is_certain_where_the_batch_ends(self, logged_errors: list[str], position: int) -> None:
+        """The damaged batch is never served; all others of its partition are, and it takes more."""
+        world = self.damaged(position)
+        assert any("is damaged, and is kept" in text for text in logged_errors)
+        logged_errors.clear()
+        with pytest.raises(KafkaError) as refused:
+            world.cluster.run_until(world.client.fetch("orders", 0, 0))
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert world.produce(b"10") == 10
+        found = values(world.cluster.run_until(world.client.fetch("orders", 0, 1)))
+        assert found == [b"%d" % number for number in range(1, 11)]
+
+    @pytest.mark.parametrize("position", [3, 300])
+    def test_below_the_recovery_point(self, logged_errors: list[str], position: int) -> None:
+        """Where nobody can tell what else is damaged, the partition is refused, others are not."""
+        world = self.damaged(position)
         assert "is damaged" in logged_errors.pop(0)
         assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
         for read in (world.client.fetch("orders", 0, 0), world.client.list_offset("orders", 0, -1)):

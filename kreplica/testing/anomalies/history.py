@@ -72,7 +72,10 @@ class Poll(NamedTuple):
 
 
 class Seek(NamedTuple):
-    """A consumer's position was set: the next record that it is given is the first one from there on."""
+    """A consumer's position was set: the next record that it is given is the first one from there on.
+
+    :param offset: -1 where nobody can tell.
+    """
 
     consumer: str
     partition: Partition
@@ -176,18 +179,28 @@ class ClientHistory:
     # --- where a log was cut by right ---
 
     def forget_from(self, partition: Partition, offset: int) -> None:
-        """The partition's log was cut there, as its settings allow: what was told of later offsets holds no more."""
+        """The partition's log was cut there, as its settings allow: what was told of later offsets holds no more.
+
+        A consumer that was beyond may go on where it was, once the log is as long again.
+        """
         self.sends = [_cut_send(send, offset) if send.partition == partition else send for send in self.sends]
-        self.reads = [
-            _cut_poll(read, offset) if isinstance(read, Poll) and read.partition == partition else read
-            for read in self.reads
-        ]
+        reads, self.reads = self.reads, []
+        for read in reads:
+            if isinstance(read, Poll) and read.partition == partition and _reaches(read, offset):
+                self.reads.append(_cut_poll(read, offset))
+                self.reads.append(Seek(read.consumer, partition, NO_OFFSET, read.at_s))
+            else:
+                self.reads.append(read)
 
 
 def _cut_send(send: Send, offset: int) -> Send:
     if send.base_offset + len(send.values) <= offset:
         return send
     return send._replace(outcome=Outcome.UNKNOWN, base_offset=NO_OFFSET)
+
+
+def _reaches(poll: Poll, offset: int) -> bool:
+    return bool(poll.records) and poll.records[-1][0] >= offset
 
 
 def _cut_poll(poll: Poll, offset: int) -> Poll:

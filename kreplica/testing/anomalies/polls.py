@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from kreplica.testing.anomalies.history import Assign, Partition, Poll, Seek, Value
+from kreplica.testing.anomalies.history import NO_OFFSET, Assign, Partition, Poll, Seek, Value
 from kreplica.testing.anomalies.kinds import Anomaly, Kind
 from kreplica.testing.anomalies.tellings import Tellings, how, names, shown
 
@@ -18,7 +18,10 @@ def wrong_polls(tellings: Tellings) -> Iterator[Anomaly]:
         if isinstance(read, Assign):
             positions[read.consumer] = {each: known[each] for each in read.partitions if each in known}
         elif isinstance(read, Seek):
-            known[read.partition] = read.offset
+            if read.offset == NO_OFFSET:
+                known.pop(read.partition, None)
+            else:
+                known[read.partition] = read.offset
         elif read.records:
             yield from _wrong_poll(tellings, read, known.get(read.partition))
             known[read.partition] = read.records[-1][0] + 1
