@@ -70,11 +70,24 @@ def next_partitions(
 
 
 def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> dict[int, str]:
-    """Why requests will never be met, by partition; some only wait for the partitions before them."""
+    """Why requests will never be met, by partition; some only wait for the partitions before them.
+
+    Whoever waits for one that is refused would wait until somebody asks for that one again.
+    """
     if topic not in context.topics or topic in context.deleting:
         return dict.fromkeys(wanted, "there is no such topic, or it is being deleted")
-    found = {n: refusal(context.topics[topic], n, replicas, context.brokers) for n, replicas in wanted.items()}
-    return {number: reason for number, reason in found.items() if reason is not None}
+    assignment = context.topics[topic]
+    found: dict[int, str] = {}
+    missing: int | None = None
+    for number in sorted(wanted):
+        reason = refusal(assignment, number, wanted[number], context.brokers)
+        if reason is None and missing is not None:
+            reason = f"it follows partition {missing}, which is refused"
+        if reason is not None:
+            found[number] = reason
+            if number not in assignment.partitions:
+                missing = number
+    return found
 
 
 def refusal(assignment: TopicAssignment, number: int, replicas: Replicas, live: Collection[int]) -> str | None:

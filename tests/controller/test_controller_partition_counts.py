@@ -116,6 +116,14 @@ def test_an_addition_that_cannot_be_is_refused(number: object, data: bytes):
     assert len(znode(scene).partitions) == 3
 
 
+def test_what_follows_a_refused_addition_is_refused_with_it():
+    """Nobody waits for a partition that will not come; what is there before it is made."""
+    scene = scene_with(2)
+    ask_to_add(scene, (2, (1, 2)), (3, (1, 99)), (4, (1, 2)), (6, (1, 2)))
+    assert list(znode(scene).partitions) == [0, 1, 2]
+    assert not there_is(scene, znodes.partitions_add_path("t"))
+
+
 def test_an_addition_to_no_topic_is_refused():
     """So that it does not come true when somebody makes a topic of that name."""
     scene = scene_with(1)

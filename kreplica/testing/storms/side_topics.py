@@ -236,8 +236,16 @@ class SideTopics:
             for root in (znodes.PARTITIONS_ADD, znodes.PARTITIONS_REMOVE)
             for topic in self._children(root)
             for number in self._children(f"{root}/{topic}")
+            if root == znodes.PARTITIONS_REMOVE or not self._waits(topic, int(number))
         ]
         return [*self._children(znodes.DELETE_TOPICS), *asked]
+
+    def _waits(self, topic: str, number: int) -> bool:
+        """Whether an addition waits for a partition that nobody asks for any more."""
+        assignment = assignment_of(self._cluster, topic)
+        asked = self._children(f"{znodes.PARTITIONS_ADD}/{topic}")
+        first = 0 if assignment is None else len(assignment.partitions)
+        return assignment is not None and any(str(before) not in asked for before in range(first, number))
 
     def _children(self, path: str) -> list[str]:
         node = znode(self._cluster, path)
