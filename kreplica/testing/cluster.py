@@ -23,7 +23,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.service.broker import Broker
 from kreplica.settings.broker_settings import BrokerSettings
-from kreplica.testing.cluster_state import is_in_sync, state_of
+from kreplica.testing.cluster_state import acting, is_in_sync, state_of
 from kreplica.testing.leader_client import LeaderClient
 from kreplica.testing.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.testing.wire_client import WireClient
@@ -172,6 +172,22 @@ class SimulatedCluster:
         """Until every partition is led and all its live replicas are in sync."""
         keys = [TopicPartition(topic, partition) for partition in partitions]
         self.run_until(lambda: all(is_in_sync(self, key) for key in keys), timeout_s)
+
+    def wait_replicas_end(self, key: TopicPartition, end_offset: int, timeout_s: float = 120.0) -> None:
+        """Until the log of every replica ends there.
+
+        One may be in sync, for a moment, that waits for the answer to a fetch of which its leader knows nothing.
+
+        :raise AssertionError: with where they end instead.
+        """
+
+        def ends() -> dict[int, int]:
+            return {broker: partition.log.log_end_offset for broker, partition in acting(self, key)}
+
+        try:
+            self.run_until(lambda: set(ends().values()) == {end_offset}, timeout_s)
+        except TimeoutError:
+            raise AssertionError(f"{key}: replicas end at {ends()}, not at {end_offset}") from None
 
     def controller(self) -> int | None:
         """The broker that holds the controller's office, by its own account; the latest where there are several."""

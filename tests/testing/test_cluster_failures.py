@@ -343,6 +343,20 @@ class TestSessions:
             run.converge()
 
 
+class TestHalfOpen:
+    def test_a_follower_that_waits_for_an_answer_which_nobody_owes_it(self) -> None:
+        """It is in sync until the lag limit, and then for a while behind; it asks again, and has everything."""
+        with replicated(1, lambda s: traced_run(s, partitions=1)) as run:
+            run.acknowledge(20)
+            leader, follower = run.leader(), run.followers()[0]
+            run.network.drop_connections(f"broker-{leader}", f"broker-{follower}", one_way=True)
+            run.cluster.run(0.5)
+            for producer in run.producers:
+                run.cluster.run_until(producer.finish(), timeout_s=60.0)
+            run.cluster.wait_replicas_end(run.keys[0], run.history.sent[0])
+            run.converge()
+
+
 class TestSlowLinks:
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_between_brokers(self, seed: int) -> None:

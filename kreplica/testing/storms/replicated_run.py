@@ -20,7 +20,7 @@ from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 from kreplica.storage.segment import LOG_SUFFIX
 from kreplica.testing.anomalies import report
 from kreplica.testing.cluster import Machine, SimulatedCluster
-from kreplica.testing.cluster_state import ACTING, acting, is_moving, state_of
+from kreplica.testing.cluster_state import ACTING, is_moving, state_of
 from kreplica.testing.histories import History, check_nothing_lost, check_whole
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.invariants import Invariants
@@ -332,8 +332,7 @@ class ReplicatedRun:
             check_nothing_lost(records, self.history.seen[key.partition], "read")
             sent = self.history.sent[key.partition]
             assert len(records) == sent, f"{key}: {sent} records were sent, {len(records)} are there"
-            ends = {broker: partition.log.log_end_offset for broker, partition in acting(self.cluster, key)}
-            assert set(ends.values()) == {len(records)}, f"{key}: replicas end at {ends}"
+            self.cluster.wait_replicas_end(key, len(records))
         self.invariants.check()
         self.cluster.stop()
         failures = self.cluster.simulation.failures

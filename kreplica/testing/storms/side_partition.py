@@ -16,7 +16,6 @@ from kreplica.model import NO_EPOCH, TopicAssignment, TopicPartition
 from kreplica.testing.anomalies import Expectations, report
 from kreplica.testing.anomalies.history import Outcome
 from kreplica.testing.cluster import BROKER_PORT
-from kreplica.testing.cluster_state import acting
 from kreplica.testing.committed_log import CommittedLog
 from kreplica.testing.histories import History, check_nothing_lost, number_of
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
@@ -225,8 +224,7 @@ class SidePartition:
             left = {offset: value for offset, value in told[key.partition].items() if offset >= start}
             check_nothing_lost(records, left, f"{what} in {self}")
         self._check_order([record.value or b"" for record in records if self.history.is_own(record.value or b"")])
-        ends = {broker: partition.log.log_end_offset for broker, partition in acting(cluster, key)}
-        assert set(ends.values()) == {end}, f"{self}: replicas end at {ends}, the reader at {end}"
+        cluster.wait_replicas_end(key, end)
 
     def _check_order(self, values: list[bytes]) -> None:
         if len(self._producers) > 1:
