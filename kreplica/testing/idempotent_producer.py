@@ -16,7 +16,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.testing.anomalies.history import NO_OFFSET
 from kreplica.testing.histories import Listener
-from kreplica.testing.wire_client import WireClient, cancel, name_of, sleep
+from kreplica.testing.wire_client import WireClient, cancel, name_of, sleep, then_close
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
@@ -115,14 +115,7 @@ class IdempotentProducer:
         await cancel(self._running)
 
     async def _run(self) -> None:
-        try:
-            await self._write_on()
-        except GeneratorExit:
-            raise  # thrown away with its process: there is nobody left to wait for an answer
-        except BaseException:
-            await self._client.close()
-            raise
-        await self._client.close()
+        await then_close(self._client, self._write_on())
 
     async def _write_on(self) -> None:
         while not self.is_done:

@@ -10,7 +10,7 @@ from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.runtime import Reactor
 from kreplica.testing.histories import Listener
-from kreplica.testing.wire_client import WireClient, cancel, name_of, sleep
+from kreplica.testing.wire_client import WireClient, cancel, name_of, sleep, then_close
 
 WAIT_MS = 500
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
@@ -53,14 +53,7 @@ class TailingConsumer:
         await cancel(self._running)
 
     async def _run(self) -> None:
-        try:
-            await self._read_on()
-        except GeneratorExit:
-            raise  # thrown away with its process: there is nobody left to wait for an answer
-        except BaseException:
-            await self._client.close()
-            raise
-        await self._client.close()
+        await then_close(self._client, self._read_on())
 
     async def _read_on(self) -> None:
         retry_s = RETRY_S_MIN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -269,6 +269,18 @@ def sleep(reactor: Reactor, seconds: float) -> Deferred[None]:
     over: Deferred[None] = Deferred()
     reactor.callLater(seconds, over.callback, None)
     return over
+
+
+async def then_close(client: WireClient, work: Awaitable[None]) -> None:
+    """Do some work with a client and close it, however the work ends."""
+    try:
+        await work
+    except GeneratorExit:
+        raise  # thrown away with its process: there is nobody left to wait for an answer
+    except BaseException:
+        await client.close()
+        raise
+    await client.close()
 
 
 async def cancel(running: Deferred[None]) -> None:
