@@ -96,6 +96,8 @@ class Scrubber:
                     self.passes_count += 1
                     self._places = self._all()
                 return
+            if self._place.is_over:
+                continue  # its log was cut since this pass came to it
             left -= await self._check(self._place, left)
             if left <= 0:
                 return

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from storage_world import SMALL, fill
 from twisted.internet.defer import Deferred
 
-from kreplica.model import TopicPartition
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.storage import LogDirectories
 from kreplica.storage.scrubbing import PASS_STEPS_MIN, Scrubber
 from kreplica.testing.simulation import Simulation
+
+KEY = TopicPartition("orders", 0)
 
 
 def test_a_pass_over_little_is_not_repeated_at_once() -> None:
@@ -24,3 +28,21 @@ def test_a_pass_over_little_is_not_repeated_at_once() -> None:
         simulation.run_until(Deferred.fromCoroutine(scrubber.step()))
     assert scrubber.passes_count == 10
     assert 9 <= len(looked) <= 10
+
+
+def test_a_log_that_is_cut_in_the_middle_of_a_pass() -> None:
+    """What was cut off is not looked for; the pass goes on."""
+    simulation = Simulation(seed=1)
+    host = simulation.host("broker")
+    directories = LogDirectories(host.runtime, ["/data/logs"])
+    simulation.run_until(directories.open("cluster", 1, lambda _: SMALL))
+    log = directories.create(KEY, ZERO_UUID, SMALL)
+    fill(log, 60)
+    assert len(log.segments) > 3
+    scrubber = Scrubber(host.offload, lambda: directories.logs, 1)  # a batch a step
+    for _ in range(4):
+        simulation.run_until(Deferred.fromCoroutine(scrubber.step()))
+    log.truncate_to(1)
+    for _ in range(PASS_STEPS_MIN + 2):
+        simulation.run_until(Deferred.fromCoroutine(scrubber.step()))
+    assert scrubber.passes_count == 2
