@@ -64,8 +64,7 @@ async def brokers_changed(office: Office) -> None:
     live = await read_brokers(office)
     context = office.context
     news = News.between(context.brokers, live)
-    untold = sorted(broker for broker in office.untold if broker in live and broker not in news.joined)
-    office.untold.clear()
+    untold = _untold(office, news, live)
     if not (news.gone or news.joined or news.changed or untold):
         return
     log.info(
@@ -78,10 +77,12 @@ async def brokers_changed(office: Office) -> None:
     unclean = {b for b in news.joined if not decisions.has_lost_nothing(live[b], context.known_epoch(b))}
     _reconnect(office, news, live, untold)
     await _enter_states(office, news)
+    replica_deletion.brokers_gone(office, {*news.gone, *untold})
+    told = [*news.joined, *untold]
     requests = office.requests()
-    requests.introduce([*news.joined, *untold])
+    requests.introduce(told)
     await _repair(office, news, unclean, requests)
-    await _tell_replicas(office, [*news.joined, *untold], requests)
+    await _tell_replicas(office, told, requests)
     requests.publish(())
     requests.send()
     await office.note_epochs()
@@ -89,10 +90,18 @@ async def brokers_changed(office: Office) -> None:
         new = context.staying(context.partitions_in(PartitionState.NEW))
         if new:
             await elect_new_partitions(office, new)
-        replica_deletion.resume_deletions(office, news.joined)
+    if told:
+        replica_deletion.resume_deletions(office, told)
     await reassignment.proceed(office)
     if news.gone:
         await finish_deletions(office, sorted(context.deleting))
+
+
+def _untold(office: Office, news: News, live: Mapping[int, BrokerRegistration]) -> list[int]:
+    """Processes as before, but what waited for them is forgotten: too much did, or they are to be reached elsewhere."""
+    untold = {*office.untold, *news.changed}
+    office.untold.clear()
+    return sorted(broker for broker in untold if broker in live and broker not in news.joined)
 
 
 async def read_brokers(office: Office) -> dict[int, BrokerRegistration]:
@@ -122,7 +131,7 @@ async def _read_broker(office: Office, broker_id: int) -> BrokerRegistration | N
 def _reconnect(office: Office, news: News, live: Mapping[int, BrokerRegistration], untold: Sequence[int]) -> None:
     """Channels to the processes that live now, and no other."""
     context = office.context
-    for broker in dict.fromkeys([*news.gone, *news.changed, *untold]):
+    for broker in dict.fromkeys([*news.gone, *untold]):
         office.close_channel(broker)
     for broker in news.gone:
         context.remove_broker(broker)
@@ -130,7 +139,7 @@ def _reconnect(office: Office, news: News, live: Mapping[int, BrokerRegistration
         context.add_broker(live[broker])
     for broker in news.changed:
         context.brokers[broker] = live[broker]
-    for broker in sorted({*news.joined, *news.changed, *untold}):
+    for broker in sorted({*news.joined, *untold}):
         office.open_channel(live[broker])
 
 
@@ -142,7 +151,6 @@ async def _enter_states(office: Office, news: News) -> None:
         state = context.replica_state(partition, replica)
         if state in (ReplicaState.NEW, ReplicaState.ONLINE):
             context.move_replica(partition, replica, ReplicaState.OFFLINE)
-    replica_deletion.brokers_gone(office, gone)
     async for partition, leadership in office.in_turns(context.leadership.items()):
         if leadership.leader in gone and partition.topic not in context.deleting:
             context.move_partition(partition, PartitionState.OFFLINE)

@@ -74,12 +74,14 @@ class DeletionsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Event):
-    """A broker answered StopReplica for replicas of topics that are being deleted.
+    """A broker answered StopReplica for replicas that are to be deleted.
 
+    :param broker_epoch: of the process that answered.
     :param delete: whether it was the second phase, which removes the files.
     """
 
     broker_id: int
+    broker_epoch: int
     delete: bool
     results: tuple[tuple[TopicPartition, ErrorCode], ...]
 

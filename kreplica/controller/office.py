@@ -180,7 +180,7 @@ class Office:
             going = [p for p in command.what if self.context.is_leaving(p, broker_id)]
             if going:
                 results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in going)
-                self.put(ReplicasStopped(broker_id, command.delete, results))
+                self.put(ReplicasStopped(broker_id, command.broker_epoch, command.delete, results))
             return
         failed = self.context.failed.get(broker_id)
         if failed:

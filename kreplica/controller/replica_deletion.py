@@ -49,8 +49,14 @@ def all_leaving(context: ControllerContext) -> list[Replica]:
 
 
 def replicas_stopped(office: Office, event: ReplicasStopped) -> None:
-    """A broker answered StopReplica: what has stopped is deleted, what is deleted is gone."""
+    """A broker answered StopReplica: what has stopped is deleted, what is deleted is gone.
+
+    What a process answered that is gone by now counts for nothing: the next one is asked when it joins.
+    """
     context, requests = office.context, office.requests()
+    known = context.brokers.get(event.broker_id)
+    if known is None or known.epoch != event.broker_epoch:
+        return
     for partition, error in event.results:
         if not context.is_leaving(partition, event.broker_id):
             continue
@@ -78,7 +84,7 @@ def _failed(office: Office, partition: TopicPartition, broker: int, error: Error
 
 
 def brokers_gone(office: Office, brokers: Collection[int]) -> None:
-    """What these brokers were deleting is not done; they are asked again when they are back."""
+    """Nobody knows whether these brokers did what they were asked for; they are asked again when they are back."""
     for partition, broker in all_leaving(office.context):
         started = office.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:
@@ -86,7 +92,7 @@ def brokers_gone(office: Office, brokers: Collection[int]) -> None:
 
 
 def resume_deletions(office: Office, brokers: Collection[int]) -> None:
-    """Brokers joined, or it is time to try again: their replicas that wait for deletion are stopped first."""
+    """Brokers are told everything, or it is time to try again: their replicas that wait for it are stopped first."""
     context, requests = office.context, office.requests()
     for partition, broker in all_leaving(context):
         if broker not in brokers:

@@ -1,16 +1,22 @@
 """What a broker could not delete is tried again."""
 
 import random
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from kreplica.controller.context import ControllerContext
-from kreplica.controller.events import ReplicasStopped, RetryDeletions
+from kreplica.controller.events import Event, ReplicasStopped, RetryDeletions
 from kreplica.controller.figures import Counters
 from kreplica.controller.office import Office
-from kreplica.controller.replica_deletion import DELETION_RETRY_SECONDS, replicas_stopped, resume_deletions
+from kreplica.controller.replica_deletion import (
+    DELETION_RETRY_SECONDS,
+    brokers_gone,
+    replicas_stopped,
+    resume_deletions,
+)
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.surroundings import ControllerConfig, Surroundings
 from kreplica.errors import ErrorCode
@@ -20,36 +26,74 @@ from kreplica.runtime import Runtime
 KEY = TopicPartition("t", 0)
 
 
+@dataclass
+class Deletion:
+    """A topic's only replica, on broker 1, that is to be deleted; what the controller would send is only noted."""
+
+    state: ReplicaState
+    clock: Clock = field(default_factory=Clock)
+    events: list[Event] = field(default_factory=list)
+    sent: list[tuple[int, str, bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.context = ControllerContext(3, 3)
+        self.context.brokers[1] = BrokerRegistration(1, (), epoch=7)
+        self.context.topics["t"] = TopicAssignment("t", UUID(int=5), {0: (1,)})
+        self.context.leadership[KEY] = LeaderAndIsr(1, 0, (1,), 3)
+        self.context.deleting.add("t")
+        self.context.move_partition(KEY, PartitionState.NEW)
+        for state in (ReplicaState.NEW, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
+            self.context.move_replica(KEY, 1, state)
+            if state is self.state:
+                break
+        runtime = Runtime(self.clock, None, None, random.Random(1), lambda: 0)
+        config = ControllerConfig(1, "PLAINTEXT", lambda _: False)
+        self.office = Office(Surroundings.real(runtime, None, config), self.context, self.events.append, Counters())
+        self.office._send = lambda broker, command: self.sent.append((broker, command.api.name, command.delete))
+
+    @property
+    def replica(self) -> ReplicaState:
+        return self.context.replica_state(KEY, 1)
+
+    def answered(self, delete: bool, error: ErrorCode = ErrorCode.NONE, *, epoch: int = 7) -> None:
+        replicas_stopped(self.office, ReplicasStopped(1, epoch, delete, ((KEY, error),)))
+
+
 def test_a_refused_deletion_is_tried_again_after_a_while():
     """A broker that could not remove the files is asked anew, first to stop and then to delete, without a restart."""
-    clock, events, sent = Clock(), [], []
-    context = ControllerContext(3, 3)
-    context.brokers[1] = BrokerRegistration(1, (), epoch=7)
-    context.topics["t"] = TopicAssignment("t", UUID(int=5), {0: (1,)})
-    context.leadership[KEY] = LeaderAndIsr(1, 0, (1,), 3)
-    context.deleting.add("t")
-    context.move_partition(KEY, PartitionState.NEW)
-    for state in (ReplicaState.NEW, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
-        context.move_replica(KEY, 1, state)
-    runtime = Runtime(clock, None, None, random.Random(1), lambda: 0)
-    config = ControllerConfig(1, "PLAINTEXT", lambda _: False)
-    office = Office(Surroundings.real(runtime, None, config), context, events.append, Counters())
-    office._send = lambda broker, command: sent.append((broker, command.api.name, command.delete))
-
-    refused = ReplicasStopped(1, True, ((KEY, ErrorCode.KAFKA_STORAGE_ERROR),))
+    deletion = Deletion(ReplicaState.DELETION_STARTED)
     for _ in range(2):
-        replicas_stopped(office, refused)
-    assert context.replica_state(KEY, 1) is ReplicaState.DELETION_INELIGIBLE
-    assert sent == []
-    clock.advance(DELETION_RETRY_SECONDS)
-    assert events == [RetryDeletions()]
+        deletion.answered(True, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert deletion.replica is ReplicaState.DELETION_INELIGIBLE
+    assert deletion.sent == []
+    deletion.clock.advance(DELETION_RETRY_SECONDS)
+    assert deletion.events == [RetryDeletions()]
 
-    resume_deletions(office, {1})
-    assert sent == [(1, "StopReplica", False)]
-    replicas_stopped(office, ReplicasStopped(1, False, ((KEY, ErrorCode.NONE),)))
-    assert sent[1:] == [(1, "StopReplica", True)]
-    assert context.replica_state(KEY, 1) is ReplicaState.DELETION_STARTED
-    assert clock.getDelayedCalls() == []
+    resume_deletions(deletion.office, {1})
+    assert deletion.sent == [(1, "StopReplica", False)]
+    deletion.answered(False)
+    assert deletion.sent[1:] == [(1, "StopReplica", True)]
+    assert deletion.replica is ReplicaState.DELETION_STARTED
+    assert deletion.clock.getDelayedCalls() == []
+
+
+def test_a_broker_that_answers_and_is_gone_is_asked_again():
+    """Its session ended while the answer was on its way: there is nobody now to be told to delete.  The broker joins
+    again, and is asked from the beginning; for a wait without end no number of a partition could be used again."""
+    deletion = Deletion(ReplicaState.OFFLINE)
+    registration = deletion.context.brokers.pop(1)
+    brokers_gone(deletion.office, {1})
+    deletion.answered(False)
+    assert deletion.replica is ReplicaState.OFFLINE
+
+    deletion.context.brokers[1] = replace(registration, epoch=9)
+    resume_deletions(deletion.office, {1})
+    assert deletion.sent == [(1, "StopReplica", False)]
+    deletion.answered(False, epoch=7)
+    assert deletion.replica is ReplicaState.OFFLINE, "that was the process before"
+    deletion.answered(False, epoch=9)
+    deletion.answered(True, epoch=9)
+    assert deletion.replica is ReplicaState.DELETION_SUCCESSFUL
 
 
 def test_a_resigned_controller_leaves_no_timer():

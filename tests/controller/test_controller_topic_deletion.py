@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kreplica.cluster import znodes
+from kreplica.controller import channels
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
 from kreplica.testing.controller_scene import ControllerScene
@@ -85,6 +88,32 @@ def test_a_broker_that_bounces_in_the_second_phase():
     assert not is_deleted(scene)
     scene.brokers[2].kill()
     scene.run(scene.brokers[2].start())
+    scene.settle()
+    assert stops(scene, 2) == [False, True]
+    assert is_deleted(scene)
+
+
+def test_a_broker_that_moves_in_the_middle_of_it_is_asked_again():
+    """What waited for it at its old address is forgotten, so it is told everything at the new one."""
+    scene = scene_with_topic()
+    scene.brokers[2].silent = True
+    ask(scene)
+    scene.brokers[2].silent = False
+    scene.run(scene.brokers[2].move(9999))
+    scene.settle()
+    assert stops(scene, 2) == [False, True]
+    assert is_deleted(scene)
+
+
+def test_a_broker_that_was_behind_with_everything_is_asked_again(monkeypatch: pytest.MonkeyPatch):
+    """So much waited for it that all was forgotten, the deletion too."""
+    monkeypatch.setattr(channels, "WAITING_COMMANDS_MAX", 5)
+    scene = scene_with_topic()
+    scene.brokers[2].silent = True
+    ask(scene)
+    for name in ("one", "another", "a third"):
+        scene.make_topic(name, {0: (1, 2, 3)})
+    scene.brokers[2].silent = False
     scene.settle()
     assert stops(scene, 2) == [False, True]
     assert is_deleted(scene)
