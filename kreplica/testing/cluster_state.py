@@ -97,3 +97,9 @@ def is_in_sync(cluster: ClusterView, key: TopicPartition) -> bool:
     live = {broker for broker in replicas_of(cluster, key) if cluster.brokers[broker].running}
     leads = [broker for broker, partition in acting(cluster, key) if partition.is_leader]
     return leads == [state.leader] and live == set(state.isr)
+
+
+def is_all_committed(cluster: ClusterView, key: TopicPartition) -> bool:
+    """Whether the partition is led, and the high watermark is at the end of the leader's log."""
+    leaders = [partition for _, partition in acting(cluster, key) if partition.is_leader]
+    return len(leaders) == 1 and leaders[0].high_watermark == leaders[0].log.log_end_offset

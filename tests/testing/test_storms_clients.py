@@ -108,6 +108,23 @@ def test_acknowledged_by_the_leader_alone_may_be_lost() -> None:
         assert Kind.LOST_WRITE in found.errors or Kind.INCONSISTENT_ACKNOWLEDGEMENT in found.errors
 
 
+def test_the_last_record_of_a_leader_alone_is_waited_for() -> None:
+    """Its producer is done before any other replica has it; it can be read as soon as they do."""
+    with replicated(5) as run:
+        loose = LooseClients(run, 3, SAFE)
+        history = loose.histories[ONE_REPLICA]
+        run.cluster.run_until(lambda: len(history.acked[ONE_REPLICA]) > 5)
+        leader = run.cluster.leader_of(*loose.keys[ONE_REPLICA])
+        for broker in run.cluster.brokers:
+            if broker != leader:
+                run.network.cut(f"broker-{broker}", f"broker-{leader}", one_way=False)
+        acknowledged = history.acked_count
+        run.cluster.run_until(lambda: history.acked_count > acknowledged)
+        run.network.heal()
+        loose.converge()
+        run.converge()
+
+
 def test_without_idempotence_a_batch_may_be_there_twice() -> None:
     """It was written, its acknowledgement was not heard, and it was sent again."""
     with replicated(6) as run:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kreplica.model import TopicPartition
 from kreplica.testing.anomalies import Expectations, report
-from kreplica.testing.cluster_state import is_in_sync
+from kreplica.testing.cluster_state import is_all_committed, is_in_sync
 from kreplica.testing.histories import History, check_nothing_lost
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.tailing_consumer import TailingConsumer
@@ -78,6 +78,7 @@ class LooseClients:
         for key, producer, consumer in zip(self.keys, self._producers, self._consumers, strict=True):
             cluster.run_until(lambda key=key: is_in_sync(cluster, key), timeout_s=180.0)
             cluster.run_until(producer.finish(), timeout_s=300.0)
+            cluster.run_until(lambda key=key: is_all_committed(cluster, key), timeout_s=120.0)
             client = cluster.leader_client(*key, name=TOPIC)
             end = cluster.run_until(client.list_offset(*key, LATEST))
             cluster.run_until(client.close())
