@@ -12,7 +12,7 @@ From the outside in:
 * ``control_first``: the control plane goes before data
 * ``connection``: one client without I/O: requests and answers in order, and its bounds; ``bounds``: their numbers
 * ``turn``: answers of one turn of the loop leave together
-* ``dispatch``: from a frame to its handler by one table
+* ``dispatch``: from a frame to its handler by one table; ``features``: what follows from that table for clients
 * ``request``: what a handler sees; ``pieces``: what its answer is made of; ``answers``: what answers have in common
 * ``metrics``: counters
 * ``handlers``: one file per API

@@ -56,6 +56,14 @@ LOWEST = {
 }
 """The lowest version served, where it is not 0."""
 
+HIGHEST = {
+    # By 12 a producer leaves it to the partition's leader to add the partition to the transaction (KIP-890).
+    messages.PRODUCE.key: 11,
+    # 6 is that of two-phase transactions (KIP-939).
+    messages.INIT_PRODUCER_ID.key: 5,
+}
+"""The highest version served, where it is not the highest that there is a schema of."""
+
 
 def _reads(broker: Broker) -> PartitionReads:
     def rack_of(broker_id: int) -> str | None:
@@ -128,6 +136,8 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
     ]
     return {
-        api.key: HandlerEntry(api, LOWEST.get(api.key, api.versions[0]), api.versions[1], handle)
+        api.key: HandlerEntry(
+            api, LOWEST.get(api.key, api.versions[0]), HIGHEST.get(api.key, api.versions[1]), handle
+        )
         for api, handle in handlers
     }

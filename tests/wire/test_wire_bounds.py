@@ -193,6 +193,6 @@ def test_the_search_for_what_is_wrong_ends() -> None:
 
 def test_versions_out_of_range_are_refused() -> None:
     """Asking for a version that a message does not have names the message and its versions."""
-    for version in (-1, 12):
-        with pytest.raises(ProtocolError, match=f"^ProduceRequest: version {version} is not within 0 to 11$"):
+    for version in (-1, 13):
+        with pytest.raises(ProtocolError, match=f"^ProduceRequest: version {version} is not within 0 to 12$"):
             PRODUCE.request.parse(version, b"")

@@ -39,6 +39,9 @@ NOT_IN_PEER = {
     "ListClientMetricsResources",
 }
 
+PEER_NAMES = {"enable_2pc": "enable2_pc"}
+"""Fields whose name the peer cuts into other words."""
+
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -60,7 +63,8 @@ def to_peer(field: Any, value: Any, version: int) -> Any:
         return [to_peer(field, item, version) for item in value]
     if not isinstance(value, dict):
         return value
-    given = {name: to_peer(field.fields[name], item, version) for name, item in value.items()}
+    named = ((PEER_NAMES.get(name, name), item) for name, item in value.items())
+    given = {name: to_peer(field.fields[name], item, version) for name, item in named}
     return field.data_class(version=version, **given)
 
 
@@ -83,7 +87,7 @@ def from_peer(kind: Any, value: Any) -> Any:
         return [from_peer(kind.item, item) for item in value]
     if isinstance(kind, Record) and value is not None:
         there = [*kind.fields, *(field for field in kind.tagged if field.name in (value.tags or ()))]
-        return {field.name: from_peer(field.type, getattr(value, field.name)) for field in there}
+        return {field.name: from_peer(field.type, getattr(value, PEER_NAMES.get(field.name, field.name))) for field in there}
     if isinstance(kind, Uuid):
         return value or ZERO_UUID  # the peer decodes the zero id, which means that there is none, as None
     return bytes(value) if isinstance(value, memoryview) else value

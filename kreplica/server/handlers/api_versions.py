@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kreplica.errors import ErrorCode
+from kreplica.server.features import features_answer
 from kreplica.server.request import HandlerEntry, Request
 
 SOFTWARE_FROM = 3
@@ -29,8 +30,11 @@ class ApiVersions:
             for field in ("client_software_name", "client_software_version"):
                 if _SOFTWARE.fullmatch(body[field]) is None:
                     error = ErrorCode.INVALID_REQUEST
-        rows = self._all_rows() if error is ErrorCode.NONE else []
-        request.answer({"error_code": int(error), "api_keys": rows})
+        if error is ErrorCode.NONE:
+            features = features_answer(self._table, request.version)
+            request.answer({"error_code": 0, "api_keys": self._all_rows(), **features})
+        else:
+            request.answer({"error_code": int(error), "api_keys": []})
 
     def _all_rows(self) -> list[dict[str, Any]]:
         if self._rows is None:

@@ -7,7 +7,7 @@ from kreplica.wire.messages.api import Api
 PRODUCE = Api.define(
     0,
     "Produce",
-    versions=(0, 11),
+    versions=(0, 12),
     flexible_from=9,
     request="""
         transactional_id str? 3+ =null
@@ -47,18 +47,22 @@ PRODUCE = Api.define(
 INIT_PRODUCER_ID = Api.define(
     22,
     "InitProducerId",
-    versions=(0, 5),
+    versions=(0, 6),
     flexible_from=2,
     request="""
         transactional_id str?
         transaction_timeout_ms i32
         producer_id i64 3+ =-1
         producer_epoch i16 3+ =-1
+        enable_2pc bool 6+
+        keep_prepared_txn bool 6+
     """,
     response="""
         throttle_time_ms i32
         error_code i16
         producer_id i64 =-1
         producer_epoch i16
+        ongoing_txn_producer_id i64 6+ =-1
+        ongoing_txn_producer_epoch i16 6+ =-1
     """,
 )

@@ -63,7 +63,7 @@ ADD_OFFSETS_TO_TXN = Api.define(
 END_TXN = Api.define(
     26,
     "EndTxn",
-    versions=(0, 4),
+    versions=(0, 5),
     flexible_from=3,
     request="""
         transactional_id str
@@ -74,13 +74,15 @@ END_TXN = Api.define(
     response="""
         throttle_time_ms i32
         error_code i16
+        producer_id i64 5+ =-1
+        producer_epoch i16 5+ =-1
     """,
 )
 
 WRITE_TXN_MARKERS = Api.define(
     27,
     "WriteTxnMarkers",
-    versions=(0, 1),
+    versions=(0, 2),
     flexible_from=1,
     request="""
         markers []
@@ -91,6 +93,7 @@ WRITE_TXN_MARKERS = Api.define(
             name str
             partition_indexes []i32
           coordinator_epoch i32
+          transaction_version i8 2+
     """,
     response="""
         markers []
@@ -106,7 +109,7 @@ WRITE_TXN_MARKERS = Api.define(
 TXN_OFFSET_COMMIT = Api.define(
     28,
     "TxnOffsetCommit",
-    versions=(0, 4),
+    versions=(0, 5),
     flexible_from=3,
     request="""
         transactional_id str
@@ -189,12 +192,13 @@ DESCRIBE_TRANSACTIONS = Api.define(
 LIST_TRANSACTIONS = Api.define(
     66,
     "ListTransactions",
-    versions=(0, 1),
+    versions=(0, 2),
     flexible_from=0,
     request="""
         state_filters []str
         producer_id_filters []i64
         duration_filter i64 1+ =-1
+        transactional_id_pattern str? 2+ =null
     """,
     response="""
         throttle_time_ms i32

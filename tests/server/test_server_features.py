@@ -1,0 +1,69 @@
+"""What ApiVersions tells of features: clients begin transactions of level 2 by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server_scene import parse_answer, request_frame
+from test_server_dispatch import SOFTWARE, MemoryTransport
+from twisted.internet.task import Clock
+
+from kreplica.server.bounds import Bounds
+from kreplica.server.connection import Connection
+from kreplica.server.dispatch import Dispatch
+from kreplica.server.metrics import ServerMetrics
+from kreplica.server.request import HandlerEntry, Request
+from kreplica.server.turn import Turn
+from kreplica.wire import messages
+
+WHOLE = {messages.PRODUCE: 12, messages.END_TXN: 5, messages.TXN_OFFSET_COMMIT: 5}
+
+
+def _nobody(request: Request) -> None:
+    raise AssertionError(request)
+
+
+def _asked(versions_max: dict[messages.Api, int], version: int) -> dict[str, Any]:
+    """What a broker answers that serves these APIs up to these versions."""
+    table = {api.key: HandlerEntry(api, 0, highest, _nobody) for api, highest in versions_max.items()}
+    metrics = ServerMetrics()
+    clock = Clock()
+    turn = Turn(clock)
+    connection = Connection("PLAINTEXT", "1.2.3.4:5", Bounds(), turn, metrics, clock.seconds)
+    transport = MemoryTransport()
+    connection.attach(transport)
+    dispatch = Dispatch(table, metrics, clock.seconds)
+    with turn:
+        frame = request_frame(messages.API_VERSIONS, version, 1, SOFTWARE)
+        dispatch.frame_received(connection, memoryview(frame)[4:])
+    return parse_answer(transport.frames()[0], messages.API_VERSIONS.key, version)[1]
+
+
+def test_level_2_of_transactions_is_in_force_once_all_of_it_is_served() -> None:
+    """A client of Kafka 4 learns that the brokers add partitions to its transactions themselves (KIP-890)."""
+    answer = _asked(WHOLE, 4)
+    assert answer["supported_features"] == [{"name": "transaction.version", "min_version": 0, "max_version": 2}]
+    assert answer["finalized_features"] == [
+        {"name": "transaction.version", "max_version_level": 2, "min_version_level": 2}
+    ]
+    assert answer["finalized_features_epoch"] >= 0, "a client passes over levels that have no epoch"
+
+
+def test_an_older_client_is_not_told_of_a_level_0() -> None:
+    """Clients that ask in version 3 fail on a lowest level of 0: they hear of the level in force alone."""
+    answer = _asked(WHOLE, 3)
+    assert answer["supported_features"] == []
+    assert [row["name"] for row in answer["finalized_features"]] == ["transaction.version"]
+
+
+@pytest.mark.parametrize("lacking", WHOLE, ids=lambda api: api.name)
+def test_nothing_is_told_while_a_part_of_it_is_missing(lacking: messages.Api) -> None:
+    """A broker that serves an older version of one of the APIs has clients do everything themselves."""
+    for table in (
+        {**WHOLE, lacking: WHOLE[lacking] - 1},
+        {api: highest for api, highest in WHOLE.items() if api is not lacking},
+    ):
+        answer = _asked(table, 4)
+        assert (answer["supported_features"], answer["finalized_features"]) == ([], [])
+        assert answer["finalized_features_epoch"] == -1
