@@ -87,7 +87,8 @@ def from_peer(kind: Any, value: Any) -> Any:
         return [from_peer(kind.item, item) for item in value]
     if isinstance(kind, Record) and value is not None:
         there = [*kind.fields, *(field for field in kind.tagged if field.name in (value.tags or ()))]
-        return {field.name: from_peer(field.type, getattr(value, PEER_NAMES.get(field.name, field.name))) for field in there}
+        named = ((field, PEER_NAMES.get(field.name, field.name)) for field in there)
+        return {field.name: from_peer(field.type, getattr(value, name)) for field, name in named}
     if isinstance(kind, Uuid):
         return value or ZERO_UUID  # the peer decodes the zero id, which means that there is none, as None
     return bytes(value) if isinstance(value, memoryview) else value
