@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from kreplica.client.connection import Connection, connect
 from kreplica.client.errors import ClientError
@@ -16,8 +16,10 @@ from kreplica.wire.records import Record
 
 CONNECT_TIMEOUT_S = 2.0
 METADATA_TIMEOUT_S = 2.0
-READINGS_MAX = 20
-READ_AGAIN_S = 0.5
+TRIES_MAX = 20
+TRY_AGAIN_S = 0.5
+
+T = TypeVar("T")
 
 
 class LeaderClient(WireClient):
@@ -57,15 +59,26 @@ class LeaderClient(WireClient):
 
         :raise KafkaError: not even the last of many tries came to an end.
         """
-        for _ in range(READINGS_MAX - 1):
+        read = super().read_all
+        return await self._again(lambda: read(topic, partition))
+
+    async def find_offset(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        """``list_offset``, asked again where the leader changes meanwhile.
+
+        :raise KafkaError: not even the last of many tries was answered.
+        """
+        return await self._again(lambda: self.list_offset(topic, partition, timestamp_ms))
+
+    async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
+        for _ in range(TRIES_MAX - 1):
             try:
-                return await super().read_all(topic, partition)
+                return await ask()
             except (ClientError, KafkaError) as error:
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     raise
                 await self.close()
-                await sleep(self.reactor, READ_AGAIN_S)
-        return await super().read_all(topic, partition)
+                await sleep(self.reactor, TRY_AGAIN_S)
+        return await ask()
 
     async def _find_leader(self) -> tuple[str, int]:
         asked = self._brokers[self._asked_count % len(self._brokers)]

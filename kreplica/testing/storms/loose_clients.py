@@ -80,7 +80,7 @@ class LooseClients:
             cluster.run_until(producer.finish(), timeout_s=300.0)
             cluster.run_until(lambda key=key: is_all_committed(cluster, key), timeout_s=120.0)
             client = cluster.leader_client(*key, name=TOPIC)
-            end = cluster.run_until(client.list_offset(*key, LATEST))
+            end = cluster.run_until(client.find_offset(*key, LATEST))
             cluster.run_until(client.close())
             cluster.run_until(lambda consumer=consumer, end=end: consumer.position >= end, timeout_s=120.0)
             cluster.run_until(consumer.finish(), timeout_s=120.0)

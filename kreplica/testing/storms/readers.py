@@ -165,9 +165,9 @@ class Readers:
                 self._check_time(client, key, records, record.timestamp_ms + random.randint(-1, 1))
             self._run.cluster.run_until(client.close())
 
-    def _check_time(self, client: WireClient, key: TopicPartition, records: list[Record], time_ms: int) -> None:
+    def _check_time(self, client: LeaderClient, key: TopicPartition, records: list[Record], time_ms: int) -> None:
         expected = next((record.offset for record in records if record.timestamp_ms >= time_ms), -1)
-        found = self._run.cluster.run_until(client.list_offset(*key, time_ms))
+        found = self._run.cluster.run_until(client.find_offset(*key, time_ms))
         assert found == expected, f"{key}: the first record of {time_ms} is {expected}, not {found}"
 
 

@@ -215,7 +215,7 @@ class SidePartition:
         cluster, key = self._run.cluster, self.life.key
         client = cluster.leader_client(*key, name="reader")
         records = cluster.run_until(client.read_all(*key), timeout_s=120.0)
-        end = cluster.run_until(client.list_offset(*key, -1))
+        end = cluster.run_until(client.find_offset(*key, -1))
         cluster.run_until(client.close())
         start = records[0].offset if records else end
         assert start <= (self.committed.start_offset if self.trimmed else 0), f"{self} begins at {start}"
