@@ -18,7 +18,6 @@ from kreplica.testing.storms.expected import Answer, Expected
 from kreplica.testing.storms.faults import partitions, topics
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.testing.storms.side_partition import LATE, SideHistory
-from kreplica.testing.storms.side_topics import DELETE_DELAY_MS
 from kreplica.wire.records import Record
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
@@ -27,7 +26,6 @@ NAME = "side-1"
 SETTINGS = {
     "segment.bytes": "2000",
     "min.insync.replicas": "2",
-    "file.delete.delay.ms": str(DELETE_DELAY_MS),
 }
 
 

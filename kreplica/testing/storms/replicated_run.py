@@ -27,7 +27,7 @@ from kreplica.testing.invariants import Invariants
 from kreplica.testing.scheduler import Process
 from kreplica.testing.storms.companion import Companion
 from kreplica.testing.storms.readers import Readers
-from kreplica.testing.storms.side_topics import SideTopics
+from kreplica.testing.storms.side_topics import DELETE_DELAY_MS, SideTopics
 from kreplica.testing.tailing_consumer import TailingConsumer
 
 TOPIC = "load"
@@ -38,9 +38,10 @@ QUICK = (
     "log.flush.offset.checkpoint.interval.ms=2000",
     "log.retention.check.interval.ms=2000",
     "replica.lag.time.max.ms=3000",
+    f"log.segment.delete.delay.ms={DELETE_DELAY_MS}",
 )
 """Settings of every broker: sessions of 6 s, replicas that leave the in-sync set after 3 s, checkpoints that have
-their say in every run."""
+their say in every run; and what is deleted is gone soon, of topics too whose settings nobody knows any more."""
 
 SAFE = {"segment.bytes": "5000", "min.insync.replicas": "2"}
 """Settings of a topic of which no single failure may lose anything; its segments are rolled often."""

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from kreplica.testing.storms.expected import Answer, Expected
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import REPLICAS, ReplicatedRun
-from kreplica.testing.storms.side_topics import DELETE_DELAY_MS, SideTopic
+from kreplica.testing.storms.side_topics import SideTopic
 
 Operation = Callable[[ReplicatedRun, Random], End | None]
 
@@ -40,10 +40,7 @@ def create(run: ReplicatedRun, random: Random) -> None:
         assignment = [random.sample(sorted(run.cluster.brokers), replicas) for _ in range(partitions)]
     run.tell(f"{topic.name} is to be made with {partitions} partitions of {replicas} replicas {assignment} {settings}")
     client = run.side_topics.administrator(random)
-    all_settings = {**settings, "file.delete.delay.ms": str(DELETE_DELAY_MS)}
-    asked = client.create_topic(
-        topic.name, partitions, all_settings, replication_factor=replicas, assignment=assignment
-    )
+    asked = client.create_topic(topic.name, partitions, settings, replication_factor=replicas, assignment=assignment)
     expected = {topic.exists: True, **_all_of(topic, settings)}
     topic.partitions_min, topic.may_shrink = 1, False
     run.side_topics.ask(client, asked, expected).addCallback(tell_answer, run, f"{topic.name} is made")
@@ -79,7 +76,7 @@ def change_settings(run: ReplicatedRun, random: Random) -> None:
     if random.random() < REPLACED_CHANCE:
         run.tell(f"{topic.name} is to have the settings {settings}")
         expected = _all_of(topic, settings)
-        asked = client.replace_settings(topic.name, {**settings, "file.delete.delay.ms": str(DELETE_DELAY_MS)})
+        asked = client.replace_settings(topic.name, settings)
     else:
         settings = {name: settings[name] for name in random.sample(sorted(settings), 1)}
         run.tell(f"{topic.name} is to have {settings}")
