@@ -1,4 +1,11 @@
-"""Consumer groups: who reads what, and how far.
+"""The coordinator of consumer groups: who is a member, what each was assigned, and which offsets were committed.
 
-* ``records`` what lies in ``__consumer_offsets``: offsets and classic groups
+A group is coordinated by the broker that leads one partition of ``__consumer_offsets``: its state in memory is what is
+committed in that partition, so that whoever leads it next goes on where this broker stopped.
+
+* ``coordinator``: ``GroupCoordinator``: what handlers of requests call; ``config``: what it is told of settings
+* ``shard``: ``GroupShard``: groups and offsets of one partition
+* ``group``: ``Group``: what both kinds of groups have in common
+* ``records``: keys and values of ``__consumer_offsets``
+* ``classic/``: groups whose members share out the partitions themselves (JoinGroup, SyncGroup)
 """

@@ -1,0 +1,14 @@
+"""What the coordinator of groups is told of the broker's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kreplica.groups.classic.config import ClassicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsConfig:
+    """One part for each kind of state."""
+
+    classic: ClassicConfig = field(default_factory=ClassicConfig)

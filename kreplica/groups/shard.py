@@ -1,0 +1,142 @@
+"""All that is known of the groups of one partition of ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic.group import ClassicGroup
+from kreplica.groups.config import GroupsConfig
+from kreplica.groups.group import Group
+from kreplica.groups.records import (
+    GROUP_KEY_VERSION,
+    OFFSET_KEY_VERSIONS,
+    GroupRecord,
+    key_version,
+    parse_group_key,
+    parse_group_value,
+)
+from kreplica.runtime import Runtime
+
+if TYPE_CHECKING:
+    from kreplica.coordination.state_log import StateLog
+    from kreplica.groups.offsets import Offsets
+    from kreplica.wire.batches import BatchHeader
+
+Answer = Callable[[ErrorCode], None]
+
+
+class GroupShard:
+    """A ``coordination.shards.Shard``: made empty, filled by ``replay``, in service from ``loaded`` to ``unload``.
+
+    What is in memory is what is committed in the log; a group that is in the middle of a rebalance is ahead of its
+    record, which says how it was after the last one.
+
+    :ivar groups: by their ids, of both kinds; also those that have offsets only.
+    """
+
+    def __init__(self, runtime: Runtime, log: StateLog, config: GroupsConfig, offsets: Offsets) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._records: dict[str, GroupRecord] = {}
+        self.log = log
+        self.offsets = offsets
+        self.groups: dict[str, Group] = {}
+
+    # --- loading -----------------------------------------------------------------------------------------------------
+
+    def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
+        """A record of the log; one of a kind that is newer than this code is passed over, as Kafka does.
+
+        :raise ProtocolError: it is malformed.
+        """
+        version = key_version(key)
+        if version in OFFSET_KEY_VERSIONS:
+            self.offsets.replay(key, value, batch)
+        elif version == GROUP_KEY_VERSION:
+            self._replay_classic(key, value)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A marker: offsets that were committed within the transaction count now, or are forgotten."""
+        self.offsets.end_transaction(producer_id, committed)
+
+    def loaded(self) -> None:
+        """Everything is replayed: groups begin to live, and their members have a whole session to be heard of."""
+        for group_id, record in self._records.items():
+            self.groups[group_id] = self._new_classic(group_id, record)
+        self._records = {}
+        for group_id in self.offsets.group_ids():
+            if group_id not in self.groups:
+                self.groups[group_id] = self._new_classic(group_id)
+
+    def unload(self) -> None:
+        """This broker leads no more: timers stop, and whoever waits is answered with NOT_COORDINATOR."""
+        groups, self.groups = self.groups, {}
+        for group in groups.values():
+            group.unload()
+        self.offsets.unload()
+
+    def _replay_classic(self, key: bytes, value: bytes | None) -> None:
+        group_id = parse_group_key(key)
+        if value is None:
+            self._records.pop(group_id, None)
+        else:
+            self._records[group_id] = parse_group_value(value)
+
+    # --- finding -----------------------------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group | None:
+        """The group of either kind that has this id."""
+        return self.groups.get(group_id)
+
+    def classic(self, group_id: str) -> ClassicGroup:
+        """The classic group that has this id; an empty one where there is none yet.
+
+        :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is one of KIP-848.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = self._new_classic(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{group_id!r} is a group of the consumer protocol")
+        return group
+
+    def _new_classic(self, group_id: str, record: GroupRecord | None = None) -> ClassicGroup:
+        return ClassicGroup(group_id, self._runtime, self.log, self._config.classic, record)
+
+    # --- removing ----------------------------------------------------------------------------------------------------
+
+    def delete(self, group_id: str, answer: Answer) -> None:
+        """Delete a group without members, with its offsets.
+
+        :param answer: told once the deletion is committed, and why not else.
+        :raise KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, group_id)
+        group.check_delete()
+        records = [*self.offsets.tombstones(group_id), *group.tombstones()]
+        if not records:
+            self._deleted(group)
+            answer(ErrorCode.NONE)
+            return
+        self.log.append(records, lambda: self._deleted(group), answer)
+
+    def remove_if_unused(self, group_id: str) -> None:
+        """Forget a group that has neither members nor offsets, and of which nothing is in the log."""
+        group = self.groups.get(group_id)
+        if group is not None and group.is_empty and not group.tombstones() and not self.offsets.has(group_id):
+            self._forget(group)
+
+    def _deleted(self, group: Group) -> None:
+        """The tombstones are committed: only who joined meanwhile is left, and starts anew."""
+        self.offsets.forget(group.group_id)
+        if group.is_empty:
+            self._forget(group)
+
+    def _forget(self, group: Group) -> None:
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+        group.unload()
