@@ -352,6 +352,21 @@ CASES: list[tuple[Schema, int, str, dict[str, Any]]] = [
              "replicas": [1], "offline_replicas": [1]}]}],
         "live_brokers": [{"id": 1, "rack": "r", "endpoints": [
             {"port": 9092, "host": "h", "listener": "P", "security_protocol": 0}]}]}),
+    (CONSUMER_GROUP_HEARTBEAT.request, 1, """
+        02 67               # group_id "g"
+        02 6d               # member_id "m"
+        00000003            # member_epoch 3
+        00                  # instance_id null
+        02 72               # rack_id "r"
+        0000ea60            # rebalance_timeout_ms 60000
+        02 02 74            # subscribed_topic_names: "t"
+        04 74 2e 2a         # subscribed_topic_regex "t.*"
+        06 72 61 6e 67 65   # server_assignor "range"
+        01                  # topic_partitions: none
+        00                  # no tags
+    """, {"group_id": "g", "member_id": "m", "member_epoch": 3, "instance_id": None, "rack_id": "r",
+          "rebalance_timeout_ms": 60000, "subscribed_topic_names": ["t"], "subscribed_topic_regex": "t.*",
+          "server_assignor": "range", "topic_partitions": []}),
     (CONSUMER_GROUP_HEARTBEAT.response, 0, """
         00000000            # throttle_time_ms 0
         0000                # error_code 0

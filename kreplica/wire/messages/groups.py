@@ -196,7 +196,7 @@ DELETE_GROUPS = Api.define(
 CONSUMER_GROUP_HEARTBEAT = Api.define(
     68,
     "ConsumerGroupHeartbeat",
-    versions=(0, 0),
+    versions=(0, 1),
     flexible_from=0,
     request="""
         group_id str
@@ -206,6 +206,7 @@ CONSUMER_GROUP_HEARTBEAT = Api.define(
         rack_id str? =null
         rebalance_timeout_ms i32 =-1
         subscribed_topic_names []str? =null
+        subscribed_topic_regex str? 1+ =null
         server_assignor str? =null
         topic_partitions []? =null
           topic_id uuid
@@ -228,7 +229,7 @@ CONSUMER_GROUP_HEARTBEAT = Api.define(
 CONSUMER_GROUP_DESCRIBE = Api.define(
     69,
     "ConsumerGroupDescribe",
-    versions=(0, 0),
+    versions=(0, 1),
     flexible_from=0,
     request="""
         group_ids []str
@@ -263,6 +264,7 @@ CONSUMER_GROUP_DESCRIBE = Api.define(
                 topic_id uuid
                 topic_name str
                 partitions []i32
+            member_type i8 1+ =-1
           authorized_operations i32 =-2147483648
     """,
 )
