@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from kreplica.replication.waiting import Watcher
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.damage import Damage
 from kreplica.storage.log import Log
+from kreplica.storage.producers import Origin
 from kreplica.storage.results import AppendResult, LogSlice
 from kreplica.storage.scanning import header_at
 
@@ -42,6 +44,7 @@ class Partition:
     """Owned by ``Partitions``.  Every method is a plain call: what must wait, waits in ``waiting``.
 
     :param min_insync_replicas: of the topic; set again when its settings change.
+    :param role_changed: told when this broker leads, in a new epoch perhaps, or ceases to.
     :ivar led: what belongs to leading it; None where this broker does not.
     :ivar tenures_over: how often it ceased to lead; while that stays, nothing that it appended was taken back.
     """
@@ -55,6 +58,7 @@ class Partition:
         "log",
         "min_insync_replicas",
         "role",
+        "role_changed",
         "tenures_over",
         "topic_id",
         "topic_partition",
@@ -70,11 +74,13 @@ class Partition:
         *,
         high_watermark: int,
         min_insync_replicas: int,
+        role_changed: Callable[[Partition], None] | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
         self.role = Role.STOPPED
+        self.role_changed = role_changed
         self.leadership = NOT_LED
         self.waiting: dict[Watcher, None] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
@@ -101,6 +107,7 @@ class Partition:
         self.led = Led(self, self._surroundings, known, unresolved)
         self.log.begin_leader_epoch(leadership.leader_epoch)
         self.led.go_on()
+        self._tell_role()
 
     def _unresolved_in(self, leadership: Leadership) -> Proposal | None:
         """A write of its last tenure that may be in the state znode, or get there, for all that is told now."""
@@ -129,6 +136,11 @@ class Partition:
             self.led = None
             self.tenures_over += 1
         self._surroundings.wakeups.mark(self)
+        self._tell_role()
+
+    def _tell_role(self) -> None:
+        if self.role_changed is not None:
+            self.role_changed(self)
 
     def step_down(self, state: LeaderAndIsr) -> None:
         """The state znode says that this leader's epoch is over; the controller is about to say who leads."""
@@ -209,7 +221,16 @@ class Partition:
                 self.log.producers.note_refusal(header)
             raise
 
-    def _append(self, records: Buffer, now_ms: int, *, all_in_sync: bool) -> AppendResult:
+    def append_own(self, records: Buffer, now_ms: int) -> AppendResult:
+        """Append one batch of a coordinator on this broker, for all in-sync replicas; else as ``append``.
+
+        It may be a transaction's end marker, or have a producer id without a sequence.
+        """
+        return self._append(records, now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
+
+    def _append(
+        self, records: Buffer, now_ms: int, *, all_in_sync: bool, origin: Origin = Origin.CLIENT
+    ) -> AppendResult:
         led = self.led
         if led is None:
             raise self._not_here()
@@ -229,7 +250,7 @@ class Partition:
                 f"{len(leadership.isr)} replicas of {self.topic_partition} are in sync, "
                 f"{self.in_sync_required} are required",
             )
-        result = self.log.append_as_leader(records, leadership.leader_epoch, now_ms=now_ms)
+        result = self.log.append_as_leader(records, leadership.leader_epoch, now_ms=now_ms, origin=origin)
         led.appended()
         return result
 

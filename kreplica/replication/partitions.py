@@ -102,6 +102,7 @@ class Partitions:
         self._without_room: dict[TopicPartition, Leadership] = {}
         """Roles that could not be taken for want of room or descriptors; tried again when somebody asks for it."""
         self._sessions_lost = 0
+        self._observers: dict[str, Callable[[Partition], None]] = {}
         self._topics_changed: dict[str, None] = {}
         self._taking_over = False
         self.directories = directories
@@ -109,6 +110,13 @@ class Partitions:
         directories.on_offline(self._directory_failed)
         directories.on_synced(self._synced)
         directories.on_damage(self._damaged)
+
+    def observe(self, topic: str, role_changed: Callable[[Partition], None]) -> None:
+        """Be told when a partition of a topic is led here, in a new epoch perhaps, or ceases to be.
+
+        Asked for before any partition is opened.
+        """
+        self._observers[topic] = role_changed
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -296,6 +304,7 @@ class Partitions:
             self._surroundings,
             high_watermark=self.directories.high_watermark(key),
             min_insync_replicas=settings.min_insync_replicas,
+            role_changed=self._observers.get(key.topic),
         )
         self._partitions[key] = self._of_topic[key.topic][key.partition] = partition
         return partition

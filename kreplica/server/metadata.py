@@ -62,6 +62,7 @@ class MetadataCache:
         self._named_in: dict[int, frozenset[str]] = {}
         """The topics in the parts so far of metadata that say everything."""
         self._waiting: dict[Deferred[bool], Callable[[], bool]] = {}
+        self._observers: list[Callable[[], None]] = []
 
     def topic(self, name: str) -> TopicMetadata | None:
         return self.topics.get(name)
@@ -81,6 +82,10 @@ class MetadataCache:
             for _, broker in sorted(self.brokers.items())
             if listener in broker.endpoints
         ]
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back after every update, from now on."""
+        self._observers.append(callback)
 
     def update(self, body: dict[str, Any]) -> list[str]:
         """Take in an UpdateMetadata request: the brokers are replaced, the partitions added to those known.
@@ -102,6 +107,8 @@ class MetadataCache:
         if body.get("type") == WHOLE:
             gone += self._drop_unnamed(body["part"], body["parts"], names)
         self.look_again()
+        for observer in self._observers:
+            observer()
         return gone
 
     def _update_topic(self, name: str, topic_id: UUID, rows: Iterable[dict[str, Any]]) -> None:

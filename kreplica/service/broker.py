@@ -32,6 +32,7 @@ from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.topic_admin import TopicAdmin, TopicDefaults
 from kreplica.server.turn import Turn
+from kreplica.service.coordinators import Coordinators
 from kreplica.service.handlers import handler_table
 from kreplica.service.neighbours import Neighbours
 from kreplica.service.readiness import not_ready, wait_until_served
@@ -97,11 +98,12 @@ class Broker:
         self.controller, self._close_journal = journaled(
             Surroundings.real(runtime, self.client, config), journal_settings(settings)
         )
-        self._turn = Turn(runtime.reactor)
+        self.turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
-        self.replication = Replication(self, Wakeups(self._turn.at_end))
+        self.replication = Replication(self, Wakeups(self.turn.at_end))
         self.partitions = self.replication.partitions
+        self.coordinators = Coordinators(self)
         self.server: Server | None = None
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
@@ -157,7 +159,7 @@ class Broker:
         )
         table = handler_table(self, topics)
         unreadable = self.directories.unreadable
-        return Server(self.runtime, table, bounds(self.settings), turn=self._turn, unreadable=unreadable)
+        return Server(self.runtime, table, bounds(self.settings), turn=self.turn, unreadable=unreadable)
 
     def _topic_defaults(self) -> TopicDefaults:
         return TopicDefaults(self.settings["num.partitions"], self.settings["default.replication.factor"])
@@ -266,6 +268,7 @@ class Broker:
     async def _stop_serving(self) -> None:
         if self.server is not None:
             self.metadata.stop()
+            self.coordinators.stop()
             await self.replication.stop()
             await self.server.stop()
         if self.admin is not None:

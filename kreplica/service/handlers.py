@@ -84,6 +84,8 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     """Every API of a broker with its handler."""
     reactor = broker.runtime.reactor
     settings = broker.settings
+    coordinators = broker.coordinators
+    internal_topics = coordinators.internal_topics(topics)
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
 
     def is_controller() -> bool:
@@ -116,7 +118,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.STOP_REPLICA, StopReplica(reactor, broker.fence, partitions, metadata)),
         (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
         (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
-        (messages.FIND_COORDINATOR, FindCoordinator()),
+        (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
         (
             messages.DELETE_TOPICS,

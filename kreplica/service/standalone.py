@@ -17,6 +17,7 @@ from kreplica.runtime.together import together
 from kreplica.service.banner import banner
 from kreplica.service.broker import Broker
 from kreplica.service.coordinator import coordinator_failed, start_coordinator
+from kreplica.service.coordinators import coordinator_settings
 from kreplica.service.stopping import stop_all
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.checkpoints import META_PROPERTIES, read_meta_properties
@@ -47,6 +48,7 @@ class StandaloneConfig:
             "listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": os.path.join(self.data_directory, f"broker-{number}"),
             "zookeeper.connect": f"{HOST}:{coordinator_port}",
+            **coordinator_settings(self.brokers),
         }
         if number == 1:
             settings["kreplica.admin.listener"] = f"{HOST}:{self.admin_port}"

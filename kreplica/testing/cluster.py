@@ -22,6 +22,7 @@ from twisted.internet.defer import Deferred
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.service.broker import Broker
+from kreplica.service.coordinators import coordinator_settings
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.testing.cluster_state import acting, is_in_sync, state_of
 from kreplica.testing.leader_client import LeaderClient
@@ -117,13 +118,14 @@ class SimulatedCluster:
         racks: Mapping[int, str] | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
+        small = [f"{name}={value}" for name, value in coordinator_settings(brokers).items()]
         in_rack = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
         self.simulation = Simulation(seed, trace)
         self.coordinator = Machine(self.simulation.host("coordinator"), _coordinator)
         self.brokers = {
             number: Machine(
                 self.simulation.host(f"broker-{number}"),
-                _broker(broker_settings(number, [*overrides, *in_rack.get(number, [])])),
+                _broker(broker_settings(number, [*small, *overrides, *in_rack.get(number, [])])),
             )
             for number in range(1, brokers + 1)
         }

@@ -47,7 +47,6 @@ GROUPS = (
     Setting(
         "group.initial.rebalance.delay.ms", INT, 3000, ANY, MEDIUM, READ_ONLY,
         "How long an empty group waits for more members before its first rebalance.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "group.max.session.timeout.ms", INT, 1_800_000, ANY, MEDIUM, READ_ONLY,
@@ -77,7 +76,6 @@ GROUPS = (
     Setting(
         "offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH, READ_ONLY,
         "How long a commit of offsets waits for its replicas.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
@@ -97,22 +95,18 @@ GROUPS = (
     Setting(
         "offsets.topic.compression.codec", INT, 0, ANY, HIGH, READ_ONLY,
         "The codec of the topic of committed offsets, by number: 0 is none.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "offsets.topic.num.partitions", INT, 50, at_least(1), HIGH, READ_ONLY,
         "How many partitions the topic of committed offsets has; it must not change once that topic exists.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "offsets.topic.replication.factor", SHORT, 3, at_least(1), HIGH, READ_ONLY,
         "How many replicas the topic of committed offsets has.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "offsets.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
         "The size of a segment of the topic of committed offsets.",
-        instead=GROUPS_LATER,
     ),
     *known_only(
         "groups follow the classic protocol only",
@@ -180,22 +174,18 @@ TRANSACTIONS = (
     Setting(
         "transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, READ_ONLY,
         "min.insync.replicas of the topic of transactions.",
-        instead=TRANSACTIONS_LATER,
     ),
     Setting(
         "transaction.state.log.num.partitions", INT, 50, at_least(1), HIGH, READ_ONLY,
         "How many partitions the topic of transactions has; it must not change once that topic exists.",
-        instead=TRANSACTIONS_LATER,
     ),
     Setting(
         "transaction.state.log.replication.factor", SHORT, 3, at_least(1), HIGH, READ_ONLY,
         "How many replicas the topic of transactions has.",
-        instead=TRANSACTIONS_LATER,
     ),
     Setting(
         "transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
         "The size of a segment of the topic of transactions.",
-        instead=TRANSACTIONS_LATER,
     ),
     Setting(
         "transactional.id.expiration.ms", INT, 604_800_000, at_least(1), HIGH, READ_ONLY,

@@ -1,0 +1,86 @@
+"""Reading a partition of an internal topic from its start, a piece at a time, so that nobody else waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import FileRange
+from kreplica.runtime.turns import Turns
+from kreplica.storage.validation import read_marker
+from kreplica.wire.batches import BatchHeader, iter_headers
+from kreplica.wire.records import iter_records
+
+if TYPE_CHECKING:
+    from kreplica.replication.partition import Partition
+
+PIECE_BYTES = 1024 * 1024
+
+Replay = Callable[[bytes, bytes | None, BatchHeader], None]
+EndTransaction = Callable[[int, bool], None]
+
+
+class Loading:
+    """One reading of one partition's log.
+
+    :param replay: given every record that has a key, in the order of the log.
+    :param end_transaction: given every end marker: the producer id, and whether it commits.
+    :ivar offset: everything below it was given.
+    """
+
+    def __init__(
+        self, runtime: Runtime, partition: Partition, replay: Replay, end_transaction: EndTransaction
+    ) -> None:
+        self._runtime = runtime
+        self._log = partition.log
+        self._replay = replay
+        self._end_transaction = end_transaction
+        self._turns = Turns(runtime.reactor)
+        self.offset = self._log.log_start_offset
+        self.record_count = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the log holds nothing that was not given."""
+        return self.offset >= self._log.log_end_offset
+
+    async def read_to_end(self) -> None:
+        """Give everything up to the log's end, also what is appended meanwhile.
+
+        :raise KreplicaError: something is damaged, or of a version that is not known.
+        :raise OSError: the device fails.
+        """
+        while not self.is_at_end:
+            self.offset = max(self.offset, self._log.log_start_offset)
+            end_offset = self._log.log_end_offset
+            piece = self._log.read(self.offset, size_max=PIECE_BYTES, offset_max=end_offset)
+            if not piece.ranges:
+                self.offset = end_offset  # compaction left nothing there
+                return
+            data = await self._runtime.offload.run(_read, piece.ranges)
+            await self._give(memoryview(data))
+
+    async def _give(self, data: memoryview) -> None:
+        for position, header in iter_headers(data, incomplete_last=True):
+            if header.last_offset >= self.offset:
+                batch = data[position : position + header.size]
+                if header.is_control:
+                    marker = read_marker(batch)
+                    if marker is not None:
+                        self._end_transaction(header.producer_id, marker.committed)
+                else:
+                    self._give_batch(batch, header)
+                self.offset = header.next_offset
+            if self._turns.is_over:
+                await self._turns.next()
+
+    def _give_batch(self, batch: memoryview, header: BatchHeader) -> None:
+        for record in iter_records(batch):
+            if record.key is not None:
+                self.record_count += 1
+                self._replay(record.key, record.value, header)
+
+
+def _read(ranges: list[FileRange]) -> bytes:
+    return b"".join(each.read() for each in ranges)

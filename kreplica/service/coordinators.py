@@ -1,0 +1,85 @@
+"""A broker's coordinators, put together: what they see, whom they ask, and where their state is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kreplica.coordination import BrokerConnections
+from kreplica.server.internal_topics import InternalTopic, InternalTopics
+from kreplica.service.cluster_view import PublishedCluster
+from kreplica.settings.broker_settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from kreplica.server.topic_admin import TopicAdmin
+    from kreplica.service.broker import Broker
+
+
+class Coordinators:
+    """Owned by the broker, of whose other parts it is made; closed when that serves no more.
+
+    :ivar view: what coordinators see of the cluster.
+    :ivar connections: to the other brokers, and to this one.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.view = PublishedCluster(broker.metadata)
+        self.connections = BrokerConnections(
+            broker.runtime.reactor, broker.neighbours.endpoint_of, f"broker-{broker.broker_id}-coordinator"
+        )
+        self._internal_topics: InternalTopics | None = None
+
+    def internal_topics(self, topics: TopicAdmin) -> InternalTopics:
+        """What makes the coordinators' topics when they are first asked for."""
+        made = InternalTopics(topics, self._broker.metadata, internal_topic_shapes(self._broker.settings))
+        self._internal_topics = made
+        return made
+
+    def stop(self) -> None:
+        """Ask nobody anything any more; what is under way fails."""
+        if self._internal_topics is not None:
+            self._internal_topics.stop()
+        self.connections.stop()
+
+
+def coordinator_settings(brokers: int) -> dict[str, str]:
+    """Settings of a cluster for trying out and for tests, where Kafka's defaults do not fit.
+
+    As many replicas as there are brokers for; and nobody waits for other members of a group.
+    """
+    return {
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def internal_topic_shapes(settings: BrokerSettings) -> Mapping[str, InternalTopic]:
+    """What the coordinators' topics are made with, by name."""
+    return {
+        CONSUMER_OFFSETS: InternalTopic(
+            CONSUMER_OFFSETS,
+            settings["offsets.topic.num.partitions"],
+            settings["offsets.topic.replication.factor"],
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings["offsets.topic.segment.bytes"]),
+            },
+        ),
+        TRANSACTION_STATE: InternalTopic(
+            TRANSACTION_STATE,
+            settings["transaction.state.log.num.partitions"],
+            settings["transaction.state.log.replication.factor"],
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(settings["transaction.state.log.min.isr"]),
+                "segment.bytes": str(settings["transaction.state.log.segment.bytes"]),
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+    }
