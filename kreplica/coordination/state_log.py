@@ -124,17 +124,19 @@ class StateLog:
         records: Sequence[Pair],
         committed: Committed,
         answer: Answer,
-    ) -> None:
+    ) -> bool:
         """Append records as part of a producer's transaction, which its end marker decides; else as ``append``.
 
         :param answer: also INVALID_PRODUCER_EPOCH, the producer's epoch is not the last.
+        :return: whether the records are in the log now, so that a marker will follow them there.
         """
         self._flush()
         builder = BatchBuilder(
             codec=self._config.codec, producer_id=producer_id, producer_epoch=producer_epoch, transactional=True
         )
-        self._write([Appended(records, committed, answer)], builder)
+        is_written = self._write([Appended(records, committed, answer)], builder)
         self._schedule()
+        return is_written
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -158,10 +160,10 @@ class StateLog:
         if gathered:
             self._write(gathered, BatchBuilder(codec=self._config.codec))
 
-    def _write(self, appends: list[Appended], builder: BatchBuilder) -> None:
+    def _write(self, appends: list[Appended], builder: BatchBuilder) -> bool:
         if self.is_closed:
             self._refuse(appends, ErrorCode.NOT_COORDINATOR)
-            return
+            return False
         now_ms = self._runtime.wall_clock_ms()
         for append in appends:
             for key, value in append.records:
@@ -174,10 +176,11 @@ class StateLog:
                     self._write([append], BatchBuilder(codec=self._config.codec))
             else:
                 self._refuse(appends, _told(error))
-            return
+            return False
         deadline_s = self._runtime.reactor.seconds() + self._config.timeout_s
         self._written.append(_Written(appends, result.last_offset + 1, deadline_s))
         self._partition.waiting[self] = None
+        return True
 
     def _refuse(self, appends: list[Appended], code: ErrorCode) -> None:
         self._refused += [(append.answer, code) for append in appends]
