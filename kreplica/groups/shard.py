@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
@@ -20,7 +20,7 @@ from kreplica.groups.records import (
 from kreplica.runtime import Runtime
 
 if TYPE_CHECKING:
-    from kreplica.coordination.state_log import StateLog
+    from kreplica.coordination.state_log import Pair, StateLog
     from kreplica.groups.offsets import Offsets
     from kreplica.wire.batches import BatchHeader
 
@@ -103,7 +103,7 @@ class GroupShard:
         return group
 
     def _new_classic(self, group_id: str, record: GroupRecord | None = None) -> ClassicGroup:
-        return ClassicGroup(group_id, self._runtime, self.log, self._config.classic, record)
+        return ClassicGroup(group_id, self._runtime, self.log, self._config.classic, self.remove_if_unused, record)
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
@@ -119,10 +119,10 @@ class GroupShard:
         group.check_delete()
         records = [*self.offsets.tombstones(group_id), *group.tombstones()]
         if not records:
-            self._deleted(group)
+            self._forget(group)
             answer(ErrorCode.NONE)
             return
-        self.log.append(records, lambda: self._deleted(group), answer)
+        self.log.append(records, lambda: self._deleted(group, records), answer)
 
     def remove_if_unused(self, group_id: str) -> None:
         """Forget a group that has neither members nor offsets, and of which nothing is in the log."""
@@ -130,10 +130,10 @@ class GroupShard:
         if group is not None and group.is_empty and not group.tombstones() and not self.offsets.has(group_id):
             self._forget(group)
 
-    def _deleted(self, group: Group) -> None:
-        """The tombstones are committed: only who joined meanwhile is left, and starts anew."""
-        self.offsets.forget(group.group_id)
-        if group.is_empty:
+    def _deleted(self, group: Group, records: Sequence[Pair]) -> None:
+        """The tombstones are committed: what is left is who joined meanwhile, and what was committed after them."""
+        self.offsets.forget(records)
+        if group.is_empty and not self.offsets.has(group.group_id):
             self._forget(group)
 
     def _forget(self, group: Group) -> None:
