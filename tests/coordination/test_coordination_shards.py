@@ -1,0 +1,181 @@
+"""State that lives in a partition: what is acknowledged stays, through every change of leaders."""
+
+from __future__ import annotations
+
+from coordination_scene import KEY, POISON, TOPIC, scene, told
+
+from kreplica.errors import ErrorCode
+from kreplica.testing.cluster_state import acting
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.control_records import EndMarker, build_end_marker
+from kreplica.wire.records import Record
+
+NONE = ErrorCode.NONE
+Answers = list[tuple[bytes, ErrorCode]]
+
+
+def test_an_answer_follows_what_is_committed() -> None:
+    """Nothing is known, and nobody is told, before all in-sync replicas have it; and never within the call itself."""
+    with scene() as run:
+        notes = run.notes()
+        answers: Answers = []
+        notes.put(b"a", b"1", answers)
+        assert not answers and not notes.values
+        run.cluster.run_until(lambda: answers)
+        assert answers == [(b"a", NONE)]
+        assert notes.values == {b"a": b"1"}
+        assert all(partition.log.log_end_offset == 1 for _, partition in acting(run.cluster, KEY))
+
+
+def test_the_appends_of_a_turn_leave_in_one_batch() -> None:
+    """Whatever comes in one turn of the loop costs one write; answers come in the order of the log."""
+    with scene(brokers=1) as run:
+        notes = run.notes()
+        partition = run.cluster.brokers[1].program.partitions.led(KEY)
+        answers: Answers = []
+        keys = [b"%d" % number for number in range(20)]
+        for key in keys:
+            notes.put(key, b"x", answers)
+        run.cluster.run_until(lambda: len(answers) == len(keys))
+        assert answers == [(key, NONE) for key in keys]
+        read = partition.log.read(0, size_max=10_000, offset_max=20)
+        assert partition.log.log_end_offset == 20
+        assert partition.log.read(19, size_max=10_000, offset_max=20).first_offset == read.first_offset == 0
+
+
+def test_one_that_is_too_large_takes_no_other_with_it() -> None:
+    """Appends of a turn that do not fit into one batch together are written one by one; the one too large is refused."""
+    with scene(brokers=1) as run:
+        notes = run.notes()
+        answers: Answers = []
+        notes.put(b"a", b"x" * 1500, answers)
+        notes.put(b"b", b"x" * 3000, answers)
+        notes.put(b"c", b"x" * 1500, answers)
+        run.cluster.run_until(lambda: len(answers) == 3)
+        assert dict(answers) == {b"a": NONE, b"b": ErrorCode.MESSAGE_TOO_LARGE, b"c": NONE}
+        assert sorted(notes.values) == [b"a", b"c"]
+
+
+def test_the_next_leader_knows_what_was_acknowledged() -> None:
+    """A coordinator that dies is succeeded by one that has read the log; the old one's client finds it elsewhere."""
+    with scene() as run:
+        notes = run.notes()
+        answers: Answers = []
+        for number in range(5):
+            notes.put(b"k%d" % number, b"v%d" % number, answers)
+            run.cluster.run_until(lambda number=number: len(answers) == number + 1)
+        first = run.leader
+        run.cluster.brokers[first].kill()
+        run.cluster.run_until(lambda: run.leader not in (first, -1))
+        assert run.notes().values == notes.values
+        others = [number for number in run.cluster.brokers if number not in (first, run.leader)]
+        assert [run.error_of(number) for number in others] == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_whoever_waits_is_told_when_the_leader_is_another() -> None:
+    """An append of which nobody knows whether it will be committed is answered when this broker leads no more."""
+    with scene() as run:
+        notes = run.notes()
+        leader = run.leader
+        answers: Answers = []
+        run.cut_followers()
+        notes.put(b"a", b"1", answers)
+        run.cluster.run(1.0)
+        assert not answers
+        run.cluster.expire_session(leader)
+        run.cluster.run_until(lambda: answers)
+        assert answers == [(b"a", ErrorCode.NOT_COORDINATOR)]
+        assert notes.is_unloaded and not notes.values
+        notes.put(b"b", b"1", answers)
+        run.cluster.run_until(lambda: len(answers) == 2)
+        assert answers[1] == (b"b", ErrorCode.NOT_COORDINATOR)
+
+
+def test_an_answer_is_given_up_in_time() -> None:
+    """While followers do not fetch the client is told after the timeout; what is committed later is known all the same."""
+    with scene(timeout_s=2.0) as run:
+        notes = run.notes()
+        run.cut_followers()
+        answers: Answers = []
+        notes.put(b"a", b"1", answers)
+        run.cluster.run_until(lambda: answers)
+        assert answers == [(b"a", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+        assert not notes.values
+        run.cluster.simulation.network.heal()
+        run.cluster.run_until(lambda: notes.values)
+        assert len(answers) == 1
+
+
+def test_a_leader_that_leads_on_keeps_what_it_knows() -> None:
+    """A new leader epoch without a break, as when a follower dies, loads nothing anew and fails nobody."""
+    with scene() as run:
+        notes = run.notes()
+        epoch = notes.log.epoch
+        follower = next(number for number in run.cluster.brokers if number != run.leader)
+        run.cluster.brokers[follower].kill()
+        run.cluster.run_until(lambda: notes.log.epoch > epoch)
+        assert run.notes() is notes and not notes.is_unloaded
+
+
+def test_transactions_count_when_their_markers_are_there() -> None:
+    """Records of a transaction wait for its end, in a log that is loaded as at run time."""
+    with scene() as run:
+        notes = run.notes()
+        answers: Answers = []
+        for producer_id in (7, 8, 9):
+            key = b"p%d" % producer_id
+            notes.log.append_transactional(producer_id, 0, [(key, b"x")], lambda: None, told(key, answers))
+        run.cluster.run_until(lambda: len(answers) == 3)
+        partition = run.cluster.brokers[run.leader].program.partitions.led(KEY)
+        for producer_id, committed in ((7, True), (8, False)):
+            partition.append_own(build_end_marker(EndMarker(committed, 0), producer_id, 0, 1), 1)
+        run.cluster.run_until(lambda: partition.high_watermark == partition.log.log_end_offset)
+        run.cluster.brokers[run.leader].kill()
+        later = run.notes()
+        assert later.values == {b"p7": b"x"}
+        assert sorted(later.pending) == [9]
+        run.shards(run.leader).marker_written(0, 9, committed=True)
+        assert later.values == {b"p7": b"x", b"p9": b"x"}
+
+
+def test_what_cannot_be_loaded_is_tried_again() -> None:
+    """A record of a kind that is not known is told, and clients wait; once it is gone the coordinator serves."""
+    with scene(brokers=1) as run:
+        run.notes()
+        machine = run.cluster.brokers[1]
+        batch = build_batch([Record(0, 1, POISON, b"")])
+        machine.program.partitions.led(KEY).append_own(batch, 1)
+        run.cluster.run_until(machine.stop())
+        started = machine.start()
+        run.cluster.run_until(lambda: run.error_of(1) is ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        run.cluster.run_until(started)
+        client = run.cluster.client()
+        machine.program.partitions.led(KEY).delete_records(1)
+        run.cluster.run_until(lambda: run.error_of(1) is NONE)
+        run.cluster.run_until(client.close())
+
+
+def test_nobody_coordinates_a_topic_that_is_not_there() -> None:
+    """Until the internal topic is made clients are told to wait."""
+    with scene(brokers=1) as run:
+        run.notes()
+        run.cluster.run_until(run.cluster.client().delete_topic(TOPIC))
+        run.cluster.run_until(lambda: run.error_of(1) is ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def test_no_answer_where_another_may_coordinate() -> None:
+    """A coordinator that is cut off from ZooKeeper says nothing that a newer one may have changed."""
+    with scene() as run:
+        run.notes()
+        leader = run.leader
+        shards = run.shards(leader)
+        run.cluster.simulation.network.cut(f"broker-{leader}", "coordinator")
+        run.cluster.run_until(lambda: run.leader not in (leader, -1), timeout_s=60)
+        assert run.error_of(leader) in (NONE, ErrorCode.NOT_COORDINATOR)
+        try:
+            shards.current_shard_of("any")
+        except Exception as error:
+            assert getattr(error, "code", None) is ErrorCode.NOT_COORDINATOR
+        else:
+            raise AssertionError("it answers though another coordinates")
+        run.cluster.simulation.network.heal()
