@@ -1,4 +1,4 @@
-"""A cluster whose brokers all coordinate one partition of a topic of the test's own, and write down what they are told."""
+"""A cluster whose brokers all coordinate one partition of a topic of the test's own, and note what they are told."""
 
 from __future__ import annotations
 
