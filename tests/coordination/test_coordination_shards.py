@@ -46,7 +46,7 @@ def test_the_appends_of_a_turn_leave_in_one_batch() -> None:
 
 
 def test_one_that_is_too_large_takes_no_other_with_it() -> None:
-    """Appends of a turn that do not fit into one batch are written one by one; none goes with the one that is refused."""
+    """Appends of a turn that do not fit into one batch are written one by one; only the one too large is refused."""
     with scene(brokers=1) as run:
         notes = run.notes()
         answers: Answers = []
