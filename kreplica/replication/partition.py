@@ -23,6 +23,7 @@ from kreplica.storage.log import Log
 from kreplica.storage.producers import Origin
 from kreplica.storage.results import AppendResult, LogSlice
 from kreplica.storage.scanning import header_at
+from kreplica.wire.control_records import EndMarker, build_end_marker
 
 _log = Logger()
 
@@ -220,6 +221,28 @@ class Partition:
             if error.code.retriable and (header := header_at(records, 0)) is not None:
                 self.log.producers.note_refusal(header)
             raise
+
+    def append_in_transaction(self, records: Buffer, now_ms: int, *, all_in_sync: bool) -> AppendResult:
+        """Append one batch of a client's transaction: of one that is open here, or that was verified (KIP-890).
+
+        :raise KafkaError: as ``append``; INVALID_TXN_STATE, the transaction may not begin here.
+        """
+        header = header_at(records, 0)
+        if header is not None and self.led is not None:
+            self.log.producers.check_transaction(header)
+        return self.append(records, now_ms, all_in_sync=all_in_sync)
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, epoch_grows: bool
+    ) -> AppendResult:
+        """Append the end of a producer's transaction, for all in-sync replicas; of one that is not open here too.
+
+        :param epoch_grows: with each transaction, and the marker has the next one's (KIP-890).
+        :raise KafkaError: as ``append``; INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED, the marker is late.
+        """
+        if self.led is not None:
+            self.log.producers.check_end(producer_id, producer_epoch, epoch_grows=epoch_grows)
+        return self.append_own(build_end_marker(marker, producer_id, producer_epoch, now_ms), now_ms)
 
     def append_own(self, records: Buffer, now_ms: int) -> AppendResult:
         """Append one batch of a coordinator on this broker, for all in-sync replicas; else as ``append``.

@@ -45,7 +45,8 @@ What a log remembers besides its batches:
 
 * ``leader_epochs`` which leader epoch wrote which offsets
 * ``producers`` sequences of idempotent producers, open transactions
-* ``producer_snapshots`` the same, in a file
+* ``verifications`` pure: which transactions may begin in it, and which end markers are late
+* ``producer_snapshots`` the producers, in a file
 * ``aborted_transactions`` the index of aborted transactions
 
 Coming back after a stop, a kill or a power loss:

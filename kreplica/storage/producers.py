@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.storage import verifications
 from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.verifications import Verifications
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker
 
@@ -81,10 +84,14 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """The producers of one log.  ``check`` changes nothing; ``take_in`` follows once a batch is in the log."""
+    """The producers of one log.  ``check`` changes nothing; ``take_in`` follows once a batch is in the log.
+
+    :ivar verifications: which transactions may begin; only a leader asks for that.
+    """
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
+        self.verifications = Verifications()
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
         """First offset of each open transaction -> producer id, growing (offsets are given in order)."""
@@ -129,10 +136,7 @@ class ProducerStates:
         if origin is Origin.CLIENT and (duplicate := _find_duplicate(entry, header)) is not None:
             return duplicate
         if header.producer_epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} writes with epoch {header.producer_epoch}, {entry.epoch} is known",
-            )
+            raise _old_epoch(header, entry)
         if origin is Origin.CLIENT:
             _check_sequence(entry, header)
         if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
@@ -140,6 +144,50 @@ class ProducerStates:
                 ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} writes outside its open transaction"
             )
         return None
+
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a producer's transaction of that epoch is open here."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == producer_epoch
+
+    def check_transaction(self, header: BatchHeader) -> None:
+        """May this batch be part of its producer's transaction: of the one that is open, or the first of another?
+
+        :raise KafkaError: INVALID_PRODUCER_EPOCH; INVALID_TXN_STATE, its coordinator did not say that the partition is
+            in it, or it has ended since; OUT_OF_ORDER_SEQUENCE_NUMBER, the batches before it are missing.
+        """
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        if self.is_in_transaction(producer_id, producer_epoch):
+            return
+        entry = self._entries.get(producer_id)
+        if entry is not None and producer_epoch < entry.epoch:
+            raise _old_epoch(header, entry)
+        verification = self.verifications.get(producer_id)
+        if not verifications.may_begin(verification, producer_epoch):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} has ended, or never was here"
+            )
+        if entry is None and verification is not None and verification.starts_at_zero and header.base_sequence != 0:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} begins its epoch {producer_epoch} with sequence {header.base_sequence}",
+            )
+
+    def check_end(self, producer_id: int, producer_epoch: int, *, epoch_grows: bool) -> None:
+        """May a transaction be ended by a marker of that epoch?
+
+        :param epoch_grows: with each transaction of that producer (KIP-890).
+        :raise KafkaError: INVALID_PRODUCER_EPOCH, the marker is that of an earlier transaction.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        is_open = entry.transaction_first_offset != NO_OFFSET
+        if verifications.is_late_marker(producer_epoch, entry.epoch, is_open=is_open, epoch_grows=epoch_grows):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker for producer {producer_id} of epoch {producer_epoch}, {entry.epoch} is known",
+            )
 
     def note_refusal(self, header: BatchHeader) -> None:
         """A batch was refused, and its producer will send it again: the ones that it sent behind it have to wait.
@@ -169,12 +217,8 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None or origin is Origin.REPLICATION:
             return
-        if header.producer_epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"marker for producer {header.producer_id} of epoch {header.producer_epoch}, {entry.epoch} is known",
-            )
-        if marker.coordinator_epoch < entry.coordinator_epoch:
+        self.check_end(header.producer_id, header.producer_epoch, epoch_grows=False)
+        if is_replaced_coordinator(marker.coordinator_epoch, entry.coordinator_epoch):
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}",
@@ -206,11 +250,13 @@ class ProducerStates:
             if len(entry.batches) > RECENT_BATCHES_MAX:
                 del entry.batches[0]
         if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
+            self.verifications.end(header.producer_id)
             entry.transaction_first_offset = header.base_offset
             self._ongoing[header.base_offset] = header.producer_id
 
     def _take_in_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
         """The transaction it ended; None for one without records here."""
+        self.verifications.end(header.producer_id)
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
@@ -228,7 +274,7 @@ class ProducerStates:
             return None
         self._undecided = [completed for completed in self._undecided if completed.last_offset >= high_watermark]
         starts = [completed.first_offset for completed in self._undecided]
-        starts.extend(list(self._ongoing)[:1])
+        starts.extend(islice(self._ongoing, 1))
         return min(starts, default=None)
 
     @property
@@ -253,6 +299,7 @@ class ProducerStates:
         self._entries.clear()
         self._ongoing.clear()
         self._undecided.clear()
+        self.verifications.clear()
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
         """Replace everything by what a snapshot holds."""
@@ -271,6 +318,18 @@ class ProducerStates:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
         return entry
+
+
+def is_replaced_coordinator(coordinator_epoch: int, known_epoch: int) -> bool:
+    """Whether a newer coordinator has written a marker of the same producer already."""
+    return coordinator_epoch < known_epoch
+
+
+def _old_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {header.producer_id} writes with epoch {header.producer_epoch}, {entry.epoch} is known",
+    )
 
 
 def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> RecentBatch | None:

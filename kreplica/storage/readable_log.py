@@ -92,9 +92,14 @@ class ReadableLog:
         return self._damages.values()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where readers of committed records may read: the high watermark or the first undecided transaction."""
+        """Up to where readers of committed records may read: the high watermark or the first undecided transaction.
+
+        Where the beginning of that transaction is deleted already it is the log's start: nothing may be read.
+        """
         first_unstable = self.producers.first_unstable_offset(high_watermark)
-        return high_watermark if first_unstable is None else min(first_unstable, high_watermark)
+        if first_unstable is None:
+            return high_watermark
+        return max(min(first_unstable, high_watermark), self.log_start_offset)
 
     def read(self, offset: int, *, size_max: int, offset_max: int, at_least_one: bool = True) -> LogSlice:
         """Where the batches lie that start with the one that holds ``offset``.
