@@ -1,0 +1,59 @@
+"""Partitions come into a transaction, and leaders ask whether they are in it.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.transactions import fencing
+from kreplica.transactions.decisions import Decision, refused
+from kreplica.transactions.states import DECIDED, NO_IDENTITY, Identity, Transaction, TransactionState
+
+
+def add(
+    transaction: Transaction | None, claimed: Identity, added: Collection[TopicPartition], now_ms: int
+) -> Decision:
+    """Decide about an AddPartitionsToTxn or an AddOffsetsToTxn; the first partition begins the transaction."""
+    code = refusal(transaction, claimed)
+    if transaction is None or code is not ErrorCode.NONE:
+        return refused(code)
+    if transaction.is_taken_over:
+        # Its records carry another producer id or epoch than this producer has (KIP-939).
+        return refused(ErrorCode.INVALID_TXN_STATE)
+    is_ongoing = transaction.state is TransactionState.ONGOING
+    if is_ongoing and transaction.partitions.issuperset(added):
+        return Decision()
+    new = transaction.moved(
+        TransactionState.ONGOING,
+        partitions=transaction.partitions.union(added) if is_ongoing else frozenset(added),
+        last_update_ms=now_ms,
+        start_ms=transaction.start_ms if is_ongoing else now_ms,
+        next_identity=NO_IDENTITY,
+        client_version=0,
+    )
+    return Decision(new=new)
+
+
+def verify(
+    transaction: Transaction | None, claimed: Identity, asked: Collection[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Say of each partition whether a producer's transaction has it, so that its records may be appended (KIP-890)."""
+    code = refusal(transaction, claimed)
+    if transaction is None or code is not ErrorCode.NONE:
+        return dict.fromkeys(asked, code)
+    return {key: _membership(transaction, key) for key in asked}
+
+
+def refusal(transaction: Transaction | None, claimed: Identity) -> ErrorCode:
+    """Why a producer may not use its transaction just now; NONE where it may."""
+    if transaction is None or not fencing.is_known_producer(transaction, claimed):
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if not fencing.is_current(transaction, claimed):
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state in DECIDED else ErrorCode.NONE
+
+
+def _membership(transaction: Transaction, key: TopicPartition) -> ErrorCode:
+    is_open = transaction.state is TransactionState.ONGOING and not transaction.is_taken_over
+    return ErrorCode.NONE if is_open and key in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE

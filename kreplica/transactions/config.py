@@ -1,0 +1,26 @@
+"""What the coordinator of transactions is told of the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TOPIC = "__transaction_state"
+"""The internal topic whose leaders coordinate."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsConfig:
+    """The settings of transactions, in milliseconds.
+
+    :param timeout_ms_max: the longest transaction that a producer may ask for (``transaction.max.timeout.ms``).
+    :param is_two_phase_enabled: whether producers may prepare transactions that do not time out
+        (``transaction.two.phase.commit.enable``).
+    """
+
+    timeout_ms_max: int = 900_000
+    abort_interval_ms: int = 10_000
+    expiration_ms: int = 604_800_000
+    expiration_interval_ms: int = 3_600_000
+    is_two_phase_enabled: bool = False
+
+

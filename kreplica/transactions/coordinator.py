@@ -1,0 +1,207 @@
+"""The coordinator of transactions of one broker: finds the shard, has it decided, and sees to the log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from kreplica.coordination import Shards, StateLog
+from kreplica.errors import ErrorCode, KafkaError, KreplicaError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.transactions import fencing
+from kreplica.transactions.additions import add, verify
+from kreplica.transactions.beginnings import Beginning, begin
+from kreplica.transactions.config import TransactionsConfig
+from kreplica.transactions.decisions import Answer, Decision
+from kreplica.transactions.endings import Ending, end
+from kreplica.transactions.markers import Markers
+from kreplica.transactions.shard import TransactionShard
+from kreplica.transactions.states import Identity, Transaction
+from kreplica.transactions.timeouts import Timeouts
+
+log = Logger()
+
+Answered = Callable[[Answer], None]
+Decide = Callable[[Transaction | None, int | None], Decision]
+"""From what is known of a transactional id, and a new producer id where one was asked for."""
+
+MakeShards = Callable[[Callable[[StateLog], TransactionShard]], Shards[TransactionShard]]
+
+
+class TransactionCoordinator:
+    """Owned by a broker; coordinates the transactional ids whose partitions of ``__transaction_state`` it leads.
+
+    Every answer is given by a callback, exactly once, and maybe before the call returns.
+
+    :param make_shards: given what makes one shard of its log.
+    :param next_producer_id: an id that no other broker has given out.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        make_shards: MakeShards,
+        markers: Markers,
+        next_producer_id: Callable[[], Awaitable[int]],
+        config: TransactionsConfig,
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._markers = markers
+        self._next_producer_id = next_producer_id
+        self.shards = make_shards(lambda state_log: TransactionShard(runtime, state_log, markers))
+        self._timeouts = Timeouts(runtime, self.shards.loaded, config)
+        self._waiting: dict[Deferred[None], None] = {}
+
+    def start(self) -> None:
+        """Abort what takes too long, and forget what nobody uses, from now on."""
+        self._timeouts.start()
+
+    def stop(self) -> None:
+        """Leave no timer behind; whoever waits is told that nobody coordinates here."""
+        self._timeouts.stop()
+        self._markers.stop()
+        for waiting in list(self._waiting):
+            waiting.cancel()
+
+    # --- what producers ask for --------------------------------------------------------------------------------------
+
+    def begin(self, transactional_id: str, asked: Beginning, answered: Answered) -> None:
+        """Give a producer its identity, and fence those before it (InitProducerId)."""
+        code = self._refusal(transactional_id, asked)
+        if code is not ErrorCode.NONE:
+            answered(Answer(code))
+            return
+
+        def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
+            now_ms = self._runtime.wall_clock_ms()
+            return begin(transactional_id, transaction, asked, new_producer_id, now_ms)
+
+        self._decide(transactional_id, decide, answered)
+
+    def add(
+        self,
+        transactional_id: str,
+        claimed: Identity,
+        added: Collection[TopicPartition],
+        answered: Callable[[ErrorCode], None],
+    ) -> None:
+        """Add partitions to a producer's transaction, which begins with the first (AddPartitionsToTxn)."""
+
+        def decide(transaction: Transaction | None, _: int | None) -> Decision:
+            return add(transaction, claimed, added, self._runtime.wall_clock_ms())
+
+        self._decide(transactional_id, decide, lambda answer: answered(answer.code))
+
+    def verify(
+        self, transactional_id: str, claimed: Identity, asked: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Say of each partition whether a producer's transaction has it (KIP-890)."""
+        try:
+            entry = self._shard_of(transactional_id).get(transactional_id)
+        except KafkaError as error:
+            return dict.fromkeys(asked, error.code)
+        return verify(None if entry is None else entry.transaction, claimed, asked)
+
+    def end(self, transactional_id: str, asked: Ending, answered: Answered) -> None:
+        """Commit or abort a producer's transaction; answered when the decision is committed (EndTxn)."""
+
+        def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
+            return end(transaction, asked, new_producer_id, self._runtime.wall_clock_ms())
+
+        self._decide(transactional_id, decide, answered)
+
+    # --- what tools ask for ------------------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """What is known of a transactional id.
+
+        :raise KafkaError: this broker does not coordinate it; TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        entry = self._shard_of(transactional_id).get(transactional_id)
+        if entry is None or entry.transaction is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"nothing is known of {transactional_id!r}")
+        return entry.transaction
+
+    def transactions(self) -> list[Transaction]:
+        """All that this broker coordinates.
+
+        :raise KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are not known yet.
+        """
+        if self.shards.is_loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "some transactional ids are being loaded")
+        entries = (entry for shard in self.shards.loaded() for entry in shard.entries())
+        return [entry.transaction for entry in entries if entry.transaction is not None]
+
+    # --- how it is decided -------------------------------------------------------------------------------------------
+
+    def _refusal(self, transactional_id: str, asked: Beginning) -> ErrorCode:
+        """What an InitProducerId is refused for whatever is known of the transactional id; NONE for nothing."""
+        if not fencing.is_two_phase_allowed(
+            asked.is_two_phase or asked.keeps_prepared, enabled=self._config.is_two_phase_enabled
+        ):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if asked.keeps_prepared and not asked.is_two_phase:
+            return ErrorCode.INVALID_REQUEST  # what is kept must not time out
+        if not asked.is_two_phase and not fencing.is_allowed_timeout(
+            asked.asked_timeout_ms, self._config.timeout_ms_max
+        ):
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        return ErrorCode.NONE
+
+    def _shard_of(self, transactional_id: str) -> TransactionShard:
+        """:raise KafkaError: another coordinates it, or may, or nobody does just now; INVALID_REQUEST."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+        return self.shards.current_shard_of(transactional_id)
+
+    def _decide(
+        self, transactional_id: str, decide: Decide, answered: Answered, new_producer_id: int | None = None
+    ) -> None:
+        try:
+            shard = self._shard_of(transactional_id)
+        except KafkaError as error:
+            answered(Answer(error.code))
+            return
+        entry = shard.get(transactional_id)
+        decision = decide(None if entry is None else entry.transaction, new_producer_id)
+        if entry is not None and entry.pending is not None:
+            answered(_while_pending(decision))
+        elif decision.needs_producer_id:
+            self._decide_with_id(transactional_id, decide, answered)
+        elif decision.new is None:
+            answered(decision.answer)
+        else:
+            shard.write(decision.new, partial(_written, decision.answer, answered))
+
+    def _decide_with_id(self, transactional_id: str, decide: Decide, answered: Answered) -> None:
+        """Decide again once there is a new producer id; meanwhile anything may have happened."""
+
+        async def decide_again() -> None:
+            try:
+                new_producer_id = await self._next_producer_id()
+            except (KreplicaError, CancelledError):
+                answered(Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                return
+            self._decide(transactional_id, decide, answered, new_producer_id)
+
+        waiting = Deferred.fromCoroutine(decide_again())
+        self._waiting[waiting] = None
+        waiting.addErrback(lambda failure: log.failure("deciding with a new producer id", failure))
+        waiting.addCallback(lambda _: self._waiting.pop(waiting, None))
+
+
+def _written(answer: Answer, answered: Answered, code: ErrorCode) -> None:
+    answered(answer if code is ErrorCode.NONE else Answer(code))
+
+
+def _while_pending(decision: Decision) -> Answer:
+    """Whoever is fenced is told so now; whoever is not waits for what is under way."""
+    return decision.answer if decision.answer.code in _FENCED else Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+_FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
