@@ -1,0 +1,167 @@
+"""A log of offsets that a test commits step by step, and the rule by which Kafka says what counts."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from kreplica.errors import ErrorCode
+from kreplica.groups.offsets import Offsets, OffsetValues
+from kreplica.groups.records import CommittedOffset, OffsetKey, build_offset_value, parse_offset_key, parse_offset_value
+from kreplica.wire.batch_building import BatchBuilder
+from kreplica.wire.batches import parse_header
+
+if TYPE_CHECKING:
+    from kreplica.coordination.state_log import Pair, StateLog
+
+NOT_TRANSACTIONAL = -1
+
+
+class Written(NamedTuple):
+    """Records, or the end of a transaction where there are none."""
+
+    producer_id: int
+    records: Sequence[Pair]
+    commits: bool = False
+
+
+class SteppedLog:
+    """A ``StateLog`` whose appends are committed or refused when the test says so, in their order."""
+
+    def __init__(self) -> None:
+        self.written: list[Written] = []
+        self.waiting: deque[tuple[Callable[[], None], Callable[[ErrorCode], None]]] = deque()
+        self.refused: list[Callable[[ErrorCode], None]] = []
+        self.refuses = False
+
+    def append(
+        self, records: Sequence[Pair], committed: Callable[[], None], answer: Callable[[ErrorCode], None]
+    ) -> None:
+        self._write(Written(NOT_TRANSACTIONAL, records), committed, answer)
+
+    def append_transactional(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        records: Sequence[Pair],
+        committed: Callable[[], None],
+        answer: Callable[[ErrorCode], None],
+    ) -> bool:
+        return self._write(Written(producer_id, records), committed, answer)
+
+    def _write(self, written: Written, committed: Callable[[], None], answer: Callable[[ErrorCode], None]) -> bool:
+        if self.refuses:
+            self.refused.append(answer)
+            return False
+        self.written.append(written)
+        self.waiting.append((committed, answer))
+        return True
+
+    def commit(self, count: int | None = None) -> None:
+        """The first appends are committed; all of them where no count is given."""
+        for _ in range(len(self.waiting) if count is None else count):
+            committed, answer = self.waiting.popleft()
+            committed()
+            answer(ErrorCode.NONE)
+
+
+@dataclass
+class OffsetsScene:
+    """Offsets, their log, and the answers of what was asked of them."""
+
+    log: SteppedLog = field(default_factory=SteppedLog)
+    answers: list[ErrorCode] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.offsets = Offsets(cast("StateLog", self.log))
+
+    def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
+        self.offsets.commit(group, values(topic, partition, offset), self.answers.append)
+
+    def commit_in_transaction(self, producer_id: int, group: str, topic: str, partition: int, offset: int) -> None:
+        self.offsets.commit_in_transaction(group, values(topic, partition, offset), producer_id, 0, self.answers.append)
+
+    def end(self, producer_id: int, *, commits: bool) -> None:
+        """The marker is committed: so is all before it."""
+        self.log.commit()
+        self.log.written.append(Written(producer_id, (), commits))
+        self.offsets.end_transaction(producer_id, commits)
+
+    def remove(self, group: str) -> None:
+        records = self.offsets.tombstones(group)
+        if records:
+            self.offsets.remove(records, self.answers.append)
+
+    def offset(self, group: str, topic: str, partition: int) -> int | None:
+        committed = self.offsets.committed(group, topic, partition)
+        return committed.offset if committed is not None else None
+
+    def everything(self) -> dict[OffsetKey, int]:
+        return everything(self.offsets)
+
+    def replayed(self) -> Offsets:
+        """What a broker knows that reads the log."""
+        offsets = Offsets(cast("StateLog", SteppedLog()))
+        for producer_id, records, commits in self.log.written:
+            if records:
+                header = header_of(producer_id, records)
+                for key, value in records:
+                    offsets.replay(key, value, header)
+            else:
+                offsets.end_transaction(producer_id, commits)
+        return offsets
+
+
+def values(topic: str, partition: int, offset: int) -> OffsetValues:
+    return [(topic, [(partition, build_offset_value(CommittedOffset(offset, -1, "", 0)))])]
+
+
+def everything(offsets: Offsets) -> dict[OffsetKey, int]:
+    found = {}
+    for group in offsets.group_ids():
+        for topic, partitions in offsets.partitions_of(group):
+            for partition in partitions:
+                committed = offsets.committed(group, topic, partition)
+                assert committed is not None
+                found[OffsetKey(group, topic, partition)] = committed.offset
+    return found
+
+
+def header_of(producer_id: int, records: Sequence[Pair]) -> Any:
+    if producer_id == NOT_TRANSACTIONAL:
+        builder = BatchBuilder()
+    else:
+        builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, transactional=True)
+    for key, value in records:
+        builder.append(0, key, value)
+    return parse_header(builder.build())
+
+
+def by_kafkas_rule(written: Sequence[Written]) -> dict[OffsetKey, int]:
+    """What counts after a log, by each record's place in it: the latest of those that count.
+
+    A tombstone is a record like others: what lies before it does not count, whenever its transaction ends.
+    """
+    latest: dict[OffsetKey, tuple[int, int | None]] = {}
+    open_records: dict[int, list[tuple[int, OffsetKey, int]]] = {}
+
+    def put(place: int, key: OffsetKey, offset: int | None) -> None:
+        if key not in latest or latest[key][0] < place:
+            latest[key] = (place, offset)
+
+    for place, (producer_id, records, commits) in enumerate(written):
+        for data, value in records:
+            key = parse_offset_key(data)
+            if value is None:
+                put(place, key, None)
+            elif producer_id == NOT_TRANSACTIONAL:
+                put(place, key, parse_offset_value(value).offset)
+            else:
+                open_records.setdefault(producer_id, []).append((place, key, parse_offset_value(value).offset))
+        if not records:
+            for ended in open_records.pop(producer_id, []):
+                if commits:
+                    put(*ended)
+    return {key: offset for key, (_, offset) in latest.items() if offset is not None}
