@@ -1,0 +1,109 @@
+"""Who may commit offsets of a group, and how a commit ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.group import NO_GENERATION, UNKNOWN_MEMBER
+from kreplica.groups.records import TEXT_SIZE_MAX
+
+if TYPE_CHECKING:
+    from kreplica.groups.offsets import Answer, OffsetValues
+    from kreplica.groups.shard import GroupShard
+
+MEMBER_EPOCHS_FROM = 9
+"""The version of OffsetCommit from which clients may be members of groups of KIP-848."""
+
+_GROUP_ID_CHARACTERS_SAFE = TEXT_SIZE_MAX // 4
+
+
+@dataclass(slots=True)
+class Committer:
+    """Who commits, as the request says.
+
+    :param generation: or the member's epoch; ``NO_GENERATION`` for who is not a member.
+    :param version: of the request.
+    """
+
+    group_id: str
+    member_id: str = UNKNOWN_MEMBER
+    instance_id: str | None = None
+    generation: int = NO_GENERATION
+    version: int = 0
+
+
+def is_writable(group_id: str) -> bool:
+    """Whether a group's id fits into the keys of the log."""
+    return len(group_id) <= _GROUP_ID_CHARACTERS_SAFE or len(group_id.encode()) <= TEXT_SIZE_MAX
+
+
+def is_metadata_acceptable(metadata: str, characters_max: int) -> bool:
+    """Whether a text may be committed along with an offset.
+
+    :param characters_max: ``offset.metadata.max.bytes``, which in spite of its name bounds characters.
+    """
+    return not metadata or (len(metadata) <= characters_max and len(metadata.encode()) <= TEXT_SIZE_MAX)
+
+
+def commit(shard: GroupShard, committer: Committer, values: OffsetValues, answer: Answer) -> None:
+    """Commit offsets of a group, which comes into being where there is none.
+
+    :param values: at least one.
+    :param answer: called exactly once; NONE: they are committed.
+    :raise KafkaError: this committer may not; nothing was appended then, and ``answer`` is not called.
+    """
+    _admit(shard, committer, transactional=False)
+    shard.offsets.commit(committer.group_id, values, _answering(shard, committer.group_id, answer))
+
+
+def commit_in_transaction(
+    shard: GroupShard,
+    committer: Committer,
+    producer_id: int,
+    producer_epoch: int,
+    values: OffsetValues,
+    answer: Answer,
+) -> None:
+    """The same as part of a producer's transaction, which was seen to be under way (KIP-890).
+
+    :raise KafkaError: as ``commit``.
+    """
+    try:
+        _admit(shard, committer, transactional=True)
+    except KafkaError as error:
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # transactional producers know of generations alone
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from None
+        raise
+    answering = _answering(shard, committer.group_id, answer)
+    shard.offsets.commit_in_transaction(committer.group_id, values, producer_id, producer_epoch, answering)
+
+
+def _admit(shard: GroupShard, committer: Committer, *, transactional: bool) -> None:
+    group = shard.group(committer.group_id)
+    if group is not None:
+        group.check_commit(
+            committer.member_id,
+            committer.instance_id,
+            committer.generation,
+            transactional=transactional,
+            version=committer.version,
+        )
+        return
+    if committer.generation > NO_GENERATION:
+        knows_epochs = not transactional and committer.version >= MEMBER_EPOCHS_FROM
+        code = ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
+        raise KafkaError(code, f"there is no group {committer.group_id!r}")
+    shard.classic(committer.group_id)
+
+
+def _answering(shard: GroupShard, group_id: str, answer: Answer) -> Answer:
+    def answered(code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            shard.remove_if_unused(group_id)
+            if code is ErrorCode.MESSAGE_TOO_LARGE:
+                code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        answer(code)
+
+    return answered

@@ -1,0 +1,74 @@
+"""What a request commits, topic by topic, and the rows that answer it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.coordination import ClusterView
+from kreplica.errors import ErrorCode
+from kreplica.groups.offset_commits import is_metadata_acceptable
+from kreplica.groups.records import NO_LEADER_EPOCH, NO_TIME, CommittedOffset, build_offset_value
+
+Row = dict[str, Any]
+
+_NONE = int(ErrorCode.NONE)
+_UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+
+
+class OffsetRows:
+    """One request's offsets, read.
+
+    :param asked: the topics of an OffsetCommit or TxnOffsetCommit.
+    :param now_ms: when they were committed, where the request says nothing else (OffsetCommit 1).
+    :param expire_timestamp_ms: when they expire, or ``NO_TIME``.
+    :ivar values: of the offsets that may be committed, as ``Offsets.commit`` takes them.
+    :ivar topics: as the answer has them; where nothing is wrong with an offset, its row says so already.
+    """
+
+    __slots__ = ("_open", "topics", "values")
+
+    def __init__(
+        self,
+        asked: list[Row],
+        view: ClusterView,
+        metadata_characters_max: int,
+        now_ms: int,
+        expire_timestamp_ms: int = NO_TIME,
+    ) -> None:
+        self.values: list[tuple[str, list[tuple[int, bytes]]]] = []
+        self.topics: list[Row] = []
+        self._open: list[Row] = []
+        for topic in asked:
+            name = topic["name"]
+            is_known = view.partition_count(name) is not None
+            values: list[tuple[int, bytes]] = []
+            rows: list[Row] = []
+            for partition in topic["partitions"]:
+                index = partition["partition_index"]
+                metadata = partition["committed_metadata"] or ""
+                row = {"partition_index": index, "error_code": _NONE}
+                rows.append(row)
+                if not is_known or index < 0:
+                    row["error_code"] = _UNKNOWN
+                elif not is_metadata_acceptable(metadata, metadata_characters_max):
+                    row["error_code"] = _TOO_LARGE
+                else:
+                    self._open.append(row)
+                    timestamp_ms = partition.get("commit_timestamp", NO_TIME)
+                    committed = CommittedOffset(
+                        partition["committed_offset"],
+                        partition.get("committed_leader_epoch", NO_LEADER_EPOCH),
+                        metadata,
+                        now_ms if timestamp_ms == NO_TIME else timestamp_ms,
+                        expire_timestamp_ms,
+                    )
+                    values.append((index, build_offset_value(committed)))
+            if values:
+                self.values.append((name, values))
+            self.topics.append({"name": name, "partitions": rows})
+
+    def fail(self, code: ErrorCode) -> None:
+        """Answer so for all offsets that nothing else is wrong with."""
+        for row in self._open:
+            row["error_code"] = int(code)
