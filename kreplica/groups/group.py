@@ -60,7 +60,7 @@ class Group(Protocol):
         """
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member of it reads that topic, or might: offsets of such a topic are not deleted and do not expire."""
+        """Whether a member of it reads that topic, or might: its offsets are not deleted, and do not expire."""
 
     def check_offset_delete(self) -> None:
         """Whether offsets of topics that nobody is subscribed to may be deleted (KIP-496).

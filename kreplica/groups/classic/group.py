@@ -1,0 +1,350 @@
+"""One classic group: its state, and the ways in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from kreplica.cluster.uuids import random_uuid
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.groups.classic import guards, joining, leaving, rebalancing, syncing
+from kreplica.groups.classic.config import ClassicConfig
+from kreplica.groups.classic.group_records import record_of, restored_roster
+from kreplica.groups.classic.member import Member
+from kreplica.groups.classic.requests import (
+    DescribedMember,
+    Description,
+    Join,
+    JoinAnswer,
+    Joined,
+    Leave,
+    Sync,
+    SyncAnswer,
+    Synced,
+)
+from kreplica.groups.classic.roster import CONSUMERS, Roster
+from kreplica.groups.classic.states import PREVIOUS, State
+from kreplica.groups.group import CLASSIC, UNKNOWN_MEMBER
+from kreplica.groups.records import GroupRecord, build_group_key, build_group_value
+from kreplica.runtime import Runtime
+
+if TYPE_CHECKING:
+    from kreplica.coordination.state_log import Pair, StateLog
+
+log = Logger()
+
+T = TypeVar("T")
+
+
+class ClassicGroup:
+    """A ``Group``.  Owned by the shard of its partition, from the first request or from loading until ``unload``.
+
+    Every way in (a request, a timer, an answer of the log) is one step: it changes the group first, and what is to be
+    told is told when all is changed.
+
+    :param unused: told, with the group's id, when it has neither members nor a record: it may be forgotten.
+    :param record: what was loaded; None for a new group.
+    :ivar protocol: the chosen one; None without members.
+    :ivar is_gathering: the first rebalance of an empty group waits for more members (KIP-134).
+    :ivar has_newcomer: somebody came while it waited.
+    """
+
+    type_name = CLASSIC
+
+    def __init__(
+        self,
+        group_id: str,
+        runtime: Runtime,
+        state_log: StateLog,
+        config: ClassicConfig,
+        unused: Callable[[str], None],
+        record: GroupRecord | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.state = State.EMPTY
+        self.generation = 0
+        self.protocol: str | None = None
+        self.roster = Roster()
+        self.is_gathering = False
+        self.has_newcomer = False
+        self.reactor = runtime.reactor
+        self._runtime = runtime
+        self._log = state_log
+        self._unused = unused
+        self._may_be_written = False
+        self._state_timestamp_ms = runtime.wall_clock_ms()
+        self._timer: IDelayedCall | None = None
+        self._to_tell: deque[Callable[[], None]] = deque()
+        if record is not None:
+            self._restore(record)
+
+    def _restore(self, record: GroupRecord) -> None:
+        self._may_be_written = True
+        self._state_timestamp_ms = record.state_timestamp_ms
+        self.generation = record.generation
+        self.protocol = record.protocol
+        self.roster = restored_roster(record, self.reactor, self.session_ended)
+        if self.roster.members:
+            self.state = State.STABLE
+            for member in self.roster.members.values():
+                member.heard()
+        if len(self.roster.members) > self.config.size_max:
+            self._step(lambda: rebalancing.prepare(self, "it has more members than it may have"))
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def join(self, request: Join, answer: JoinAnswer) -> None:
+        """A member joins; it is answered when all have, or when there is nothing to wait for."""
+        self._step(lambda: joining.join(self, request, answer))
+
+    def sync(self, request: Sync, answer: SyncAnswer) -> None:
+        """A member asks for its assignment, and the leader says all; answered once the assignment is committed."""
+        self._step(lambda: syncing.sync(self, request, answer))
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """A member lives; it is told whether it has to join again."""
+        try:
+            member = self.check_generation(member_id, instance_id, generation)
+        except KafkaError as error:
+            return error.code
+        member.heard()
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING_REBALANCE else ErrorCode.NONE
+
+    def leave(self, leaves: Sequence[Leave]) -> list[ErrorCode]:
+        """Members leave, or are removed; one answer for each."""
+        codes: list[ErrorCode] = []
+        self._step(lambda: codes.extend(leaving.leave(self, leave) for leave in leaves))
+        return codes
+
+    # --- what is told of it ------------------------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def protocol_type(self) -> str:
+        return self.roster.protocol_type or ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is a member, or was told an id to become one."""
+        return self.state is State.EMPTY and not self.roster.pending
+
+    def describe(self) -> Description:
+        """What tools see."""
+        is_stable = self.state is State.STABLE
+        return Description(
+            self.state_name,
+            self.protocol_type,
+            (self.protocol or "") if is_stable else "",
+            [
+                DescribedMember(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.metadata(self.protocol) if is_stable else b"",
+                    member.assignment if is_stable else b"",
+                )
+                for member in self.roster.members.values()
+            ],
+        )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if self.protocol_type != CONSUMERS:
+            return False
+        topics = self.roster.topics(self.protocol)
+        return topics is None or topic in topics
+
+    def expires_from_ms(self, topic: str, commit_timestamp_ms: int) -> int | None:
+        if self.roster.protocol_type is None:
+            return commit_timestamp_ms
+        if self.state is State.EMPTY:
+            return self._state_timestamp_ms if self._state_timestamp_ms >= 0 else commit_timestamp_ms
+        if self.state is State.STABLE and self.protocol_type == CONSUMERS and not self.is_subscribed_to(topic):
+            return commit_timestamp_ms
+        return None
+
+    def tombstones(self) -> list[Pair]:
+        return [(build_group_key(self.group_id), None)] if self._may_be_written else []
+
+    # --- who may -----------------------------------------------------------------------------------------------------
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that has this id, and this instance id where it says one.
+
+        :raise KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, another came later under its instance id.
+        """
+        if instance_id is not None:
+            holder = self.roster.id_of(instance_id)
+            if holder is not None and not guards.holds_instance(member_id, holder):
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is {holder!r} now")
+            if holder is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is {instance_id!r}")
+        member = self.roster.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        return member
+
+    def check_generation(self, member_id: str, instance_id: str | None, generation: int) -> Member:
+        """The same of a member that speaks of a generation.
+
+        :raise KafkaError: also ILLEGAL_GENERATION, that is not the group's.
+        """
+        member = self.check_member(member_id, instance_id)
+        if not guards.is_current_generation(generation, self.generation):
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"{generation} is not {self.generation}")
+        return member
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool, version: int
+    ) -> None:
+        if generation < 0 and self.state is State.EMPTY:
+            return
+        if generation >= 0 or member_id != UNKNOWN_MEMBER or instance_id is not None:
+            member = self.check_generation(member_id, instance_id, generation)
+            if not transactional:
+                member.heard()
+        elif not transactional and self.state is not State.EMPTY:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "only members commit while there are any")
+        if self.state is State.COMPLETING_REBALANCE and not transactional:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        self._check_alive()
+
+    def check_offset_delete(self) -> None:
+        self._check_alive()
+        if self.state is not State.EMPTY and self.protocol_type != CONSUMERS:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"what members of type {self.protocol_type!r} read is unknown")
+
+    def check_delete(self) -> None:
+        self._check_alive()
+        if self.state is not State.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, self.group_id)
+
+    def _check_alive(self) -> None:
+        if self.state is State.DEAD:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, self.group_id)
+
+    # --- for the modules of this package, within a step --------------------------------------------------------------
+
+    def transition(self, state: State) -> None:
+        """Come into another state.
+
+        :raise RuntimeError: it cannot follow: a fault of this code.
+        """
+        if self.state not in PREVIOUS[state]:
+            raise RuntimeError(f"{self.group_id!r} cannot become {state.value} from {self.state.value}")
+        self.state = state
+        self._state_timestamp_ms = self._runtime.wall_clock_ms()
+
+    def begin_generation(self) -> None:
+        """All who will be members have joined: choose what they speak."""
+        self.generation += 1
+        self.roster.unsynced = {}
+        if self.roster.members:
+            self.protocol = self.roster.select_protocol()
+            self.transition(State.COMPLETING_REBALANCE)
+        else:
+            self.protocol = None
+            self.transition(State.EMPTY)
+
+    def new_member(self, member_id: str, request: Join) -> Member:
+        """A member that is not in the roster yet; its session has not begun."""
+        return Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            request.protocols,
+            self.reactor,
+            self.session_ended,
+        )
+
+    def new_member_id(self, request: Join) -> str:
+        """An id that nobody has, and that says to people who it is."""
+        return f"{request.instance_id or request.client_id}-{random_uuid(self._runtime.random)}"
+
+    def session_ended(self, member: Member) -> None:
+        """A member was not heard of for the whole of its session."""
+        self._step(lambda: leaving.expire(self, member))
+
+    def pending_ended(self, member_id: str) -> None:
+        """Who was told an id did not come with it."""
+        self._step(lambda: leaving.expire_pending(self, member_id))
+
+    def start_timer(self, delay_ms: int, over: Callable[[], None]) -> None:
+        """The time that this phase of a rebalance may take: there is one phase at a time, and one timer."""
+        self.stop_timer()
+
+        def fired() -> None:
+            self._timer = None
+            self._step(over)
+
+        self._timer = self.reactor.callLater(delay_ms / 1000, fired)
+
+    def stop_timer(self) -> None:
+        """The phase is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def tell(self, answer: Callable[[T], None], what: T) -> None:
+        """Answer somebody when this step is over."""
+        self._to_tell.append(lambda: answer(what))
+
+    def store(self, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
+        """Write the group as it is, with these assignments.
+
+        :param stored: a step of its own: NONE once it is committed, or what members are told else.
+        """
+        record = record_of(self.roster, self.generation, self.protocol, self._state_timestamp_ms, assignments)
+        try:
+            pair = (build_group_key(self.group_id), build_group_value(record))
+        except ProtocolError as error:
+            log.error("group {group!r} cannot be written: {error}", group=self.group_id, error=str(error))
+            self.tell(lambda code: self._step(lambda: stored(code)), ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._may_be_written = True
+        self._log.append([pair], _nothing, lambda code: self._step(lambda: stored(_told(code))))
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def _step(self, act: Callable[[], None]) -> None:
+        act()
+        while self._to_tell:
+            self._to_tell.popleft()()
+        if self.is_empty and not self._may_be_written:
+            self._unused(self.group_id)
+
+    def unload(self) -> None:
+        if self.state is State.DEAD:
+            return
+        self.transition(State.DEAD)
+        self.stop_timer()
+        for session in self.roster.pending.values():
+            session.end()
+        for member in self.roster.members.values():
+            joining.end(self, member, Joined(ErrorCode.NOT_COORDINATOR, member.member_id))
+            syncing.end(self, member, Synced(ErrorCode.NOT_COORDINATOR))
+            member.session.end()
+        while self._to_tell:
+            self._to_tell.popleft()()
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    """What members are told of a write: that a group is too large for a batch is nothing they can help."""
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is ErrorCode.MESSAGE_TOO_LARGE else code
+
+
+def _nothing() -> None:
+    """Nothing is to be done before the answer."""

@@ -1,0 +1,68 @@
+"""What a classic group writes to the log, and becomes again from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kreplica.groups.classic.member import Member
+from kreplica.groups.classic.roster import Roster
+from kreplica.groups.records import GroupRecord, MemberRecord
+from kreplica.runtime import Reactor
+
+
+def record_of(
+    roster: Roster,
+    generation: int,
+    protocol: str | None,
+    state_timestamp_ms: int,
+    assignments: Mapping[str, bytes],
+) -> GroupRecord:
+    """The group as it is after a rebalance, or as it will be once this is committed.
+
+    :param assignments: by member ids; who is not in it has nothing to do.
+    """
+    return GroupRecord(
+        roster.protocol_type or "",
+        generation,
+        protocol,
+        roster.leader,
+        state_timestamp_ms,
+        tuple(
+            MemberRecord(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(protocol),
+                assignments.get(member.member_id, b""),
+            )
+            for member in roster.members.values()
+        ),
+    )
+
+
+def restored_roster(record: GroupRecord, reactor: Reactor, expired: Callable[[Member], None]) -> Roster:
+    """The members as they were written: of what they said, only what they said for the chosen protocol is known.
+
+    :param expired: as ``Member`` takes it; no session has begun.
+    """
+    roster = Roster(record.protocol_type or None)
+    for kept in record.members:
+        member = Member(
+            kept.member_id,
+            kept.group_instance_id,
+            kept.client_id,
+            kept.client_host,
+            kept.session_timeout_ms,
+            kept.rebalance_timeout_ms,
+            ((record.protocol or "", bytes(kept.subscription)),),
+            reactor,
+            expired,
+        )
+        member.assignment = bytes(kept.assignment)
+        roster.add(member, record.protocol_type)
+    if record.leader in roster.members:
+        roster.leader = record.leader
+    return roster

@@ -1,0 +1,74 @@
+"""How members go: they say so, they are removed, or they are not heard of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic import joining, rebalancing
+from kreplica.groups.classic.member import Member
+from kreplica.groups.classic.requests import Joined, Leave, Synced
+from kreplica.groups.classic.states import State
+from kreplica.groups.group import UNKNOWN_MEMBER
+
+if TYPE_CHECKING:
+    from kreplica.groups.classic.group import ClassicGroup
+
+log = Logger()
+
+
+def leave(group: ClassicGroup, request: Leave) -> ErrorCode:
+    """Within a step: a member leaves, or somebody removes it by its instance id."""
+    if request.member_id in group.roster.pending:
+        expire_pending(group, request.member_id)
+        return ErrorCode.NONE
+    try:
+        member_id = request.member_id
+        if member_id == UNKNOWN_MEMBER:
+            member_id = group.roster.id_of(request.instance_id) or UNKNOWN_MEMBER
+        member = group.check_member(member_id, request.instance_id)
+    except KafkaError as error:
+        return error.code
+    _remove(group, member, f"{member.member_id!r} leaves ({request.reason or 'no reason given'})")
+    return ErrorCode.NONE
+
+
+def expire(group: ClassicGroup, member: Member) -> None:
+    """A member's session has ended."""
+    if member.is_kept_by_waiting:
+        member.heard()
+    else:
+        _remove(group, member, f"{member.member_id!r} was not heard of for {member.session_timeout_ms} ms")
+
+
+def expire_pending(group: ClassicGroup, member_id: str) -> None:
+    """Who was told an id does not come."""
+    drop_pending(group, member_id)
+    rebalancing.complete_if_ready(group)
+
+
+def drop(group: ClassicGroup, member: Member) -> None:
+    """Take a member off the roster; if it waits for anything, it is told that it is unknown."""
+    member.session.end()
+    joining.end(group, member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER))
+    answer, member.awaiting_sync = member.awaiting_sync, None
+    if answer is not None:
+        group.tell(answer, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+    group.roster.remove(member)
+
+
+def drop_pending(group: ClassicGroup, member_id: str) -> None:
+    """Forget that somebody was told an id."""
+    session = group.roster.pending.pop(member_id, None)
+    if session is not None:
+        session.end()
+
+
+def _remove(group: ClassicGroup, member: Member, reason: str) -> None:
+    drop(group, member)
+    if group.state is State.PREPARING_REBALANCE:
+        rebalancing.complete_if_ready(group)
+    else:
+        rebalancing.prepare(group, reason)

@@ -1,0 +1,176 @@
+"""Who is a member of a group, who leads, and which protocols all of them speak: no clock, no log, no answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kreplica.errors import ProtocolError
+from kreplica.groups.classic.member import Member
+from kreplica.groups.classic.requests import JoinAnswer, JoinedMember, Protocols
+from kreplica.groups.classic.sessions import Session
+from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, parse_versioned
+
+CONSUMERS = "consumer"
+"""The protocol type of consumers, whose subscriptions can be read here."""
+
+
+class Roster:
+    """What a request needs of it costs the same however many members there are.
+
+    :ivar members: by their ids.
+    :ivar pending: who was told an id, and has not joined with it yet: the time until it has to.
+    :ivar leader: the member that assigns; None while there are no members.
+    :ivar protocol_type: of the members there are, or were last; None where there never was one.
+    :ivar unsynced: who has not asked for its assignment in this generation (a set in order).
+    """
+
+    def __init__(self, protocol_type: str | None = None) -> None:
+        self.members: dict[str, Member] = {}
+        self.pending: dict[str, Session] = {}
+        self.leader: str | None = None
+        self.protocol_type = protocol_type
+        self.unsynced: dict[str, None] = {}
+        self.awaiting_join_count = 0
+        self._ids: dict[str, str] = {}
+        self._speakers: dict[str, int] = {}
+        self._topics: tuple[str | None, frozenset[str] | None] | None = None
+
+    # --- who ---------------------------------------------------------------------------------------------------------
+
+    def id_of(self, instance_id: str | None) -> str | None:
+        """The member that has an instance id now; None where nobody has."""
+        return self._ids.get(instance_id) if instance_id is not None else None
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Add a member; the first one leads, and says of what type the group is."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self._ids[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._count(member.protocols, 1)
+
+    def remove(self, member: Member) -> None:
+        """Remove a member; if it led, another does."""
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            del self._ids[member.instance_id]
+        self.unsynced.pop(member.member_id, None)
+        self._count(member.protocols, -1)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member came again, under a new id: it stays what it was, leader too."""
+        del self.members[member.member_id]
+        if self.leader == member.member_id:
+            self.leader = member_id
+        if member.member_id in self.unsynced:
+            del self.unsynced[member.member_id]
+            self.unsynced[member_id] = None
+        member.member_id = member_id
+        self.members[member_id] = member
+        if member.instance_id is not None:
+            self._ids[member.instance_id] = member_id
+
+    def update(
+        self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int
+    ) -> None:
+        """What a member says when it joins again."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+
+    # --- joining -----------------------------------------------------------------------------------------------------
+
+    def await_join(self, member: Member, answer: JoinAnswer) -> None:
+        """A member has joined and waits for the others; whoever waited under its name before was answered."""
+        member.awaiting_join = answer
+        self.awaiting_join_count += 1
+
+    def end_join(self, member: Member) -> JoinAnswer | None:
+        """Take the answer that a member waits for; None where it does not."""
+        answer = member.awaiting_join
+        if answer is not None:
+            member.awaiting_join = None
+            self.awaiting_join_count -= 1
+        return answer
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether everybody has who is known, also of those who were told an id only."""
+        return self.awaiting_join_count == len(self.members) and not self.pending
+
+    def elect_joined_leader(self) -> bool:
+        """Let somebody lead who has joined.
+
+        :return: whether there is one.
+        """
+        if not self.awaiting_join_count:
+            return False
+        if self.leader is None or self.members[self.leader].awaiting_join is None:
+            self.leader = next(id for id, member in self.members.items() if member.awaiting_join is not None)
+        return True
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long members may take to join: the patience of the most patient one."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # --- protocols ---------------------------------------------------------------------------------------------------
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether there is a protocol that all members speak, and who comes with these does too."""
+        everybody = len(self.members)
+        return protocol_type == self.protocol_type and any(
+            self._speakers.get(name, 0) == everybody for name, _ in protocols
+        )
+
+    def select_protocol(self) -> str:
+        """The protocol that most members like best, of those that all speak; of several the one voted for first."""
+        everybody = len(self.members)
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            for name, _ in member.protocols:
+                if self._speakers[name] == everybody:
+                    votes[name] = votes.get(name, 0) + 1
+                    break
+        return max(votes, key=votes.__getitem__)
+
+    def joined_members(self, protocol: str | None) -> Sequence[JoinedMember]:
+        """What the leader is told of everybody."""
+        return [
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
+            for member in self.members.values()
+        ]
+
+    def topics(self, protocol: str | None) -> frozenset[str] | None:
+        """The topics that consumers subscribe to; None where that cannot be read: other members, another format."""
+        if self._topics is None or self._topics[0] != protocol:
+            self._topics = (protocol, self._read_topics(protocol))
+        return self._topics[1]
+
+    def _read_topics(self, protocol: str | None) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMERS or (self.members and protocol is None):
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            try:
+                _, subscription = parse_versioned(SUBSCRIPTION, member.metadata(protocol))
+            except ProtocolError:
+                return None
+            topics.update(subscription["topics"])
+        return frozenset(topics)
+
+    def _count(self, protocols: Protocols, step: int) -> None:
+        self._topics = None
+        for name in dict(protocols):
+            count = self._speakers.get(name, 0) + step
+            if count:
+                self._speakers[name] = count
+            else:
+                del self._speakers[name]

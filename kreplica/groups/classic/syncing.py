@@ -1,0 +1,88 @@
+"""What SyncGroup does in each state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic import guards, rebalancing
+from kreplica.groups.classic.member import Member
+from kreplica.groups.classic.requests import Sync, SyncAnswer, Synced
+from kreplica.groups.classic.states import State
+
+if TYPE_CHECKING:
+    from kreplica.groups.classic.group import ClassicGroup
+
+log = Logger()
+
+
+def sync(group: ClassicGroup, request: Sync, answer: SyncAnswer) -> None:
+    """Within a step: give a member its assignment, now or when the leader's is committed."""
+    try:
+        member = group.check_generation(request.member_id, request.instance_id, request.generation)
+        _check_protocol(group, request)
+        if group.state is State.PREPARING_REBALANCE:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    except KafkaError as error:
+        group.tell(answer, Synced(error.code))
+        return
+    _note_synced(group, member)
+    if group.state is State.STABLE:
+        group.tell(answer, _synced(group, member))
+        member.heard()
+        return
+    end(group, member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # it asked before, and asks again
+    member.awaiting_sync = answer
+    if group.roster.leader == member.member_id:
+        _assign(group, dict(request.assignments))
+
+
+def end(group: ClassicGroup, member: Member, synced: Synced) -> None:
+    """Answer a member that waits for its assignment; nothing where it does not."""
+    answer, member.awaiting_sync = member.awaiting_sync, None
+    if answer is not None:
+        member.heard()
+        group.tell(answer, synced)
+
+
+def _check_protocol(group: ClassicGroup, request: Sync) -> None:
+    for said, chosen in (
+        (request.protocol_type, group.roster.protocol_type),
+        (request.protocol_name, group.protocol),
+    ):
+        if said is not None and said != chosen:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{said!r} is not {chosen!r}")
+
+
+def _note_synced(group: ClassicGroup, member: Member) -> None:
+    unsynced = group.roster.unsynced
+    unsynced.pop(member.member_id, None)
+    if not unsynced:
+        group.stop_timer()
+
+
+def _assign(group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
+    """The leader has said what each member is to do: it counts once it is committed."""
+    generation = group.generation
+
+    def stored(code: ErrorCode) -> None:
+        is_completing = group.state is State.COMPLETING_REBALANCE
+        if not guards.is_same_rebalance(is_completing, generation, group.generation):
+            return
+        if code is not ErrorCode.NONE:
+            rebalancing.fail_syncs(group, code)
+            rebalancing.prepare(group, f"its assignment could not be written ({code.name})")
+            return
+        group.transition(State.STABLE)
+        for member in group.roster.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            end(group, member, _synced(group, member))
+
+    group.store(assignments, stored)
+
+
+def _synced(group: ClassicGroup, member: Member) -> Synced:
+    return Synced(ErrorCode.NONE, group.roster.protocol_type, group.protocol, member.assignment)
