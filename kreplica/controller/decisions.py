@@ -81,6 +81,7 @@ def repairs(
     *,
     bounced: Collection[int] = (),
     unclean: Collection[int] = (),
+    failed: Collection[int] = (),
 ) -> list[StateChange]:
     """The states that fit who lives now: a leader where there can be one, and nobody dead in the in-sync set.
 
@@ -92,12 +93,14 @@ def repairs(
         seen.  They leave in-sync and eligible sets; every other state with a replica of theirs gets a new partition
         epoch at least, because its leader may be about to write, from what it knew of the one before, that it is in
         sync.
+    :param failed: brokers whose replicas of these partitions cannot be used.  They leave like unclean ones, and always
+        with a new leader epoch: no fetch of an earlier one, which may be on its way still, lets them in again.
     """
     changes = []
     for partition in partitions:
         old = context.leadership.get(partition)
         if old is not None:
-            change = _repair(context, partition, old, rules_of, bounced, unclean)
+            change = _repair(context, partition, old, rules_of, bounced, unclean, failed)
             if change is not None:
                 changes.append(change)
     return changes
@@ -110,9 +113,10 @@ def _repair(
     rules_of: RulesOf,
     bounced: Collection[int],
     unclean: Collection[int],
+    failed: Collection[int],
 ) -> StateChange | None:
     replicas = context.replicas(partition)
-    lost = [replica for replica in replicas if replica in unclean] if unclean else ()
+    lost = [replica for replica in replicas if replica in unclean or replica in failed] if unclean or failed else ()
     isr, eligible = without_unclean(old, lost) if lost else (old.isr, old.eligible_leader_replicas)
     online = context.online(partition)
     stays = old.leader in isr and old.leader in online and old.leader not in bounced
@@ -121,7 +125,8 @@ def _repair(
     else:
         election = _election(context, partition, isr, eligible, rules_of(partition.topic), bounced)
     is_same = election.isr == old.isr and election.leader == old.leader and eligible == old.eligible_leader_replicas
-    if is_same and (stays or election.leader == NO_LEADER):
+    is_enough = (stays and not failed) or election.leader == NO_LEADER
+    if is_same and is_enough:
         return StateChange(partition, old, old) if stays and lost else None
     return changed(context, partition, election, rules_of, isr=isr, eligible=eligible, unclean=lost)
 

@@ -68,7 +68,7 @@ async def _repair(office: Office, partitions: Sequence[TopicPartition], failed: 
     rules, requests = office.rules(), office.requests()
 
     def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.repairs(office.context, some, rules, unclean=failed)
+        return decisions.repairs(office.context, some, rules, failed=failed)
 
     await office.decide(partitions, decide, requests)
     # Also where the state stays: the list of offline replicas is another.

@@ -101,6 +101,8 @@ class Partitions:
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self._without_room: dict[TopicPartition, Leadership] = {}
         """Roles that could not be taken for want of room or descriptors; tried again when somebody asks for it."""
+        self._damaged_since: dict[TopicPartition, int] = {}
+        """By partition whose log could not be opened at all: the first leader epoch that this process heard of."""
         self._sessions_lost = 0
         self._observers: dict[str, Callable[[Partition], None]] = {}
         self._topics_changed: dict[str, None] = {}
@@ -182,21 +184,33 @@ class Partitions:
         return errors
 
     async def _bring_back(self, wanted: Mapping[TopicPartition, Leadership]) -> None:
-        """Begin damaged replicas anew that nobody counts on, and use those as they are that are the last."""
+        """Begin damaged replicas anew that nobody counts on, and use those as they are that are the last.
+
+        The controller, told that one cannot be used, begins another leader epoch without it.
+        """
         for key in self.directories.failed_logs():
             leadership, partition = wanted.get(key), self._partitions.get(key)
             if leadership is None or self._broker_id not in leadership.replicas:
                 continue
-            known_epoch = partition.leadership.leader_epoch if partition is not None else NO_EPOCH
+            known_epoch = self._known_epoch(key, leadership)
             if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
                 continue
             is_back = False
-            if damage.may_begin_anew(leadership, self._broker_id):
+            if damage.may_begin_anew(leadership, self._broker_id, known_epoch):
                 is_back = await self.directories.begin_anew(key)
             elif damage.is_last_copy(leadership, self._broker_id):
                 is_back = await self.directories.put_back(key)
+            if is_back:
+                self._damaged_since.pop(key, None)
             if is_back and partition is not None and self._partitions.get(key) is partition:
                 self._forget(key)
+
+    def _known_epoch(self, key: TopicPartition, leadership: Leadership) -> int:
+        """The leader epoch in which a replica that cannot be used was last, or of which it heard first."""
+        partition = self._partitions.get(key)
+        if partition is not None:
+            return partition.leadership.leader_epoch
+        return self._damaged_since.setdefault(key, leadership.leader_epoch)
 
     def _try_role(self, key: TopicPartition, leadership: Leadership, following: list[Partition]) -> ErrorCode:
         self._without_room.pop(key, None)
@@ -229,6 +243,7 @@ class Partitions:
     async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
         """Stop a partition, and delete its files where asked; one that is not here is deleted already."""
         self._without_room.pop(key, None)
+        self._damaged_since.pop(key, None)
         partition = self._partitions.get(key)
         if partition is None:
             is_here = key in self.directories.logs or self.directories.failure(key) is not None

@@ -51,8 +51,9 @@ def test_where_it_led_alone_the_eligible_stand_in() -> None:
     assert (state.leader, state.isr, state.eligible_leader_replicas) == (-1, (3,), ())
 
 
-def test_its_leader_is_told_though_nothing_changed() -> None:
-    """A replica that was out of sync already: its leader may be about to let it in, by what it knew of it."""
+def test_another_leader_epoch_begins_though_nothing_else_changed() -> None:
+    """A replica that was out of sync already: its leader may be about to let it in, by what it knew of it, or has, and
+    the controller was not told yet.  In the next epoch it does so only when the replica has fetched anew."""
     scene = made()
     scene.run(scene.brokers[1].write_isr(P0, (1, 2)))
     scene.settle()
@@ -60,8 +61,16 @@ def test_its_leader_is_told_though_nothing_changed() -> None:
     fail(scene, 3)
     state = scene.state("t", 0)
     assert (state.leader, state.isr) == (1, (1, 2))
-    assert state.leader_epoch == before.leader_epoch
-    assert state.partition_epoch > before.partition_epoch
+    assert state.leader_epoch == before.leader_epoch + 1
+
+
+def test_nobody_is_told_anew_of_what_is_known_to_have_failed() -> None:
+    """A broker says again and again that it cannot use its replica: one leader epoch is enough."""
+    scene = made()
+    fail(scene, 3)
+    before = scene.state("t", 0)
+    fail(scene, 3, 60.0)
+    assert scene.state("t", 0) == before
 
 
 def test_it_is_asked_for_soon() -> None:

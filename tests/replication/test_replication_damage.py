@@ -9,10 +9,11 @@ from kreplica.replication import damage
 from kreplica.replication.leadership import Leadership
 
 SELF, LEADER, THIRD = 1, 2, 3
+EPOCH = 7
 
 
 def told(leader: int, isr: tuple[int, ...], eligible: tuple[int, ...] = ()) -> Leadership:
-    return Leadership(leader, 7, isr, (1, 2, 3), 0, 1, eligible=eligible)
+    return Leadership(leader, EPOCH, isr, (1, 2, 3), 0, 1, eligible=eligible)
 
 
 @pytest.mark.parametrize(
@@ -35,5 +36,12 @@ def test_nothing_is_given_up_that_somebody_counts_on(
 ) -> None:
     """It leaves where others have the records, begins anew where nobody would elect it, and stays where it is alone."""
     assert damage.others_have_it(leadership, SELF) is leave
-    assert damage.may_begin_anew(leadership, SELF) is begin_anew
+    assert damage.may_begin_anew(leadership, SELF, EPOCH - 1) is begin_anew
     assert damage.is_last_copy(leadership, SELF) is last
+
+
+def test_nothing_is_given_up_in_an_epoch_in_which_it_may_have_fetched() -> None:
+    """The leader may have let it in, and the controller, who says that it is out of sync, was not told yet."""
+    leadership = told(LEADER, (2, 3))
+    assert not damage.may_begin_anew(leadership, SELF, EPOCH)
+    assert damage.may_begin_anew(leadership, SELF, EPOCH - 1)

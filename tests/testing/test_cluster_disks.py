@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 from cluster_runs import replicated, seeds, traced_run
+from twisted.internet.defer import Deferred
 
+from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Role
 from kreplica.storage.checkpoints import RECOVERY_POINTS, read_offsets
@@ -33,8 +35,8 @@ FETCH_ANEW_S = 60.0
 def _errors(logged_errors: list[str]) -> object:
     """What is damaged is told at error level; nothing else is."""
     yield
-    others = [text for text in logged_errors if "is taken out" not in text and "is offline" not in text]
-    logged_errors[:] = others
+    damaged = ("is taken out", "cannot be opened", "is offline")
+    logged_errors[:] = [text for text in logged_errors if not any(told in text for told in damaged)]
 
 
 def made(seed: int, *overrides: str, configs: Mapping[str, str] = SMALL_SEGMENTS) -> ReplicatedRun:
@@ -186,6 +188,23 @@ class TestReadErrors:
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)
             run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=FETCH_ANEW_S)
             assert run.machine(broker).program.directories.directories[0].offline is None
+            run.converge()
+
+    @pytest.mark.parametrize("seed", seeds([1]))
+    def test_of_a_replica_that_the_controller_takes_for_out_of_sync(self, seed: int) -> None:
+        """The leader let it in, and the controller speaks before it was told so: nothing may be begun anew yet."""
+        with replicated(seed, made) as run:
+            broker, key = run.followers()[0], run.keys[0]
+            segment = roll(run, broker, 4).segments[1]
+            disk_of(run, broker).fail("read", segment.path(), errno.EIO)
+            partitions = run.machine(broker).program.partitions
+            partition = partitions.get(key)
+            assert partition is not None
+            run.cluster.run_until(lambda: partition.role is Role.OFFLINE, timeout_s=60)
+            late = partition.leadership._replace(isr=(run.leader(),))
+            told = Deferred.fromCoroutine(partitions.lead_and_follow({key: late}))
+            assert run.cluster.run_until(told) == {key: ErrorCode.KAFKA_STORAGE_ERROR}
+            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=FETCH_ANEW_S)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
