@@ -1,0 +1,64 @@
+"""DescribeGroups (key 15): what tools see of classic groups and their members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic.requests import Description
+from kreplica.groups.coordinator import NOT_FOUND, GroupCoordinator
+from kreplica.server.request import Request
+
+NOT_FOUND_FROM = 6
+"""From this version on a group that does not exist is an error; before, it is one that is dead (KIP-1043)."""
+
+NOTHING_KNOWN = Description("")
+GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+"""READ, DELETE and DESCRIBE: what anybody may do with a group where there are no ACLs (KIP-430)."""
+
+NOT_ASKED = -(2**31)
+
+
+class DescribeGroups:
+    """Answers at once; one group's failure is that group's answer."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> None:
+        operations = GROUP_OPERATIONS if request.body.get("include_authorized_operations") else NOT_ASKED
+        rows = [self._describe(group_id, request.version) for group_id in request.body["groups"]]
+        for row in rows:
+            row["authorized_operations"] = operations if not row["error_code"] else NOT_ASKED
+        request.answer({"throttle_time_ms": 0, "groups": rows})
+
+    def _describe(self, group_id: str, version: int) -> dict[str, Any]:
+        try:
+            description = self._groups.describe(group_id)
+        except KafkaError as error:
+            return _row(group_id, error.code, NOTHING_KNOWN)
+        if description is NOT_FOUND and version >= NOT_FOUND_FROM:
+            row = _row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, description)
+            return row | {"error_message": f"Group {group_id} not found."}
+        return _row(group_id, ErrorCode.NONE, description)
+
+
+def _row(group_id: str, code: ErrorCode, description: Description) -> dict[str, Any]:
+    return {
+        "error_code": int(code),
+        "group_id": group_id,
+        "group_state": description.state_name,
+        "protocol_type": description.protocol_type,
+        "protocol_data": description.protocol,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in description.members
+        ],
+    }
