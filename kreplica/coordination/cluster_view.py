@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -32,3 +32,6 @@ class ClusterView(Protocol):
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back, from now on, whenever anything of this may have changed."""
+
+    def on_topics_removed(self, callback: Callable[[Sequence[str]], None]) -> None:
+        """Call back, from now on, with topics that were deleted, also with one that was made again since."""

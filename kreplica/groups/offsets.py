@@ -87,6 +87,10 @@ class Offsets:
         """Whether offsets of a group are in the log that do not count yet."""
         return group_id in self._pending or any(append.group_id == group_id for append in self._in_flight)
 
+    def may_have(self, group_id: str, topic: str) -> bool:
+        """Whether a group may have offsets of a topic, now or soon."""
+        return topic in self._groups.get(group_id, ()) or self.is_changing(group_id)
+
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """What a group has committed for a partition, or None."""
         topics = self._groups.get(group_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -63,6 +63,8 @@ class MetadataCache:
         """The topics in the parts so far of metadata that say everything."""
         self._waiting: dict[Deferred[bool], Callable[[], bool]] = {}
         self._observers: list[Callable[[], None]] = []
+        self._removed: list[str] = []
+        self._removal_observers: list[Callable[[Sequence[str]], None]] = []
 
     def topic(self, name: str) -> TopicMetadata | None:
         return self.topics.get(name)
@@ -87,6 +89,10 @@ class MetadataCache:
         """Call back after every update, from now on."""
         self._observers.append(callback)
 
+    def on_topics_removed(self, callback: Callable[[Sequence[str]], None]) -> None:
+        """Call back, from now on, with the topics that are gone, also with one that was made again since."""
+        self._removal_observers.append(callback)
+
     def update(self, body: dict[str, Any]) -> list[str]:
         """Take in an UpdateMetadata request: the brokers are replaced, the partitions added to those known.
 
@@ -109,12 +115,17 @@ class MetadataCache:
         self.look_again()
         for observer in self._observers:
             observer()
+        removed, self._removed = self._removed, []
+        if removed:
+            for removal_observer in self._removal_observers:
+                removal_observer(removed)
         return gone
 
     def _update_topic(self, name: str, topic_id: UUID, rows: Iterable[dict[str, Any]]) -> None:
         old = self.topics.get(name)
         if old is not None and topic_id not in (ZERO_UUID, old.topic_id):
             self._names.pop(old.topic_id, None)
+            self._removed.append(name)
             old = None  # deleted and made again: nothing of the old one holds
         partitions = dict(old.partitions) if old else {}
         for row in rows:
@@ -133,6 +144,7 @@ class MetadataCache:
 
     def _drop(self, topic: TopicMetadata) -> None:
         del self.topics[topic.name]
+        self._removed.append(topic.name)
         self._names.pop(topic.topic_id, None)
 
     def _drop_unnamed(self, part: int, parts: int, names: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from kreplica.model import ZERO_UUID, TopicPartition
@@ -46,3 +46,6 @@ class PublishedCluster:
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self._metadata.on_change(callback)
+
+    def on_topics_removed(self, callback: Callable[[Sequence[str]], None]) -> None:
+        self._metadata.on_topics_removed(callback)
