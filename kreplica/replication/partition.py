@@ -135,6 +135,7 @@ class Partition:
         if self.led is not None:
             self._last_proposed = self.led.proposed
             self.led = None
+            self.log.producers.verifications.clear()
             self.tenures_over += 1
         self._surroundings.wakeups.mark(self)
         self._tell_role()
@@ -240,9 +241,12 @@ class Partition:
         :param epoch_grows: with each transaction, and the marker has the next one's (KIP-890).
         :raise KafkaError: as ``append``; INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED, the marker is late.
         """
+        producers = self.log.producers
         if self.led is not None:
-            self.log.producers.check_end(producer_id, producer_epoch, epoch_grows=epoch_grows)
-        return self.append_own(build_end_marker(marker, producer_id, producer_epoch, now_ms), now_ms)
+            producers.check_end(producer_id, producer_epoch, epoch_grows=epoch_grows)
+        result = self.append_own(build_end_marker(marker, producer_id, producer_epoch, now_ms), now_ms)
+        producers.verifications.marker_written(producer_id, producer_epoch, epoch_grows=epoch_grows)
+        return result
 
     def append_own(self, records: Buffer, now_ms: int) -> AppendResult:
         """Append one batch of a coordinator on this broker, for all in-sync replicas; else as ``append``.

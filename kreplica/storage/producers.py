@@ -250,13 +250,12 @@ class ProducerStates:
             if len(entry.batches) > RECENT_BATCHES_MAX:
                 del entry.batches[0]
         if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
-            self.verifications.end(header.producer_id)
+            self.verifications.opened(header.producer_id)
             entry.transaction_first_offset = header.base_offset
             self._ongoing[header.base_offset] = header.producer_id
 
     def _take_in_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
         """The transaction it ended; None for one without records here."""
-        self.verifications.end(header.producer_id)
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)

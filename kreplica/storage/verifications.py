@@ -24,7 +24,7 @@ class Verification:
 
 
 class Verifications:
-    """Those of one log, by producer id: from the question until the transaction is open, or over."""
+    """Those of one log that is led, by producer id: from the question until the transaction is open, or over."""
 
     __slots__ = ("_by_producer",)
 
@@ -48,9 +48,17 @@ class Verifications:
     def get(self, producer_id: int) -> Verification | None:
         return self._by_producer.get(producer_id)
 
-    def end(self, producer_id: int) -> None:
-        """The transaction is open now, or has ended."""
+    def opened(self, producer_id: int) -> None:
+        """Its transaction is open now."""
         self._by_producer.pop(producer_id, None)
+
+    def marker_written(self, producer_id: int, marker_epoch: int, *, epoch_grows: bool) -> None:
+        """A transaction of that producer has ended; what was asked about it counts no more."""
+        verification = self._by_producer.get(producer_id)
+        if verification is not None and is_ended_by(
+            marker_epoch, verification.producer_epoch, epoch_grows=epoch_grows
+        ):
+            del self._by_producer[producer_id]
 
     def give_up(self, producer_id: int, verification: Verification) -> None:
         """The coordinator's answer was another, or there was none."""
@@ -58,12 +66,22 @@ class Verifications:
             del self._by_producer[producer_id]
 
     def clear(self) -> None:
+        """This broker leads no more."""
         self._by_producer.clear()
 
 
 def may_begin(verification: Verification | None, producer_epoch: int) -> bool:
     """Whether a transaction may begin here: its coordinator said so, and no end marker has come since."""
     return verification is not None and verification.is_verified and verification.producer_epoch == producer_epoch
+
+
+def is_ended_by(marker_epoch: int, producer_epoch: int, *, epoch_grows: bool) -> bool:
+    """Whether an end marker says that a transaction is over.
+
+    :param producer_epoch: of the transaction's records.
+    :param epoch_grows: with each transaction, and a marker has the next one's.
+    """
+    return producer_epoch < marker_epoch if epoch_grows else producer_epoch <= marker_epoch
 
 
 def is_late_marker(marker_epoch: int, known_epoch: int, *, is_open: bool, epoch_grows: bool) -> bool:

@@ -30,6 +30,7 @@ def end(log: Log, *, committed: bool = True, epoch: int = 0, coordinator_epoch: 
     log.producers.check_end(PRODUCER, epoch, epoch_grows=grows)
     records = marker(PRODUCER, committed=committed, epoch=epoch, coordinator_epoch=coordinator_epoch)
     log.append_as_leader(records, 0, now_ms=1, origin=Origin.COORDINATOR)
+    log.producers.verifications.marker_written(PRODUCER, epoch, epoch_grows=grows)
 
 
 def verify(log: Log, *, epoch: int = 0, starts_at_zero: bool = False) -> None:
@@ -64,6 +65,17 @@ class TestBeginning:
         verify(log)
         end(log)
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
+
+    def test_a_marker_leaves_the_next_transactions_verification_alone(self, log: Log) -> None:
+        """Where epochs grow the marker has the next one's, which may have been asked about already."""
+        verify(log)
+        write(log, 0)
+        verification = log.producers.verifications.begin(PRODUCER, 1, starts_at_zero=True)
+        end(log, epoch=1, grows=True)
+        verification.is_verified = True
+        assert write(log, 0, epoch=1) == 2
+        end(log, epoch=2, grows=True)
+        assert code_of(write, log, 1, epoch=1) is ErrorCode.INVALID_PRODUCER_EPOCH
 
     def test_after_its_end_each_transaction_is_verified_anew(self, log: Log) -> None:
         """A late batch of a transaction that has ended does not open the next one."""
