@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kreplica.groups.classic.config import ClassicConfig
+from kreplica.groups.expiry import ExpiryConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +13,4 @@ class GroupsConfig:
     """One part for each kind of state."""
 
     classic: ClassicConfig = field(default_factory=ClassicConfig)
+    expiry: ExpiryConfig = field(default_factory=ExpiryConfig)

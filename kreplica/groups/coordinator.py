@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
@@ -139,6 +139,11 @@ class GroupCoordinator:
                 if turns.is_over:
                     await turns.next()
         return code, listed
+
+    def topics_removed(self, topics: Collection[str]) -> None:
+        """Topics were deleted: nobody has read anything of them any more."""
+        for shard in self.shards.loaded():
+            shard.expiry.topics_removed(topics)
 
     def delete(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
         """DeleteGroups: a group without members goes, with its offsets.

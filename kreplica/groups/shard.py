@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.group import ClassicGroup
 from kreplica.groups.config import GroupsConfig
+from kreplica.groups.expiry import Expiry
 from kreplica.groups.group import Group
 from kreplica.groups.records import (
     GROUP_KEY_VERSION,
@@ -20,6 +21,7 @@ from kreplica.groups.records import (
 from kreplica.runtime import Runtime
 
 if TYPE_CHECKING:
+    from kreplica.coordination.cluster_view import ClusterView
     from kreplica.coordination.state_log import Pair, StateLog
     from kreplica.groups.offsets import Offsets
     from kreplica.wire.batches import BatchHeader
@@ -34,15 +36,19 @@ class GroupShard:
     record, which says how it was after the last one.
 
     :ivar groups: by their ids, of both kinds; also those that have offsets only.
+    :ivar expiry: removes offsets that nothing keeps.
     """
 
-    def __init__(self, runtime: Runtime, log: StateLog, config: GroupsConfig, offsets: Offsets) -> None:
+    def __init__(
+        self, runtime: Runtime, log: StateLog, view: ClusterView, config: GroupsConfig, offsets: Offsets
+    ) -> None:
         self._runtime = runtime
         self._config = config
         self._records: dict[str, GroupRecord] = {}
         self.log = log
         self.offsets = offsets
         self.groups: dict[str, Group] = {}
+        self.expiry = Expiry(runtime, self, view, config.expiry)
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
@@ -69,9 +75,11 @@ class GroupShard:
         for group_id in self.offsets.group_ids():
             if group_id not in self.groups:
                 self.groups[group_id] = self._new_classic(group_id)
+        self.expiry.start()
 
     def unload(self) -> None:
         """This broker leads no more: timers stop, and whoever waits is answered with NOT_COORDINATOR."""
+        self.expiry.stop()
         groups, self.groups = self.groups, {}
         for group in groups.values():
             group.unload()
