@@ -25,11 +25,11 @@ class HealthApp:
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
 
-    @app.route("/health/live", methods=["GET", "HEAD"])
+    @app.route("/live", methods=["GET", "HEAD"])
     def live(self, request: IRequest) -> bytes:
         return _json(request, OK, {"status": "live"})
 
-    @app.route("/health/ready", methods=["GET", "HEAD"])
+    @app.route("/ready", methods=["GET", "HEAD"])
     def ready(self, request: IRequest) -> bytes:
         reasons = self._readiness.not_ready()
         if reasons:

@@ -10,19 +10,22 @@ from twisted.web.http import combinedLogFormatter, datetimeToLogString
 from twisted.web.server import Site
 
 from kreplica.admin.health import HealthApp, Readiness
+from kreplica.admin.metrics import Figures, MetricsApp
+from kreplica.admin.root import Root
 from kreplica.errors import SettingsError
-from kreplica.runtime import Reactor
+from kreplica.runtime import Runtime
 
 REQUEST_SECONDS_MAX = 60
 
 
 class AdminSite:
-    """:param interface: the address to listen on; without a token only loopback is sensible."""
+    """:param host: the address to listen on; without a token only loopback is sensible."""
 
-    def __init__(self, reactor: Reactor, readiness: Readiness, *, host: str, port: int) -> None:
-        self._reactor = reactor
+    def __init__(self, runtime: Runtime, readiness: Readiness, figures: Figures, *, host: str, port: int) -> None:
+        reactor = self._reactor = runtime.reactor
+        root = Root(HealthApp(readiness), MetricsApp(figures, runtime.offload))
         self._site = Site(
-            HealthApp(readiness).app.resource(),
+            root.app.resource(),
             timeout=REQUEST_SECONDS_MAX,
             reactor=reactor,
             logFormatter=_access_line,

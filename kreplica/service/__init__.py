@@ -4,6 +4,7 @@
 * ``broker`` one broker, ``broker_process`` by itself; ``replication`` the part of it that replicates
 * ``handlers`` its table of APIs; ``settings_maps`` its settings, room by room
 * ``coordinators`` of groups and transactions; ``cluster_view`` what they see of the cluster
+* ``figures`` what it tells Prometheus
 * ``readiness`` whether it can serve; ``neighbours`` what it knows of the others; ``stopping`` the end, step by step
 * ``standalone`` an embedded coordinator and brokers in one process; ``coordinator`` the coordinator alone
 * ``banner``, ``log_output`` what people and machines read; ``open_files`` the process's limit of them

@@ -27,6 +27,7 @@ from kreplica.membership.strays import remove_strays
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.replication import ControlFence, Wakeups
 from kreplica.runtime import Runtime
+from kreplica.runtime.stalls import StallWatch
 from kreplica.server.fetch_sessions import FetchSessions
 from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
@@ -107,6 +108,7 @@ class Broker:
         self.server: Server | None = None
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
+        self._stalls = StallWatch(runtime.reactor)
         self._opened = False
         self.stopping = False
         self._joined_once = False
@@ -151,6 +153,7 @@ class Broker:
         await self.membership.join(self._registration(endpoints))
         self.controller.start()
         self.replication.start()
+        self.coordinators.start()
         await wait_until_served(self, self._connection_timeout_ms() / 1000)
 
     def _build_server(self) -> Server:
@@ -179,9 +182,12 @@ class Broker:
         if listener is not None:
             # Its web framework takes a sixth of the time in which a broker starts: not where nobody asks for it.
             from kreplica.admin.site import AdminSite
+            from kreplica.service.figures import BrokerFigures
 
-            self.admin = AdminSite(self.runtime.reactor, self, host=listener[0], port=listener[1])
+            figures = BrokerFigures(self, self._stalls)
+            self.admin = AdminSite(self.runtime, self, figures, host=listener[0], port=listener[1])
             self.admin.start()
+            self._stalls.start()
 
     def _registration(self, endpoints: tuple[Endpoint, ...]) -> BrokerRegistration:
         return BrokerRegistration(
@@ -271,6 +277,7 @@ class Broker:
             self.coordinators.stop()
             await self.replication.stop()
             await self.server.stop()
+        self._stalls.stop()
         if self.admin is not None:
             await self.admin.stop()
 

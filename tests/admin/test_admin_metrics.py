@@ -1,0 +1,62 @@
+"""What a broker tells Prometheus, read by Prometheus's own parser."""
+
+from __future__ import annotations
+
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import Producer
+from prometheus_client.parser import text_string_to_metric_families
+
+from kreplica.testing.standalone import StandaloneProcess
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    with StandaloneProcess(tmp_path_factory.mktemp("metrics"), brokers=3) as running:
+        yield running
+
+
+def scraped(process):
+    with urlopen(f"{process.admin_url}/metrics") as answer:
+        assert answer.headers["content-type"].startswith("text/plain")
+        return {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
+
+
+def value(families, name, **labels):
+    (sample,) = [
+        each for family in families.values() for each in family.samples if each.name == name and each.labels == labels
+    ]
+    return sample.value
+
+
+def test_prometheus_reads_it(process):
+    """Kafka's own names are there, and count what was done."""
+    producer = Producer({"bootstrap.servers": process.bootstrap_servers})
+    for number in range(10):
+        producer.produce("counted", str(number), partition=0)
+    assert producer.flush(20) == 0
+    families = scraped(process)
+    assert value(families, "kafka_brokers") == 3
+    assert value(families, "kafka_topic_partitions", topic="counted") == 1
+    assert value(families, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+    assert value(families, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
+    assert value(families, "kafka_network_requestmetrics_requests_total", request="Metadata") > 0
+    assert value(families, "kreplica_reactor_delay_seconds_count") > 0
+    partitions = families["kafka_log_log_size"].samples
+    assert len(partitions) == value(families, "kafka_server_replicamanager_partitioncount")
+    led = {each.labels["topic"]: each.value for each in families["kafka_topic_partition_current_offset"].samples}
+    assert len(led) == value(families, "kafka_server_replicamanager_leadercount")
+    assert led.get("counted", 10) == 10
+
+
+def test_paths_that_lead_nowhere(process):
+    """A wrong path or method is a problem document that names it."""
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{process.admin_url}/metrix")
+    assert refused.value.code == 404
+    assert refused.value.headers["content-type"] == "application/problem+json"
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{process.admin_url}/metrics", data=b"")
+    assert refused.value.code == 405
