@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from kreplica.coordination import BrokerConnections
+from kreplica.coordination import BrokerConnections, Shards, StateLog, StateLogConfig
 from kreplica.server.internal_topics import InternalTopic, InternalTopics
 from kreplica.service.cluster_view import PublishedCluster
+from kreplica.service.settings_maps import transactions_config
 from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.transactions import Markers, TransactionCoordinator
+from kreplica.transactions.shard import TransactionShard
 
 if TYPE_CHECKING:
     from kreplica.server.topic_admin import TopicAdmin
@@ -21,6 +24,7 @@ class Coordinators:
 
     :ivar view: what coordinators see of the cluster.
     :ivar connections: to the other brokers, and to this one.
+    :ivar transactions: the coordinator of transactions.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -30,6 +34,29 @@ class Coordinators:
             broker.runtime.reactor, broker.neighbours.endpoint_of, f"broker-{broker.broker_id}-coordinator"
         )
         self._internal_topics: InternalTopics | None = None
+        self.transactions = self._make_transactions()
+
+    def _make_transactions(self) -> TransactionCoordinator:
+        broker = self._broker
+
+        def make_shards(make: Callable[[StateLog], TransactionShard]) -> Shards[TransactionShard]:
+            return Shards(
+                broker.runtime,
+                broker.partitions,
+                TRANSACTION_STATE,
+                make,
+                lambda: self.view.partition_count(TRANSACTION_STATE),
+                broker.turn.at_end,
+                StateLogConfig(),
+            )
+
+        return TransactionCoordinator(
+            broker.runtime,
+            make_shards,
+            Markers(broker.runtime.reactor, self.view, self.connections),
+            broker.producer_ids.next,
+            transactions_config(broker.settings),
+        )
 
     def internal_topics(self, topics: TopicAdmin) -> InternalTopics:
         """What makes the coordinators' topics when they are first asked for."""
@@ -37,10 +64,15 @@ class Coordinators:
         self._internal_topics = made
         return made
 
+    def start(self) -> None:
+        """What coordinators do by themselves begins."""
+        self.transactions.start()
+
     def stop(self) -> None:
         """Ask nobody anything any more; what is under way fails."""
         if self._internal_topics is not None:
             self._internal_topics.stop()
+        self.transactions.stop()
         self.connections.stop()
 
 

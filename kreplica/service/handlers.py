@@ -11,6 +11,8 @@ from kreplica.controller.events import ElectionAsked, ElectionType, MovesAsked, 
 from kreplica.model import TopicPartition
 from kreplica.replication.replica_selection import SELECTORS
 from kreplica.server.answers import once_known
+from kreplica.server.handlers.add_offsets_to_txn import AddOffsetsToTxn
+from kreplica.server.handlers.add_partitions_to_txn import AddPartitionsToTxn
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.alter_partition_reassignments import AlterPartitionReassignments
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
@@ -22,12 +24,15 @@ from kreplica.server.handlers.delete_topics import DeleteTopics
 from kreplica.server.handlers.describe_cluster import DescribeCluster
 from kreplica.server.handlers.describe_configs import DescribeConfigs
 from kreplica.server.handlers.describe_log_dirs import DescribeLogDirs
+from kreplica.server.handlers.describe_transactions import DescribeTransactions
 from kreplica.server.handlers.elect_leaders import ElectLeaders
+from kreplica.server.handlers.end_txn import EndTxn
 from kreplica.server.handlers.fetch import Fetch
 from kreplica.server.handlers.find_coordinator import FindCoordinator
 from kreplica.server.handlers.init_producer_id import InitProducerId
 from kreplica.server.handlers.list_offsets import ListOffsets
 from kreplica.server.handlers.list_partition_reassignments import ListPartitionReassignments
+from kreplica.server.handlers.list_transactions import ListTransactions
 from kreplica.server.handlers.metadata import Metadata
 from kreplica.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kreplica.server.handlers.produce import Produce
@@ -59,8 +64,8 @@ LOWEST = {
 HIGHEST = {
     # By 12 a producer leaves it to the partition's leader to add the partition to the transaction (KIP-890).
     messages.PRODUCE.key: 11,
-    # 6 is that of two-phase transactions (KIP-939).
-    messages.INIT_PRODUCER_ID.key: 5,
+    # 2 has a regular expression, whose evaluation may take any time.
+    messages.LIST_TRANSACTIONS.key: 1,
 }
 """The highest version served, where it is not the highest that there is a schema of."""
 
@@ -125,7 +130,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
             DeleteTopics(topics, metadata, is_controller, enabled=settings["delete.topic.enable"]),
         ),
         (messages.DELETE_RECORDS, DeleteRecords(reactor, partitions)),
-        (messages.INIT_PRODUCER_ID, InitProducerId(broker.producer_ids)),
+        (messages.INIT_PRODUCER_ID, InitProducerId(broker.producer_ids, coordinators.transactions)),
         (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
         (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),
         (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
@@ -135,6 +140,14 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment)),
         (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
+        (messages.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxn(coordinators.transactions, coordinators.view)),
+        (messages.ADD_OFFSETS_TO_TXN, AddOffsetsToTxn(coordinators.transactions, coordinators.view, internal_topics)),
+        (messages.END_TXN, EndTxn(coordinators.transactions)),
+        (messages.DESCRIBE_TRANSACTIONS, DescribeTransactions(coordinators.transactions)),
+        (
+            messages.LIST_TRANSACTIONS,
+            ListTransactions(reactor, coordinators.transactions, broker.runtime.wall_clock_ms),
+        ),
         (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
     ]
     return {

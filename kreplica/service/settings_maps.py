@@ -14,6 +14,7 @@ from kreplica.runtime import Reactor
 from kreplica.server.bounds import UNLIMITED, Bounds
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.config import StorageConfig
+from kreplica.transactions import TransactionsConfig
 
 
 def bounds(settings: BrokerSettings) -> Bounds:
@@ -117,6 +118,17 @@ def controlled_shutdown_config(settings: BrokerSettings) -> ControlledShutdownCo
         retries_max=settings["controlled.shutdown.max.retries"],
         backoff_s=settings["controlled.shutdown.retry.backoff.ms"] / 1000,
         timeout_s=settings["controller.socket.timeout.ms"] / 1000,
+    )
+
+
+def transactions_config(settings: BrokerSettings) -> TransactionsConfig:
+    """What this broker does as a coordinator of transactions."""
+    return TransactionsConfig(
+        timeout_ms_max=settings["transaction.max.timeout.ms"],
+        abort_interval_ms=settings["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+        expiration_ms=settings["transactional.id.expiration.ms"],
+        expiration_interval_ms=settings["transaction.remove.expired.transaction.cleanup.interval.ms"],
+        is_two_phase_enabled=settings["transaction.two.phase.commit.enable"],
     )
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TOPIC = "__transaction_state"
-"""The internal topic whose leaders coordinate."""
-
 
 @dataclass(frozen=True, slots=True)
 class TransactionsConfig:

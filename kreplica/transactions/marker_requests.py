@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+from kreplica.cluster.topic_names import TRANSACTION_STATE
 from kreplica.coordination import ClusterView
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.transactions.config import TOPIC
 from kreplica.transactions.records import by_topic
 from kreplica.transactions.states import Transaction
 
@@ -82,7 +82,7 @@ def codes_of(body: Mapping[str, Any]) -> dict[Marker, ErrorCode]:
 
 def is_missing(view: ClusterView, key: TopicPartition) -> bool:
     """Whether a partition is not there, as far as this broker knows: a broker that knows of nothing yet cannot tell."""
-    if view.partition_count(TOPIC) is None:
+    if view.partition_count(TRANSACTION_STATE) is None:
         return False
     count = view.partition_count(key.topic)
     return count is None or key.partition >= count

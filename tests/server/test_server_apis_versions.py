@@ -11,6 +11,7 @@ from kreplica.model import ZERO_UUID
 from kreplica.testing.broker_scene import Scene, batch, create_body, fetch_body, on_broker, produce_body
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
+from transaction_checks import TRANSACTION_CHECKS, begin
 
 Check = Callable[[Scene, int], Awaitable[None]]
 
@@ -105,6 +106,9 @@ async def _init_producer_id(scene: Scene, version: int) -> None:
     answer = await scene.ask(messages.INIT_PRODUCER_ID, body, version)
     assert (answer["error_code"], answer["producer_epoch"]) == (0, 0)
     assert answer["producer_id"] >= 0
+    first = await begin(scene, f"begins-{version}", version)
+    second = await begin(scene, f"begins-{version}", version)
+    assert second == first | {"producer_epoch": first["producer_epoch"] + 1}
 
 
 async def _offset_for_leader_epoch(scene: Scene, version: int) -> None:
@@ -244,6 +248,7 @@ CHECKS: dict[Api, Check] = {
     messages.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     messages.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
     messages.DESCRIBE_CLUSTER: _describe_cluster,
+    **TRANSACTION_CHECKS,
 }
 
 

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22): an id for an idempotent producer."""
+"""InitProducerId (key 22): an id for an idempotent producer, or the next incarnation of a transactional one."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ from kreplica.errors import ErrorCode
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.server.answers import answer_from
 from kreplica.server.request import Request
+from kreplica.server.transaction_codes import fenced_code
+from kreplica.transactions import Answer, Beginning, Identity, TransactionCoordinator
 from kreplica.zookeeper import ZooKeeperError
+
+FENCED_FROM = 4
 
 
 class InitProducerId:
-    """Transactional producers are told that their coordinator is not here: there are no transactions yet."""
+    """Whoever has a transactional id is its coordinator's business; others get an id here."""
 
-    def __init__(self, producer_ids: ProducerIds) -> None:
+    def __init__(self, producer_ids: ProducerIds, coordinator: TransactionCoordinator) -> None:
         self._producer_ids = producer_ids
+        self._coordinator = coordinator
 
     def __call__(self, request: Request) -> None:
         body = request.body
         transactional_id = body["transactional_id"]
-        if (body.get("producer_id", -1) == -1) != (body.get("producer_epoch", -1) == -1):
+        claimed = Identity(body.get("producer_id", -1), body.get("producer_epoch", -1))
+        if (claimed.producer_id == -1) != (claimed.epoch == -1):
             request.answer(_error(ErrorCode.INVALID_REQUEST))  # they come together or not at all (KIP-360)
         elif transactional_id is None:
             answer_from(request, self._next())
         elif transactional_id == "":
             request.answer(_error(ErrorCode.INVALID_REQUEST))
         else:
-            request.answer(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            asked = Beginning(
+                body["transaction_timeout_ms"],
+                claimed,
+                body.get("enable_2pc", False),
+                body.get("keep_prepared_txn", False),
+            )
+            self._coordinator.begin(transactional_id, asked, lambda answer: request.answer(_row(answer, request)))
 
     async def _next(self) -> dict[str, Any]:
         try:
@@ -36,6 +48,16 @@ class InitProducerId:
             # Retriable: ZooKeeper cannot be reached for the moment.
             return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+
+
+def _row(answer: Answer, request: Request) -> dict[str, Any]:
+    return {
+        "error_code": fenced_code(answer.code, is_known=request.version >= FENCED_FROM),
+        "producer_id": answer.identity.producer_id,
+        "producer_epoch": answer.identity.epoch,
+        "ongoing_txn_producer_id": answer.ongoing.producer_id,
+        "ongoing_txn_producer_epoch": answer.ongoing.epoch,
+    }
 
 
 def _error(code: ErrorCode) -> dict[str, Any]:

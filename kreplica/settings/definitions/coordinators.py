@@ -28,7 +28,7 @@ CONSUMER_ASSIGNORS = (
 MIGRATION_POLICIES = OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True)
 GROUP_PROTOCOLS = EachOneOf(("consumer", "classic", "share", "unknown"))
 GROUPS_LATER = "consumer groups are not served"
-TRANSACTIONS_LATER = "transactions are not served"
+LOADED_IN_PIECES = "a megabyte is read at a time"
 
 PRODUCERS = (
     Setting(
@@ -154,22 +154,19 @@ TRANSACTIONS = (
     Setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
         "How often transactions that took too long are looked for and aborted.",
-        instead=TRANSACTIONS_LATER,
     ),
     Setting(
         "transaction.max.timeout.ms", INT, 900_000, at_least(1), HIGH, READ_ONLY,
         "The longest transaction that a producer may ask for.",
-        instead=TRANSACTIONS_LATER,
     ),
     Setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, at_least(1), LOW, READ_ONLY,
         "How often expired transactional ids are looked for.",
-        instead=TRANSACTIONS_LATER,
     ),
     Setting(
         "transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
         "How many bytes are read at a time when transactions are loaded.",
-        instead=TRANSACTIONS_LATER,
+        instead=LOADED_IN_PIECES,
     ),
     Setting(
         "transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, READ_ONLY,
@@ -190,7 +187,10 @@ TRANSACTIONS = (
     Setting(
         "transactional.id.expiration.ms", INT, 604_800_000, at_least(1), HIGH, READ_ONLY,
         "How long a transactional id that is not used is remembered.",
-        instead=TRANSACTIONS_LATER,
+    ),
+    Setting(
+        "transaction.two.phase.commit.enable", BOOLEAN, False, ANY, LOW, READ_ONLY,
+        "Whether producers may prepare transactions that do not time out, and end them after a restart.",
     ),
     *known_only(
         "what a transaction writes is not verified with its coordinator",

@@ -1,0 +1,108 @@
+"""Sensible requests of transactional producers, and of tools that look at transactions, in every version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.testing.broker_scene import Scene
+from kreplica.wire import messages
+from kreplica.wire.messages import Api
+
+SOON = {14, 15, 16, 51}
+"""The coordinator loads, is being found, has just moved, or writes markers: whoever asks again is served."""
+
+
+async def ask_until_served(scene: Scene, api: Api, body: dict[str, Any], version: int) -> dict[str, Any]:
+    """Ask as clients do: again, while the answer is that it is too early."""
+    answers: list[dict[str, Any]] = []
+    while not answers or _code_of(answers[-1]) in SOON:
+        if answers:
+            await scene.sleep(0.05)
+        answers.append(await scene.ask(api, body, version))
+        assert len(answers) < 200, answers[-1]
+    return answers[-1]
+
+
+def _code_of(answer: dict[str, Any]) -> int:
+    if answer.get("error_code", 0):
+        code: int = answer["error_code"]
+        return code
+    rows = list(answer.get("results_by_topic_v3_and_below", []))
+    for transaction in answer.get("results_by_transaction", []):
+        rows += transaction["topic_results"]
+    codes = [row["partition_error_code"] for topic in rows for row in topic["results_by_partition"]]
+    return max(codes, default=0)
+
+
+async def begin(scene: Scene, transactional_id: str, version: int = 5) -> dict[str, Any]:
+    """The identity of a new incarnation of a transactional producer."""
+    await scene.ask(messages.FIND_COORDINATOR, {"key": transactional_id, "key_type": 1}, 1)
+    body = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
+    answer = await ask_until_served(scene, messages.INIT_PRODUCER_ID, body, version)
+    assert answer["error_code"] == 0
+    return {
+        "transactional_id": transactional_id,
+        "producer_id": answer["producer_id"],
+        "producer_epoch": answer["producer_epoch"],
+    }
+
+
+def add_body(who: dict[str, Any], version: int, **more: Any) -> dict[str, Any]:
+    """An AddPartitionsToTxn for the topic ``t``."""
+    topics = [{"name": "t", "partitions": [0]}]
+    if version >= 4:
+        return {"transactions": [who | {"topics": topics, "verify_only": False} | more]}
+    return {f"v3_and_below_{name}": value for name, value in who.items()} | {"v3_and_below_topics": topics}
+
+
+async def _add_partitions(scene: Scene, version: int) -> None:
+    who = await begin(scene, f"adds-{version}")
+    answer = await ask_until_served(scene, messages.ADD_PARTITIONS_TO_TXN, add_body(who, version), version)
+    assert _code_of(answer) == 0
+    if version >= 4:
+        answer = await scene.ask(messages.ADD_PARTITIONS_TO_TXN, add_body(who, version, verify_only=True), version)
+        (row,) = answer["results_by_transaction"]
+        assert row["transactional_id"] == who["transactional_id"]
+        assert row["topic_results"][0]["results_by_partition"] == [{"partition_index": 0, "partition_error_code": 0}]
+
+
+async def _add_offsets(scene: Scene, version: int) -> None:
+    who = await begin(scene, f"offsets-{version}")
+    answer = await ask_until_served(scene, messages.ADD_OFFSETS_TO_TXN, who | {"group_id": "g"}, version)
+    assert answer["error_code"] == 0
+
+
+async def _end(scene: Scene, version: int) -> None:
+    who = await begin(scene, f"ends-{version}")
+    await ask_until_served(scene, messages.ADD_PARTITIONS_TO_TXN, add_body(who, 3), 3)
+    answer = await ask_until_served(scene, messages.END_TXN, who | {"committed": True}, version)
+    assert answer["error_code"] == 0
+    if version >= 5:
+        assert (answer["producer_id"], answer["producer_epoch"]) == (who["producer_id"], who["producer_epoch"] + 1)
+
+
+async def _describe(scene: Scene, version: int) -> None:
+    who = await begin(scene, "described")
+    body = {"transactional_ids": ["described", "unheard of"]}
+    answer = await scene.ask(messages.DESCRIBE_TRANSACTIONS, body, version)
+    known, unknown = answer["transaction_states"]
+    assert (known["error_code"], known["transaction_state"]) == (0, "Empty")
+    assert (known["producer_id"], known["producer_epoch"]) == (who["producer_id"], who["producer_epoch"])
+    assert (unknown["error_code"], unknown["transactional_id"]) == (105, "unheard of")
+
+
+async def _list(scene: Scene, version: int) -> None:
+    await begin(scene, "listed")
+    body = {"state_filters": ["Empty", "Odd"], "producer_id_filters": []}
+    answer = await ask_until_served(scene, messages.LIST_TRANSACTIONS, body, version)
+    assert (answer["error_code"], list(answer["unknown_state_filters"])) == (0, ["Odd"])
+    assert "listed" in {row["transactional_id"] for row in answer["transaction_states"]}
+
+
+TRANSACTION_CHECKS = {
+    messages.ADD_PARTITIONS_TO_TXN: _add_partitions,
+    messages.ADD_OFFSETS_TO_TXN: _add_offsets,
+    messages.END_TXN: _end,
+    messages.DESCRIBE_TRANSACTIONS: _describe,
+    messages.LIST_TRANSACTIONS: _list,
+}
