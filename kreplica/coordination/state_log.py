@@ -35,6 +35,7 @@ RECORD_OVERHEAD = 24
 
 _NOT_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_OF_TRANSACTION = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,8 @@ class StateLog:
     ) -> bool:
         """Append records as part of a producer's transaction, which its end marker decides; else as ``append``.
 
-        :param answer: also INVALID_PRODUCER_EPOCH, the producer's epoch is not the last.
+        :param answer: also INVALID_PRODUCER_EPOCH, the producer's epoch is not the last; INVALID_TXN_STATE, nobody
+            has verified that the transaction is under way, or it has ended since.
         :return: whether the records are in the log now, so that a marker will follow them there.
         """
         self._flush()
@@ -169,7 +171,7 @@ class StateLog:
             for key, value in append.records:
                 builder.append(now_ms, key, value)
         try:
-            result = self._partition.append_own(builder.build(), now_ms)
+            result = self._partition.append_own(builder.build(), now_ms, in_transaction=builder.transactional)
         except KafkaError as error:
             if error.code in _TOO_LARGE and len(appends) > 1:
                 for append in appends:
@@ -255,7 +257,7 @@ def _told(error: KafkaError) -> ErrorCode:
         return ErrorCode.NOT_COORDINATOR
     if error.code in _TOO_LARGE:
         return ErrorCode.MESSAGE_TOO_LARGE
-    if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+    if error.code in _OF_TRANSACTION:
         return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
 

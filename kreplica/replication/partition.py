@@ -248,11 +248,17 @@ class Partition:
         producers.verifications.marker_written(producer_id, producer_epoch, epoch_grows=epoch_grows)
         return result
 
-    def append_own(self, records: Buffer, now_ms: int) -> AppendResult:
+    def append_own(self, records: Buffer, now_ms: int, *, in_transaction: bool = False) -> AppendResult:
         """Append one batch of a coordinator on this broker, for all in-sync replicas; else as ``append``.
 
         It may be a transaction's end marker, or have a producer id without a sequence.
+
+        :param in_transaction: the batch belongs to a client's transaction, which is open here or was verified: else
+            INVALID_TXN_STATE (KIP-890).
         """
+        header = header_at(records, 0) if in_transaction else None
+        if header is not None and self.led is not None:
+            self.log.producers.check_transaction(header)
         return self._append(records, now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
 
     def _append(

@@ -167,7 +167,8 @@ class ProducerStates:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} has ended, or never was here"
             )
-        if entry is None and verification is not None and verification.starts_at_zero and header.base_sequence != 0:
+        is_first = header.base_sequence in (0, NO_SEQUENCE)
+        if entry is None and verification is not None and verification.starts_at_zero and not is_first:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} begins its epoch {producer_epoch} with sequence {header.base_sequence}",

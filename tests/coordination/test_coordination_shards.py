@@ -126,11 +126,12 @@ def test_transactions_count_when_their_markers_are_there() -> None:
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
+        partition = run.cluster.brokers[run.leader].program.partitions.led(KEY)
         for producer_id in (7, 8, 9):
             key = b"p%d" % producer_id
+            partition.log.producers.verifications.begin(producer_id, 0, starts_at_zero=True).is_verified = True
             notes.log.append_transactional(producer_id, 0, [(key, b"x")], lambda: None, told(key, answers))
         run.cluster.run_until(lambda: len(answers) == 3)
-        partition = run.cluster.brokers[run.leader].program.partitions.led(KEY)
         for producer_id, committed in ((7, True), (8, False)):
             partition.append_own(build_end_marker(EndMarker(committed, 0), producer_id, 0, 1), 1)
         run.cluster.run_until(lambda: partition.high_watermark == partition.log.log_end_offset)
@@ -140,6 +141,20 @@ def test_transactions_count_when_their_markers_are_there() -> None:
         assert sorted(later.pending) == [9]
         run.shards(run.leader).marker_written(0, 9, committed=True)
         assert later.values == {b"p7": b"x", b"p9": b"x"}
+
+
+def test_what_nobody_verified_opens_no_transaction() -> None:
+    """Records that come after their transaction has ended are refused: no marker would follow them (KIP-890)."""
+    with scene(brokers=1) as run:
+        notes = run.notes()
+        answers: Answers = []
+        partition = run.cluster.brokers[1].program.partitions.led(KEY)
+        verification = partition.log.producers.verifications.begin(7, 0, starts_at_zero=False)
+        partition.append_marker(7, 0, EndMarker(False, 0), 1, epoch_grows=False)
+        verification.is_verified = True
+        assert not notes.log.append_transactional(7, 0, [(b"p7", b"x")], lambda: None, told(b"p7", answers))
+        run.cluster.run_until(lambda: bool(answers))
+        assert answers == [(b"p7", ErrorCode.INVALID_TXN_STATE)]
 
 
 def test_what_cannot_be_loaded_is_tried_again() -> None:
