@@ -1,0 +1,345 @@
+"""A coordinator of classic groups on virtual time, a log that commits when the test says so, and members that keep
+what they are told; whole stories of them can be told as transcripts.
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from twisted.internet.task import Clock
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic.config import ClassicConfig
+from kreplica.groups.classic.group import ClassicGroup
+from kreplica.groups.classic.requests import Join, Joined, Leave, Sync, Synced
+from kreplica.groups.config import GroupsConfig
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.groups.offsets import Offsets
+from kreplica.groups.records import CommittedOffset, build_offset_value, key_version, parse_group_value
+from kreplica.groups.shard import GroupShard
+from kreplica.runtime import Runtime
+from kreplica.wire.batches import BatchHeader
+from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, build_versioned
+
+if TYPE_CHECKING:
+    from kreplica.coordination.cluster_view import ClusterView
+    from kreplica.coordination.shards import Shards
+    from kreplica.coordination.state_log import Pair, StateLog
+
+GROUP = "group"
+START_MS = 1_700_000_000_000
+NOT_TRANSACTIONAL = cast(BatchHeader, SimpleNamespace(is_transactional=False, producer_id=-1))
+
+
+class ScriptedLog:
+    """A ``StateLog`` whose appends are committed or refused, in their order, when the test says so.
+
+    :ivar records: what is committed.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Pair] = []
+        self.waiting: deque[tuple[Sequence[Pair], Callable[[], None], Callable[[ErrorCode], None]]] = deque()
+        self.appended: Callable[[Sequence[Pair]], None] = lambda records: None
+
+    def append(
+        self, records: Sequence[Pair], committed: Callable[[], None], answer: Callable[[ErrorCode], None]
+    ) -> None:
+        self.waiting.append((records, committed, answer))
+        self.appended(records)
+
+    def commit(self) -> None:
+        """All that was appended is committed, also what is appended meanwhile."""
+        while self.waiting:
+            records, committed, answer = self.waiting.popleft()
+            self.records += records
+            committed()
+            answer(ErrorCode.NONE)
+
+    def refuse(self, code: ErrorCode) -> None:
+        """The first append is not committed."""
+        _, _, answer = self.waiting.popleft()
+        answer(code)
+
+
+class OneShard:
+    """``Shards`` of a topic with one partition, which this broker leads, or does not."""
+
+    def __init__(self) -> None:
+        self.shard: GroupShard | None = None
+        self.error = ErrorCode.NOT_COORDINATOR
+        self.is_loading = False
+
+    def shard_of(self, name: str) -> GroupShard:
+        if self.shard is None:
+            raise KafkaError(self.error)
+        return self.shard
+
+    def loaded(self) -> list[GroupShard]:
+        return [self.shard] if self.shard is not None else []
+
+
+class ClassicScene:
+    """Time, a log, and one coordinator after the other."""
+
+    def __init__(self, **config: int) -> None:
+        self.clock = Clock()
+        self.config = ClassicConfig(**config)
+        self.log = ScriptedLog()
+        self.shards = OneShard()
+        self.runtime = Runtime(
+            reactor=cast(Any, self.clock),
+            disk=cast(Any, None),
+            offload=cast(Any, None),
+            random=random.Random(1),
+            wall_clock_ms=lambda: START_MS + round(self.clock.seconds() * 1000),
+        )
+        self.coordinator = GroupCoordinator(
+            self.runtime, cast("Shards[GroupShard]", self.shards), self.config
+        )
+        self.load()
+
+    def load(self) -> None:
+        """A broker begins to lead: it replays what is committed."""
+        log = cast("StateLog", self.log)
+        view = cast("ClusterView", SimpleNamespace(partition_count=lambda topic: 1, topics=lambda: ["t"]))
+        shard = GroupShard(self.runtime, log, view, GroupsConfig(classic=self.config), Offsets(log))
+        for key, value in self.log.records:
+            shard.replay(key, value, NOT_TRANSACTIONAL)
+        shard.loaded()
+        self.shards.shard = shard
+
+    def fail_over(self) -> None:
+        """The broker leads no more, what it appended in vain is lost, and another one loads the log."""
+        self.unload()
+        self.load()
+
+    def unload(self) -> None:
+        """The broker leads no more."""
+        assert self.shards.shard is not None
+        self.shards.shard.unload()
+        self.shards.shard = None
+        waiting, self.log.waiting = self.log.waiting, deque()
+        for _, _, answer in waiting:
+            answer(ErrorCode.NOT_COORDINATOR)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, one timer at a time."""
+        end = self.clock.seconds() + seconds
+        while (times := [call.getTime() for call in self.clock.getDelayedCalls()]) and min(times) <= end:
+            self.clock.advance(max(min(times) - self.clock.seconds(), 0))
+        self.clock.advance(end - self.clock.seconds())
+
+    @property
+    def shard(self) -> GroupShard:
+        assert self.shards.shard is not None
+        return self.shards.shard
+
+    @property
+    def group(self) -> ClassicGroup:
+        group = self.shard.group(GROUP)
+        assert isinstance(group, ClassicGroup), group
+        return group
+
+    def commit_offset(self, topic: str = "t", offset: int = 7) -> None:
+        """Somebody who is not a member commits."""
+        self.shard.classic(GROUP)
+        value = build_offset_value(CommittedOffset(offset, -1, "", START_MS))
+        self.shard.offsets.commit(GROUP, [(topic, [(0, value)])], lambda code: None)
+        self.log.commit()
+
+
+def join_request(member_id: str = "", **changes: Any) -> Join:
+    """A request with defaults for all that a test does not care about."""
+    plain = Join(member_id, None, "client", "/127.0.0.1", 10_000, 30_000, "consumer", protocols("range"))
+    return replace(plain, **changes)
+
+
+def protocols(*names: str, topics: Sequence[str] = ("t",)) -> tuple[tuple[str, bytes], ...]:
+    """Each with a subscription to these topics."""
+    subscription = build_versioned(SUBSCRIPTION, 1, {"topics": list(topics), "owned_partitions": []})
+    return tuple((name, subscription) for name in names)
+
+
+@dataclass
+class Actor:
+    """A client, with what it was told last."""
+
+    name: str
+    instance_id: str | None = None
+    member_id: str = ""
+    generation: int = -1
+
+
+class Story:
+    """Runs the steps of a transcript, and notes what becomes of each.
+
+    A line ``> a joins`` is a step, the lines below it are what happened; ``run`` gives the whole text again, as it was.
+    """
+
+    def __init__(self, scene: ClassicScene) -> None:
+        self.scene = scene
+        self.notes: list[str] = []
+        self.actors: dict[str, Actor] = {}
+        self._names: dict[str, str] = {"": "nobody"}
+        scene.log.appended = self._appended
+
+    def run(self, script: str) -> str:
+        """Take the steps of a transcript.
+
+        :return: the transcript as it should be.
+        """
+        lines = []
+        for line in script.strip().splitlines():
+            if line.startswith(">"):
+                words = shlex.split(line[1:])
+                self._step(words)
+                lines += [line, *self.notes]
+                self.notes = []
+        return "\n".join(lines) + "\n"
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def _step(self, words: list[str]) -> None:
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        words = [word for word in words if "=" not in word]
+        first, rest = words[0], words[1:]
+        if first in ("wait", "commit", "refuse", "fail", "show", "unload", "load"):
+            getattr(self, f"_{first}")(*rest)
+        else:
+            actor = self.actors.setdefault(first, Actor(first))
+            getattr(self, f"_{rest[0]}")(actor, *rest[1:], **options)
+
+    def _wait(self, seconds: str) -> None:
+        self.scene.advance(float(seconds))
+
+    def _commit(self) -> None:
+        self.scene.log.commit()
+
+    def _refuse(self, code: str) -> None:
+        self.scene.log.refuse(ErrorCode[code])
+
+    def _fail(self, over: str) -> None:
+        self.scene.fail_over()
+        self._show()
+
+    def _unload(self) -> None:
+        self.scene.unload()
+
+    def _load(self) -> None:
+        self.scene.load()
+        self._show()
+
+    def _show(self) -> None:
+        group = self.scene.shard.group(GROUP)
+        if not isinstance(group, ClassicGroup):
+            self.notes.append("  no group")
+            return
+        members = " ".join(self._name(member) for member in group.roster.members)
+        leader = f", led by {self._name(group.roster.leader)}" if group.roster.leader else ""
+        self.notes.append(f"  {group.state_name} {group.generation}: {members or 'nobody'}{leader}")
+
+    def _joins(self, actor: Actor, **options: str) -> None:
+        """Options: ``static``: an instance id; ``speaks``: protocols; ``version``; ``as``: a member id."""
+        actor.instance_id = options.get("static", actor.instance_id)
+        version = int(options.get("version", "9"))
+        request = join_request(
+            options.get("as", actor.member_id),
+            client_id=actor.name,
+            instance_id=actor.instance_id,
+            protocols=protocols(*options.get("speaks", "range").split(",")),
+            protocol_type=options.get("type", "consumer"),
+            session_timeout_ms=int(options.get("session", "10000")),
+            rebalance_timeout_ms=int(options.get("patience", "30000")),
+            requires_known_member=version >= 4,
+            may_skip_assignment=version >= 9,
+        )
+        self.scene.coordinator.join(GROUP, request, lambda joined: self._joined(actor, joined))
+
+    def _syncs(self, actor: Actor, **assignments: str) -> None:
+        """Options: who is to do what."""
+        sync = Sync(
+            actor.generation,
+            actor.member_id,
+            actor.instance_id,
+            assignments=[(self.actors[name].member_id, what.encode()) for name, what in assignments.items()],
+        )
+        self.scene.coordinator.sync(GROUP, sync, lambda synced: self._synced(actor, synced))
+
+    def _beats(self, actor: Actor, **options: str) -> None:
+        generation = int(options.get("generation", actor.generation))
+        code = self.scene.coordinator.heartbeat(GROUP, actor.member_id, actor.instance_id, generation)
+        self.notes.append(f"  {actor.name}: {code.name}")
+
+    def _leaves(self, actor: Actor) -> None:
+        self._left(actor, Leave(actor.member_id, actor.instance_id))
+
+    def _is(self, actor: Actor, what: str) -> None:
+        """``a is removed``: by its instance id, by an administrator."""
+        assert what == "removed"
+        self._left(actor, Leave("", actor.instance_id))
+
+    def _left(self, actor: Actor, leave: Leave) -> None:
+        (code,) = self.scene.coordinator.leave(GROUP, [leave])
+        self.notes.append(f"  {actor.name}: left, {code.name}")
+
+    def _commits(self, actor: Actor, **options: str) -> None:
+        try:
+            self.scene.group.check_commit(
+                actor.member_id, actor.instance_id, actor.generation, transactional="txn" in options, version=9
+            )
+            code = ErrorCode.NONE
+        except KafkaError as error:
+            code = error.code
+        self.notes.append(f"  {actor.name}: {code.name}")
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def _joined(self, actor: Actor, joined: Joined) -> None:
+        if joined.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            actor.member_id = joined.member_id
+            self._names[joined.member_id] = actor.name
+        if joined.error is not ErrorCode.NONE:
+            self.notes.append(f"  {actor.name}: {joined.error.name}")
+            return
+        actor.generation = joined.generation
+        if joined.members:
+            role = "leads " + " ".join(self._name(member.member_id) for member in joined.members)
+        else:
+            role = f"follows {self._name(joined.leader)}"
+        skips = ", skips the assignment" if joined.skip_assignment else ""
+        self.notes.append(f"  {actor.name}: joined {joined.generation} by {joined.protocol_name}, {role}{skips}")
+
+    def _synced(self, actor: Actor, synced: Synced) -> None:
+        what = synced.error.name if synced.error is not ErrorCode.NONE else f"does {synced.assignment.decode()!r}"
+        self.notes.append(f"  {actor.name}: {what}")
+
+    def _appended(self, records: Sequence[Pair]) -> None:
+        for key, value in records:
+            if value is None:
+                self.notes.append(f"  log: tombstone of {('offset', 'offset', 'group')[key_version(key)]}")
+            elif key_version(key) == 2:
+                record = parse_group_value(value)
+                members = " ".join(
+                    f"{self._name(member.member_id)}={member.assignment.decode()}" for member in record.members
+                )
+                self.notes.append(f"  log: {record.generation}: {members or 'nobody'}")
+
+    def _name(self, member_id: str | None) -> str:
+        # Who was not told its id yet is known by what that starts with: the client's id, or the instance's.
+        return self._names.get(member_id or "", (member_id or "").partition("-")[0])
+
+
+def tells(transcript: str, **config: int) -> None:
+    """Assert that a story goes as it is told, and that nothing is left running when its coordinator goes."""
+    scene = ClassicScene(**{"initial_rebalance_delay_ms": 0} | config)
+    assert Story(scene).run(transcript) == transcript.lstrip("\n")
+    if scene.shards.shard is not None:
+        scene.unload()
+    assert scene.clock.getDelayedCalls() == []
