@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import BrokerConnections, Shards, StateLog, StateLogConfig
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.groups.offsets import Offsets
+from kreplica.groups.shard import GroupShard
 from kreplica.server.internal_topics import InternalTopic, InternalTopics
 from kreplica.service.cluster_view import PublishedCluster
-from kreplica.service.settings_maps import transactions_config
+from kreplica.service.settings_maps import groups_config, transactions_config
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.transactions import Markers, TransactionCoordinator
 from kreplica.transactions.shard import TransactionShard
@@ -24,6 +27,7 @@ class Coordinators:
 
     :ivar view: what coordinators see of the cluster.
     :ivar connections: to the other brokers, and to this one.
+    :ivar groups: the coordinator of groups.
     :ivar transactions: the coordinator of transactions.
     """
 
@@ -34,7 +38,26 @@ class Coordinators:
             broker.runtime.reactor, broker.neighbours.endpoint_of, f"broker-{broker.broker_id}-coordinator"
         )
         self._internal_topics: InternalTopics | None = None
+        self.groups = self._make_groups()
         self.transactions = self._make_transactions()
+
+    def _make_groups(self) -> GroupCoordinator:
+        broker = self._broker
+        settings = broker.settings
+        config = groups_config(settings)
+        shards = Shards(
+            broker.runtime,
+            broker.partitions,
+            CONSUMER_OFFSETS,
+            lambda log: GroupShard(broker.runtime, log, self.view, config, Offsets(log)),
+            lambda: self.view.partition_count(CONSUMER_OFFSETS),
+            broker.turn.at_end,
+            StateLogConfig(
+                timeout_s=settings["offsets.commit.timeout.ms"] / 1000,
+                codec=settings["offsets.topic.compression.codec"],
+            ),
+        )
+        return GroupCoordinator(broker.runtime, shards, config.classic)
 
     def _make_transactions(self) -> TransactionCoordinator:
         broker = self._broker

@@ -39,6 +39,7 @@ from kreplica.server.handlers.produce import Produce
 from kreplica.server.partition_reads import PartitionReads
 from kreplica.server.request import Handler, HandlerEntry, HandlerTable
 from kreplica.server.topic_admin import TopicAdmin
+from kreplica.service.group_handlers import group_handlers
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
@@ -54,6 +55,9 @@ LOWEST = {
     messages.OFFSET_FOR_LEADER_EPOCH.key: 2,
     messages.DESCRIBE_CONFIGS.key: 1,
     messages.DESCRIBE_LOG_DIRS.key: 1,
+    # Their first versions keep offsets in ZooKeeper.
+    messages.OFFSET_COMMIT.key: 1,
+    messages.OFFSET_FETCH.key: 1,
     # Older controllers group partitions otherwise.
     messages.LEADER_AND_ISR.key: 2,
     messages.STOP_REPLICA.key: 3,
@@ -121,7 +125,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         ),
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, broker.fence, partitions, dynamic)),
         (messages.STOP_REPLICA, StopReplica(reactor, broker.fence, partitions, metadata)),
-        (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
+        (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic, coordinators.groups.topics_removed)),
         (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
         (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
@@ -149,6 +153,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
             ListTransactions(reactor, coordinators.transactions, broker.runtime.wall_clock_ms),
         ),
         (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
+        *group_handlers(broker),
     ]
     return {
         api.key: HandlerEntry(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from kreplica.controller.journal_files import JournalSettings
 from kreplica.controller.surroundings import ControllerConfig
 from kreplica.errors import SettingsError
+from kreplica.groups.classic.config import ClassicConfig
+from kreplica.groups.config import GroupsConfig
+from kreplica.groups.expiry import ExpiryConfig
 from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.model import Endpoint
@@ -118,6 +121,22 @@ def controlled_shutdown_config(settings: BrokerSettings) -> ControlledShutdownCo
         retries_max=settings["controlled.shutdown.max.retries"],
         backoff_s=settings["controlled.shutdown.retry.backoff.ms"] / 1000,
         timeout_s=settings["controller.socket.timeout.ms"] / 1000,
+    )
+
+
+def groups_config(settings: BrokerSettings) -> GroupsConfig:
+    """What this broker does as a coordinator of groups."""
+    return GroupsConfig(
+        ClassicConfig(
+            initial_rebalance_delay_ms=settings["group.initial.rebalance.delay.ms"],
+            session_timeout_ms_min=settings["group.min.session.timeout.ms"],
+            session_timeout_ms_max=settings["group.max.session.timeout.ms"],
+            size_max=settings["group.max.size"],
+        ),
+        ExpiryConfig(
+            retention_ms=settings["offsets.retention.minutes"] * 60_000,
+            check_interval_ms=settings["offsets.retention.check.interval.ms"],
+        ),
     )
 
 

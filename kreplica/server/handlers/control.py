@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -148,16 +148,29 @@ class StopReplica:
 
 
 class UpdateMetadata:
-    """Tells this broker what to tell its clients."""
+    """Tells this broker what to tell its clients.
 
-    def __init__(self, fence: ControlFence, metadata: MetadataCache, settings: DynamicSettings) -> None:
+    :param removed: told of the topics that are gone.
+    """
+
+    def __init__(
+        self,
+        fence: ControlFence,
+        metadata: MetadataCache,
+        settings: DynamicSettings,
+        removed: Callable[[Sequence[str]], None],
+    ) -> None:
         self._fence = fence
         self._metadata = metadata
         self._settings = settings
+        self._removed = removed
 
     def __call__(self, request: Request) -> None:
         refused = _refused(self._fence, request)
         if refused is ErrorCode.NONE:
-            for topic in self._metadata.update(request.body):
+            gone = self._metadata.update(request.body)
+            for topic in gone:
                 self._settings.forget(topic)
+            if gone:
+                self._removed(gone)
         request.answer({"error_code": int(refused)})
