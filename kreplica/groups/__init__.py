@@ -8,4 +8,5 @@ committed in that partition, so that whoever leads it next goes on where this br
 * ``group``: ``Group``: what both kinds of groups have in common
 * ``records``: keys and values of ``__consumer_offsets``
 * ``classic/``: groups whose members share out the partitions themselves (JoinGroup, SyncGroup)
+* ``consumer/``: groups whose partitions the coordinator shares out (KIP-848); ``consumer_records``: theirs
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kreplica.groups.classic.config import ClassicConfig
+from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.expiry import ExpiryConfig
 
 
@@ -13,4 +14,5 @@ class GroupsConfig:
     """One part for each kind of state."""
 
     classic: ClassicConfig = field(default_factory=ClassicConfig)
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
     expiry: ExpiryConfig = field(default_factory=ExpiryConfig)

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.group import ClassicGroup
 from kreplica.groups.config import GroupsConfig
+from kreplica.groups.consumer.group import ConsumerGroup
+from kreplica.groups.consumer.persistence import ReplayedGroups
+from kreplica.groups.consumer.state import GroupState
+from kreplica.groups.consumer_records import is_consumer_key
 from kreplica.groups.expiry import Expiry
 from kreplica.groups.group import Group
 from kreplica.groups.records import (
@@ -44,7 +48,9 @@ class GroupShard:
     ) -> None:
         self._runtime = runtime
         self._config = config
+        self._view = view
         self._records: dict[str, GroupRecord] = {}
+        self._replayed = ReplayedGroups()
         self.log = log
         self.offsets = offsets
         self.groups: dict[str, Group] = {}
@@ -62,6 +68,8 @@ class GroupShard:
             self.offsets.replay(key, value, batch)
         elif version == GROUP_KEY_VERSION:
             self._replay_classic(key, value)
+        elif is_consumer_key(version):
+            self._replayed.replay(key, value)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """A marker: offsets that were committed within the transaction count now, or are forgotten."""
@@ -69,9 +77,13 @@ class GroupShard:
 
     def loaded(self) -> None:
         """Everything is replayed: groups begin to live, and their members have a whole session to be heard of."""
+        for state in self._replayed.states():
+            if state.members or state.group_id not in self._records:
+                self.groups[state.group_id] = self._new_consumer(state)
         for group_id, record in self._records.items():
-            self.groups[group_id] = self._new_classic(group_id, record)
-        self._records = {}
+            if group_id not in self.groups:
+                self.groups[group_id] = self._new_classic(group_id, record)
+        self._records, self._replayed = {}, ReplayedGroups()
         for group_id in self.offsets.group_ids():
             if group_id not in self.groups:
                 self.groups[group_id] = self._new_classic(group_id)
@@ -99,11 +111,14 @@ class GroupShard:
         return self.groups.get(group_id)
 
     def classic(self, group_id: str) -> ClassicGroup:
-        """The classic group that has this id; an empty one where there is none yet.
+        """The classic group that has this id; an empty one where there is none yet, or one of KIP-848 without members.
 
-        :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is one of KIP-848.
+        :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is one of KIP-848, and has members.
         """
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and group.is_empty:
+            self._remove_consumer(group)
+            group = None
         if group is None:
             group = self.groups[group_id] = self._new_classic(group_id)
         if not isinstance(group, ClassicGroup):
@@ -112,6 +127,31 @@ class GroupShard:
 
     def _new_classic(self, group_id: str, record: GroupRecord | None = None) -> ClassicGroup:
         return ClassicGroup(group_id, self._runtime, self.log, self._config.classic, self.remove_if_unused, record)
+
+    def consumer(self, group_id: str, *, is_new_allowed: bool) -> ConsumerGroup:
+        """The group of KIP-848 that has this id.
+
+        :param is_new_allowed: whether a new one is made, also in place of a classic group without members; it counts
+            only when ``adopt`` is told.
+        :raise KafkaError: GROUP_ID_NOT_FOUND, there is none, or a classic one has this id.
+        """
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if not is_new_allowed or (group is not None and not group.is_empty):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r} of the consumer protocol")
+        return self._new_consumer(GroupState(group_id), group.tombstones() if group is not None else ())
+
+    def adopt(self, group: ConsumerGroup) -> None:
+        """A group has got its first member: from now on it is found under its id."""
+        replaced = self.groups.get(group.group_id)
+        if replaced is not group:
+            self.groups[group.group_id] = group
+            if replaced is not None:
+                replaced.unload()
+
+    def _new_consumer(self, state: GroupState, preceding: Sequence[Pair] = ()) -> ConsumerGroup:
+        return ConsumerGroup(state, self._runtime, self.log, self._view, self._config.consumer, preceding)
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
@@ -137,6 +177,17 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is not None and group.is_empty and not group.tombstones() and not self.offsets.has(group_id):
             self._forget(group)
+
+    def _remove_consumer(self, group: ConsumerGroup) -> None:
+        """A classic group takes the id.
+
+        Where this is not written, and this broker fails before the classic group is, there still is the one that
+        it replaces: without members, so that it may be replaced again.
+        """
+        records = group.tombstones()
+        self._forget(group)
+        if records:
+            self.log.append(records, lambda: None, lambda code: None)
 
     def _deleted(self, group: Group, records: Sequence[Pair]) -> None:
         """The tombstones are committed: what is left is who joined meanwhile, and what was committed after them."""

@@ -1,0 +1,69 @@
+"""Which partitions of which topics: the value that targets, members and requests have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+Assignment = Mapping[UUID, frozenset[int]]
+"""Partitions by topic id.  Never changed once made; a topic without partitions is not in it."""
+
+NOTHING: Assignment = {}
+
+
+def intersection(left: Assignment, right: Assignment) -> Assignment:
+    """What is in both."""
+    return _without_empty((topic_id, left[topic_id] & right[topic_id]) for topic_id in left if topic_id in right)
+
+
+def difference(left: Assignment, right: Assignment) -> Assignment:
+    """What is in the first, and not in the second."""
+    if not right:
+        return left
+    return _without_empty((topic_id, held - right.get(topic_id, frozenset())) for topic_id, held in left.items())
+
+
+def union(left: Assignment, right: Assignment) -> Assignment:
+    """What is in either."""
+    if not left or not right:
+        return left or right
+    merged = dict(left)
+    for topic_id, partitions in right.items():
+        merged[topic_id] = merged.get(topic_id, frozenset()) | partitions
+    return merged
+
+
+def is_within(part: Assignment, whole: Assignment) -> bool:
+    """Whether all of the first is in the second."""
+    return all(partitions <= whole.get(topic_id, frozenset()) for topic_id, partitions in part.items())
+
+
+def count(assignment: Assignment) -> int:
+    """How many partitions there are."""
+    return sum(map(len, assignment.values()))
+
+
+def pairs(assignment: Assignment) -> Iterator[tuple[UUID, int]]:
+    """Each partition, in the order of topic ids and numbers."""
+    for topic_id in sorted(assignment):
+        for partition in sorted(assignment[topic_id]):
+            yield topic_id, partition
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]]) -> Assignment:
+    """Read what messages and records have: ``topic_id`` and ``partitions``, a topic perhaps more than once."""
+    merged: dict[UUID, frozenset[int]] = {}
+    for row in rows:
+        if row["partitions"]:
+            merged[row["topic_id"]] = merged.get(row["topic_id"], frozenset()) | frozenset(row["partitions"])
+    return merged
+
+
+def to_rows(assignment: Assignment) -> list[dict[str, Any]]:
+    """Write it for messages and records, sorted."""
+    return [{"topic_id": topic_id, "partitions": sorted(assignment[topic_id])} for topic_id in sorted(assignment)]
+
+
+def _without_empty(items: Iterable[tuple[UUID, frozenset[int]]]) -> Assignment:
+    return {topic_id: partitions for topic_id, partitions in items if partitions}

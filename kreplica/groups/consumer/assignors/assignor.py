@@ -1,0 +1,60 @@
+"""What an assignor is, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from kreplica.groups.consumer.assignment import NOTHING, Assignment
+
+
+class Subscriber(NamedTuple):
+    """A member, as assignors see it.
+
+    :param topic_ids: of the topics that it is subscribed to and that exist.
+    :param target: what it was to have so far.
+    """
+
+    topic_ids: frozenset[UUID]
+    instance_id: str | None = None
+    target: Assignment = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is to be shared out, and among whom.
+
+    :param members: by member id.
+    :param partition_counts: of every topic that some member is subscribed to.
+    """
+
+    members: Mapping[str, Subscriber]
+    partition_counts: Mapping[UUID, int]
+
+    def subscribers(self) -> dict[UUID, list[str]]:
+        """Who is subscribed to each topic; topics by id, members by id."""
+        found: dict[UUID, list[str]] = {topic_id: [] for topic_id in sorted(self.partition_counts)}
+        for member_id in sorted(self.members):
+            for topic_id in self.members[member_id].topic_ids:
+                found[topic_id].append(member_id)
+        return found
+
+
+class Assignor(Protocol):
+    """A way to share out partitions."""
+
+    @property
+    def name(self) -> str:
+        """By which clients ask for it (``group.remote.assignor``)."""
+
+    @property
+    def class_name(self) -> str:
+        """By which Kafka's settings may name it too."""
+
+    def assign(self, group: Group) -> Mapping[str, Assignment]:
+        """Give every partition of a topic with subscribers to one of them.
+
+        :return: for each member, also one that gets nothing.
+        """

@@ -1,0 +1,131 @@
+"""Equal shares: no member has two partitions more than another that could read one of them; little moves.
+
+Three steps: everybody keeps what it had and may still read; what nobody has goes to whoever has least; then partitions
+move from whoever has most to whoever has least, while that makes them more equal.  Where all members are subscribed to
+the same topics, their counts differ by one at most, and no assignment as equal moves fewer partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+from uuid import UUID
+
+from kreplica.groups.consumer.assignment import Assignment
+from kreplica.groups.consumer.assignors.assignor import Group
+
+
+class UniformAssignor:
+    """The default of Kafka too."""
+
+    name = "uniform"
+    class_name = "org.apache.kafka.coordinator.group.assignor.UniformAssignor"
+
+    def assign(self, group: Group) -> Mapping[str, Assignment]:
+        """See ``Assignor``."""
+        shares = _Shares(group)
+        shares.keep()
+        classes = shares.classes()
+        for subscribers, topic_ids in classes:
+            shares.hand_out(subscribers, topic_ids)
+        # A move in one class may make another possible elsewhere.  Each makes the sum of the squared counts smaller.
+        while sum(shares.level(subscribers, topic_ids) for subscribers, topic_ids in classes):
+            pass
+        return shares.result()
+
+
+_Class = tuple[tuple[str, ...], list[UUID]]
+"""Topics with the same subscribers."""
+
+
+class _Shares:
+    """What each member has so far."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._held: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in sorted(group.members)}
+        self._counts = dict.fromkeys(self._held, 0)
+        self._free = {topic_id: dict.fromkeys(range(n)) for topic_id, n in sorted(group.partition_counts.items())}
+
+    def classes(self) -> list[_Class]:
+        """Topics with few subscribers first: who can read little should not find others' partitions there."""
+        found: dict[tuple[str, ...], list[UUID]] = {}
+        for topic_id, subscribers in self._group.subscribers().items():
+            if subscribers:
+                found.setdefault(tuple(subscribers), []).append(topic_id)
+        return sorted(found.items(), key=lambda item: len(item[0]))
+
+    def keep(self) -> None:
+        """Everybody keeps what it was to have, where it is subscribed to it still."""
+        for member_id, subscriber in sorted(self._group.members.items()):
+            for topic_id in sorted(subscriber.target):
+                free = self._free.get(topic_id)
+                if free is None or topic_id not in subscriber.topic_ids:
+                    continue
+                for partition in sorted(subscriber.target[topic_id]):
+                    if partition in free:
+                        self._give(member_id, topic_id, partition)
+
+    def hand_out(self, subscribers: tuple[str, ...], topic_ids: list[UUID]) -> None:
+        """Give what is free to whoever has least."""
+        least = [(self._counts[member_id], index) for index, member_id in enumerate(subscribers)]
+        heapify(least)
+        for topic_id in topic_ids:
+            for partition in list(self._free[topic_id]):
+                count, index = least[0]
+                self._give(subscribers[index], topic_id, partition)
+                heapreplace(least, (count + 1, index))
+
+    def level(self, subscribers: tuple[str, ...], topic_ids: list[UUID]) -> int:
+        """Move partitions of these topics from whoever has most to whoever has least.
+
+        :return: how many partitions have moved.
+        """
+        counts = self._counts
+        here = [sum(len(self._held[member_id].get(each, ())) for each in topic_ids) for member_id in subscribers]
+        least = [(counts[member_id], index) for index, member_id in enumerate(subscribers)]
+        most = [(-count, index) for count, index in least if here[index]]
+        heapify(least)
+        heapify(most)
+        moved = 0
+        while True:
+            # Members whose count has changed stand in the heaps a second time; what they had before is passed over.
+            while most and (-most[0][0] != counts[subscribers[most[0][1]]] or not here[most[0][1]]):
+                heappop(most)
+            while least[0][0] != counts[subscribers[least[0][1]]]:
+                heappop(least)
+            if not most or -most[0][0] - least[0][0] < 2:
+                return moved
+            giver, taker = most[0][1], least[0][1]
+            self._move(subscribers[giver], subscribers[taker], topic_ids)
+            moved += 1
+            for index, change in ((giver, -1), (taker, 1)):
+                here[index] += change
+                heappush(least, (counts[subscribers[index]], index))
+                heappush(most, (-counts[subscribers[index]], index))
+
+    def result(self) -> dict[str, Assignment]:
+        """What each member gets."""
+        return {
+            member_id: {topic_id: frozenset(partitions) for topic_id, partitions in held.items() if partitions}
+            for member_id, held in self._held.items()
+        }
+
+    def _give(self, member_id: str, topic_id: UUID, partition: int) -> None:
+        del self._free[topic_id][partition]
+        self._held[member_id].setdefault(topic_id, set()).add(partition)
+        self._counts[member_id] += 1
+
+    def _move(self, giver: str, taker: str, topic_ids: list[UUID]) -> None:
+        """Move the partition that spreads the topics best; of those, one that the giver does not have yet."""
+        held, others = self._held[giver], self._held[taker]
+        topic_id = max(
+            (each for each in topic_ids if held.get(each)),
+            key=lambda each: len(held[each]) - len(others.get(each, ())),
+        )
+        settled = self._group.members[giver].target.get(topic_id, frozenset())
+        partition = max(held[topic_id], key=lambda each: (each not in settled, each))
+        held[topic_id].discard(partition)
+        others.setdefault(topic_id, set()).add(partition)
+        self._counts[giver] -= 1
+        self._counts[taker] += 1

@@ -1,0 +1,106 @@
+"""What handlers of requests call for groups of KIP-848: it finds a group's shard, and makes groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kreplica.cluster.uuids import random_uuid, uuid_text
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.consumer import requests
+from kreplica.groups.consumer.config import ConsumerConfig
+from kreplica.groups.consumer.group import ConsumerGroup
+from kreplica.groups.consumer.members import JOINING
+from kreplica.groups.consumer.patterns import TopicLookup
+from kreplica.groups.consumer.requests import Heartbeat
+from kreplica.groups.consumer.state import GroupState
+from kreplica.groups.consumer.subscriptions import Surroundings, regular_expressions
+from kreplica.groups.consumer.targets import chosen
+from kreplica.groups.consumer.transitions import Answer
+
+if TYPE_CHECKING:
+    from kreplica.coordination.cluster_view import ClusterView
+    from kreplica.coordination.shards import Shards
+    from kreplica.groups.shard import GroupShard
+    from kreplica.runtime import Runtime
+
+
+class ConsumerCoordinator:
+    """The groups of KIP-848 that this broker coordinates; owned by the broker.
+
+    :ivar view: of the cluster's topics.
+    """
+
+    def __init__(self, runtime: Runtime, shards: Shards[GroupShard], view: ClusterView, config: ConsumerConfig) -> None:
+        self._runtime = runtime
+        self._shards = shards
+        self._config = config
+        self._lookup = TopicLookup(runtime, view)
+        self.view = view
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """How often members are to send heartbeats."""
+        return self._config.heartbeat_interval_ms
+
+    async def heartbeat(self, request: Heartbeat, version: int) -> Answer:
+        """ConsumerGroupHeartbeat.
+
+        :param version: of the request.
+        :raise KafkaError: what the member is answered.
+        """
+        self._check_enabled()
+        requests.check(request, version, tuple(each.name for each in self._config.assignors))
+        if request.regular_expression:
+            self._lookup.check(request.regular_expression)
+        if not request.member_id:
+            request = replace(request, member_id=uuid_text(random_uuid(self._runtime.random)))
+        shard, group = self._find(request)
+        topics_version = self._lookup.version
+        is_changed = group.topics_version != topics_version
+        resolved = {}
+        expressions = self._to_look_up(group, request, is_changed)
+        if expressions:
+            resolved = await self._lookup.resolve(expressions)
+            shard, group = self._find(request)  # much may have happened meanwhile
+        answered = group.heartbeat(request, Surroundings(self.view, resolved, is_changed))
+        shard.adopt(group)
+        if not request.is_leaving:
+            group.topics_version = topics_version
+        return await answered
+
+    def describe(self, group_id: str) -> GroupState:
+        """ConsumerGroupDescribe: the group as it is in the log.
+
+        :raise KafkaError: GROUP_ID_NOT_FOUND, there is no such group, or it is a classic one; another coordinates it.
+        """
+        self._check_enabled()
+        group = self._shards.shard_of(group_id).group(group_id)
+        if not isinstance(group, ConsumerGroup) or not group.committed.epoch:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r} of the consumer protocol")
+        return group.committed
+
+    def assignor_of(self, state: GroupState) -> str:
+        """The name of the assignor that shares out a group's partitions."""
+        return chosen(state, self._config.assignors).name
+
+    def _check_enabled(self) -> None:
+        if not self._config.enabled:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not name consumer"
+            )
+
+    def _find(self, request: Heartbeat) -> tuple[GroupShard, ConsumerGroup]:
+        """The group, which does not exist yet, maybe, for who joins."""
+        shard = self._shards.current_shard_of(request.group_id)
+        return shard, shard.consumer(request.group_id, is_new_allowed=request.member_epoch == JOINING)
+
+    def _to_look_up(self, group: ConsumerGroup, request: Heartbeat, is_changed: bool) -> list[str]:
+        """The regular expressions of which it is not known what they name now."""
+        if request.is_leaving:
+            return []
+        old = regular_expressions(group.state)
+        found = [each for each in old if is_changed and self._lookup.can_read(each)]
+        if request.regular_expression and request.regular_expression not in old:
+            found.append(request.regular_expression)
+        return found

@@ -1,0 +1,189 @@
+"""One group of KIP-848 in service: its state, what of it is committed, and its timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.consumer import fencing, persistence
+from kreplica.groups.consumer.config import ConsumerConfig
+from kreplica.groups.consumer.requests import Heartbeat
+from kreplica.groups.consumer.state import GroupState, StateName
+from kreplica.groups.consumer.subscriptions import Surroundings, Topics, is_subscribed
+from kreplica.groups.consumer.timers import MemberTimers
+from kreplica.groups.consumer.transitions import Answer, heartbeat, leave, remove
+from kreplica.groups.consumer.writes import RETRY_SECONDS, GroupWrites
+from kreplica.groups.group import CONSUMER, UNKNOWN_MEMBER
+
+if TYPE_CHECKING:
+    from kreplica.coordination.state_log import Pair, StateLog
+    from kreplica.runtime import Runtime
+
+log = Logger()
+
+COMMIT_VERSION_MIN = 9
+"""The first version of OffsetCommit in which a member of such a group may commit: older clients know of no epochs."""
+
+WAITING_MAX = 20_000
+"""Heartbeats of one group that may wait for a write; a member has one at a time."""
+
+
+class ConsumerGroup:
+    """A ``groups.group.Group``.  Owned by the shard of its partition, from its first member or from loading.
+
+    :param state: what was loaded, or a group that does not exist yet.
+    :param preceding: records that its first write takes along: what removes the classic group of that name.
+    :ivar state: as it was decided.
+    :ivar committed: as it is in the log.
+    :ivar topics_version: of the topics as the group last looked at them; None for not at all.
+    """
+
+    type_name = CONSUMER
+    protocol_type = "consumer"
+
+    def __init__(
+        self,
+        state: GroupState,
+        runtime: Runtime,
+        state_log: StateLog,
+        topics: Topics,
+        config: ConsumerConfig,
+        preceding: Sequence[Pair] = (),
+    ) -> None:
+        self.group_id = state.group_id
+        self.state = state
+        self.committed = state
+        self.topics_version: int | None = None
+        self._topics = topics
+        self._config = config
+        self._preceding = preceding
+        self._writes = GroupWrites(runtime.reactor, state_log, state, self._committed, self._go_back)
+        self._timers = MemberTimers(
+            runtime.reactor, config.session_timeout_ms, self._session_ended, self._revocation_ended
+        )
+        self._timers.follow(GroupState(state.group_id), state)
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, request: Heartbeat, around: Surroundings) -> Deferred[Answer]:
+        """A heartbeat, also a member's last one.
+
+        :return: fires when what it says is committed; may be cancelled.
+        :raise KafkaError: nothing has changed: of ``transitions``, or COORDINATOR_NOT_AVAILABLE.
+        """
+        if self._writes.is_failing or self._writes.waiting_count >= WAITING_MAX:
+            self._timers.heard(request.member_id)
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "what the group decided cannot be written now")
+        if request.is_leaving:
+            state, answer = leave(self.state, request, around)
+        else:
+            state, answer = heartbeat(self.state, request, around, self._config)
+            self._timers.heard(request.member_id)
+        answered: Deferred[Answer] = Deferred()
+
+        def settle(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                answered.callback(answer)
+            else:
+                answered.errback(KafkaError(code, "what the group decided is not committed"))
+
+        self._become(state, settle)
+        return answered
+
+    def _become(self, state: GroupState, settle: Callable[[ErrorCode], None]) -> None:
+        records = [*self._preceding, *persistence.records_between(self.state, state)]
+        self._preceding = ()
+        old, self.state = self.state, state
+        self._timers.follow(old, state)
+        self._writes.add(records, state, settle)
+
+    def _committed(self, state: GroupState) -> None:
+        self.committed = state
+
+    def _go_back(self, state: GroupState) -> None:
+        log.error("{group!r} has too much to write at once: it stays as it is", group=self.group_id)
+        old, self.state = self.state, state
+        self.topics_version = None
+        self._timers.follow(old, state)
+
+    def _session_ended(self, member_id: str) -> None:
+        self._expire(member_id, "was not heard of for a session")
+
+    def _revocation_ended(self, member_id: str) -> None:
+        self._expire(member_id, "has not given up its partitions in time")
+
+    def _expire(self, member_id: str, why: str) -> None:
+        if self._writes.is_failing:  # its heartbeats could not be answered either
+            self._timers.later(member_id, RETRY_SECONDS)
+            return
+        log.info("{member!r} of {group!r} {why}", member=member_id, group=self.group_id, why=why)
+        self._become(remove(self.state, [member_id], Surroundings(self._topics)), lambda code: None)
+
+    # --- what both kinds of groups have ------------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        return (self.committed.name if self.committed.epoch else StateName.DEAD).value
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.state.members
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool, version: int
+    ) -> None:
+        if generation < 0 and self.is_empty:
+            return
+        if transactional and generation < 0 and member_id == UNKNOWN_MEMBER and instance_id is None:
+            return
+        member = self.state.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        if not transactional and version < COMMIT_VERSION_MIN:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"members commit with version {COMMIT_VERSION_MIN} or later"
+            )
+        if not fencing.is_epoch_of_commit(member, generation):
+            code = ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
+            raise KafkaError(code, f"{member_id!r} is at epoch {member.progress.epoch}, and says {generation}")
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if not member_id and member_epoch < 0:
+            return
+        member = self.state.members.get(member_id or UNKNOWN_MEMBER)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, member_id or "")
+        if not fencing.is_epoch_of_commit(member, member_epoch):
+            raise KafkaError(
+                ErrorCode.STALE_MEMBER_EPOCH,
+                f"{member_id!r} is at epoch {member.progress.epoch}, and says {member_epoch}",
+            )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return is_subscribed(self.state, topic)
+
+    def expires_from_ms(self, topic: str, commit_timestamp_ms: int) -> int | None:
+        return None if self.is_subscribed_to(topic) else commit_timestamp_ms
+
+    def check_offset_delete(self) -> None:
+        self._check_alive()
+
+    def check_delete(self) -> None:
+        self._check_alive()
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, self.group_id)
+
+    def _check_alive(self) -> None:
+        if not self.committed.epoch:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, self.group_id)
+
+    def tombstones(self) -> list[Pair]:
+        return persistence.tombstones(self.state)
+
+    def unload(self) -> None:
+        self._timers.stop()
+        self._writes.close(ErrorCode.NOT_COORDINATOR)

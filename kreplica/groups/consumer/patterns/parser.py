@@ -1,0 +1,269 @@
+"""Reads RE2's syntax; what needs more than an automaton, such as back references or looking ahead, is refused as there.
+
+Kafka matches whole names, so that greedy and reluctant repetitions, and groups that capture or not, are all the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kreplica.errors import KreplicaError
+from kreplica.groups.consumer.patterns.syntax import (
+    ALPHABET,
+    PERL,
+    POSIX,
+    Assertion,
+    Choice,
+    Node,
+    OneOf,
+    Repeat,
+    Sequence,
+    any_case,
+    unicode_category,
+)
+
+REPEAT_MAX = 1000
+"""The largest number in braces, as in RE2."""
+
+NESTING_MAX = 100
+"""Groups within groups."""
+
+_COUNT = re.compile(r"\{(\d{1,9})(,(\d{0,9}))?\}")
+_FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
+_NAMED = re.compile(r"\(\?P?<\w+>")
+_HEX = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\})")
+_OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{2}")
+_CATEGORY = re.compile(r"[pP](?:([A-Za-z])|\{(\^?)(\w+)\})")
+_POSIX = re.compile(r"\[:(\^?)(\w+):\]")
+_CONTROL = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ASSERTIONS = {
+    "A": Assertion.START,
+    "z": Assertion.END,
+    "b": Assertion.WORD_BOUNDARY,
+    "B": Assertion.NO_WORD_BOUNDARY,
+}
+
+
+class PatternError(KreplicaError):
+    """An expression that is none, or none of RE2's; the text says what is wrong and where."""
+
+
+def parse(pattern: str) -> Node:
+    """Read an expression.
+
+    :raise PatternError: it is malformed.
+    """
+    return _Parser(pattern).whole()
+
+
+class _Parser:
+    def __init__(self, pattern: str) -> None:
+        self._text = pattern
+        self._at = 0
+        self._any_case = False
+        self._depth = 0
+
+    def whole(self) -> Node:
+        node = self._choice()
+        if self._at < len(self._text):
+            raise self._error("a ) that closes nothing")
+        return node
+
+    def _choice(self) -> Node:
+        any_case_outside = self._any_case
+        branches = [self._sequence()]
+        while self._skip("|"):
+            branches.append(self._sequence())
+        self._any_case = any_case_outside
+        return branches[0] if len(branches) == 1 else Choice(tuple(branches))
+
+    def _sequence(self) -> Node:
+        parts: list[Node] = []
+        while self._at < len(self._text) and self._text[self._at] not in "|)":
+            if self._skip("\\Q"):
+                parts += self._quoted()
+                continue
+            part = self._atom()
+            if part is not None:
+                parts.append(self._repeated(part))
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _quoted(self) -> list[Node]:
+        """What stands between ``\\Q`` and ``\\E``, or the end; a repetition behind it is of its last character."""
+        end = self._text.find("\\E", self._at)
+        quoted = self._text[self._at : end if end >= 0 else None]
+        self._at = end + 2 if end >= 0 else len(self._text)
+        parts: list[Node] = [self._literal(each) for each in quoted]
+        if parts:
+            parts[-1] = self._repeated(parts[-1])
+        return parts
+
+    def _repeated(self, part: Node) -> Node:
+        bounds = self._bounds()
+        if bounds is None:
+            return part
+        self._skip("?")  # reluctant
+        if self._bounds() is not None:
+            raise self._error("a repetition of a repetition")
+        least, most = bounds
+        if max(least, most or 0) > REPEAT_MAX or (most is not None and most < least):
+            raise self._error(f"a number of repetitions that is beyond {REPEAT_MAX}, or of the wrong order")
+        return Repeat(part, least, most)
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        """The numbers of a repetition that stands here; None where there is none: a brace may be a brace."""
+        for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._skip(sign):
+                return bounds
+        match = self._match(_COUNT)
+        if match is None:
+            return None
+        least = int(match[1])
+        if match[2] is None:
+            return least, least
+        return least, int(match[3]) if match[3] else None
+
+    def _atom(self) -> Node | None:
+        """One thing that may be repeated; None for flags, which are nothing themselves."""
+        character = self._text[self._at]
+        if character == "(":
+            return self._group()
+        if character == "[":
+            return self._case(self._class())
+        if character in "*+?" or _COUNT.match(self._text, self._at):
+            raise self._error("a repetition of nothing")
+        self._at += 1
+        if character == ".":
+            return OneOf(ALPHABET)
+        if character == "^":
+            return Assertion.START
+        if character == "$":
+            return Assertion.END
+        if character == "\\":
+            return self._escape()
+        return self._literal(character)
+
+    def _group(self) -> Node | None:
+        flags = self._match(_FLAGS)
+        any_case_outside = self._any_case
+        if flags is not None:
+            self._any_case = ("i" in flags[1] or self._any_case) and "i" not in (flags[2] or "")
+            if flags[3] == ")":
+                return None
+        elif self._match(_NAMED) is None:
+            self._at += 1
+            if self._text.startswith("?", self._at):
+                raise self._error("a kind of group that is not served")
+        self._depth += 1
+        if self._depth > NESTING_MAX:
+            raise self._error(f"more than {NESTING_MAX} groups within each other")
+        node = self._choice()
+        self._depth -= 1
+        self._any_case = any_case_outside
+        if not self._skip(")"):
+            raise self._error("a group without its end")
+        return node
+
+    def _escape(self) -> Node:
+        """What a backslash stands before, outside of brackets."""
+        assertion = _ASSERTIONS.get(self._text[self._at : self._at + 1])
+        if assertion is not None:
+            self._at += 1
+            return assertion
+        return self._case(self._escaped())
+
+    def _escaped(self) -> frozenset[str]:
+        """The characters that an escape means."""
+        match = self._match(_CATEGORY)
+        if match is not None:
+            return self._category(match)
+        match = self._match(_HEX)
+        if match is not None:
+            return frozenset(self._code_point(int(match[1] or match[2], 16)))
+        match = self._match(_OCTAL)
+        if match is not None:
+            return frozenset(chr(int(match[0], 8)))
+        character = self._text[self._at : self._at + 1]
+        self._at += 1
+        if character.lower() in PERL:
+            characters = PERL[character.lower()]
+            return characters if character.islower() else ALPHABET - characters
+        if character in _CONTROL:
+            return frozenset(_CONTROL[character])
+        if not character or character.isalnum():
+            raise self._error(f"an escape that is not served: \\{character}")
+        return frozenset(character)
+
+    def _code_point(self, number: int) -> str:
+        if number > 0x10FFFF:
+            raise self._error("a character beyond Unicode")
+        return chr(number)
+
+    def _category(self, match: re.Match[str]) -> frozenset[str]:
+        characters = unicode_category(match[1] or match[3])
+        if characters is None:
+            raise self._error(f"a class of characters that is not served: \\{match[0]}")
+        is_negated = (match[0][0] == "P") != (match[2] == "^")
+        return ALPHABET - characters if is_negated else characters
+
+    def _class(self) -> frozenset[str]:
+        """What stands in brackets."""
+        self._at += 1
+        is_negated = self._skip("^")
+        found: set[str] = set()
+        is_first = True
+        while is_first or not self._skip("]"):
+            if self._at >= len(self._text):
+                raise self._error("a class without its end")
+            found |= self._class_item()
+            is_first = False
+        characters = frozenset(found)
+        if self._any_case:
+            characters = any_case(characters)
+        return ALPHABET - characters if is_negated else characters
+
+    def _class_item(self) -> frozenset[str]:
+        match = self._match(_POSIX)
+        if match is not None:
+            if match[2] not in POSIX:
+                raise self._error(f"a class of characters that is not served: {match[0]}")
+            return ALPHABET - POSIX[match[2]] if match[1] else POSIX[match[2]]
+        start = self._class_character()
+        if len(start) != 1 or not self._text.startswith("-", self._at) or self._text.startswith("-]", self._at):
+            return start
+        self._at += 1
+        end = self._class_character()
+        (first,), last = start, max(end, default="")
+        if len(end) != 1 or last < first:
+            raise self._error("a range of characters without an end, or of the wrong order")
+        return frozenset(each for each in ALPHABET if first <= each <= last)
+
+    def _class_character(self) -> frozenset[str]:
+        character = self._text[self._at : self._at + 1]
+        self._at += 1
+        if not character:
+            raise self._error("a class without its end")
+        return self._escaped() if character == "\\" else frozenset(character)
+
+    # --- small steps -------------------------------------------------------------------------------------------------
+
+    def _literal(self, character: str) -> OneOf:
+        return self._case(frozenset(character))
+
+    def _case(self, characters: frozenset[str]) -> OneOf:
+        return OneOf((any_case(characters) if self._any_case else characters) & ALPHABET)
+
+    def _skip(self, text: str) -> bool:
+        if not self._text.startswith(text, self._at):
+            return False
+        self._at += len(text)
+        return True
+
+    def _match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
+        match = expression.match(self._text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
+
+    def _error(self, what: str) -> PatternError:
+        return PatternError(f"{what}, at character {self._at} of {self._text[:100]!r}")

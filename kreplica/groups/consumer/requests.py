@@ -1,0 +1,129 @@
+"""What a heartbeat says, and what is wrong with one before any group is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.consumer.assignment import Assignment, from_rows
+from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_FOR_A_WHILE, NOT_SET
+from kreplica.groups.consumer_records import KEY_TEXT_BYTES_MAX
+
+CLIENT_CHOOSES_ID_FROM = 1
+"""The first version of ConsumerGroupHeartbeat by which members choose their ids themselves (KIP-1082)."""
+
+SUBSCRIPTION_NAMES_MAX = 100_000
+"""Topics that one member may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """One heartbeat; what is None is as it was in the last one.
+
+    :param member_epoch: ``JOINING``, ``LEAVING``, ``LEAVING_FOR_A_WHILE``, or what the last answer said.
+    :param rebalance_timeout_ms: how long it may take to give partitions up; ``NOT_SET`` for as before.
+    :param regular_expression: empty for no such subscription.
+    :param owned: what the member owns now.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = NOT_SET
+    topic_names: tuple[str, ...] | None = None
+    regular_expression: str | None = None
+    server_assignor: str | None = None
+    owned: Assignment | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is the member's last, for now or for good."""
+        return self.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says all there is to say: such a one is answered with the assignment, changed or not."""
+        has_subscription = self.topic_names is not None or self.regular_expression is not None
+        return self.rebalance_timeout_ms != NOT_SET and has_subscription and self.owned is not None
+
+
+def read_heartbeat(body: Mapping[str, Any], client_id: str | None, client_host: str) -> Heartbeat:
+    """Read a request.
+
+    :param client_id: of the request's header.
+    :param client_host: where it came from, as tools show it.
+    """
+    names, owned = body["subscribed_topic_names"], body["topic_partitions"]
+    return Heartbeat(
+        group_id=body["group_id"],
+        member_id=body["member_id"],
+        member_epoch=body["member_epoch"],
+        instance_id=body["instance_id"],
+        rack_id=body["rack_id"],
+        rebalance_timeout_ms=body["rebalance_timeout_ms"],
+        topic_names=None if names is None else tuple(sorted(dict.fromkeys(names))),
+        regular_expression=body.get("subscribed_topic_regex"),
+        server_assignor=body["server_assignor"],
+        owned=None if owned is None else from_rows(owned),
+        client_id=client_id or "",
+        client_host=client_host,
+    )
+
+
+def check(heartbeat: Heartbeat, version: int, assignors: tuple[str, ...]) -> None:
+    """Refuse a heartbeat that makes no sense in any group.
+
+    :param version: of the request.
+    :param assignors: the names of those that may be asked for.
+    :raise KafkaError: INVALID_GROUP_ID, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
+    """
+    _check_texts(heartbeat)
+    epoch = heartbeat.member_epoch
+    if not heartbeat.member_id and (version >= CLIENT_CHOOSES_ID_FROM or epoch != JOINING):
+        raise _invalid("member_id is empty")
+    if epoch < LEAVING_FOR_A_WHILE:
+        raise _invalid(f"member_epoch {epoch} is not allowed")
+    if epoch == LEAVING_FOR_A_WHILE and heartbeat.instance_id is None:
+        raise _invalid("only a member with an instance_id may leave for a while")
+    if epoch == JOINING:
+        _check_joining(heartbeat)
+    wanted = heartbeat.server_assignor
+    if wanted is not None and wanted not in assignors:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"there is no assignor {wanted!r}, but {', '.join(assignors)}")
+
+
+def _check_texts(heartbeat: Heartbeat) -> None:
+    group_id = heartbeat.group_id
+    if not group_id or _is_too_long(group_id):
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "group_id is empty or too long")
+    for name in ("member_id", "instance_id", "rack_id", "regular_expression"):
+        value: str | None = getattr(heartbeat, name)
+        if value is not None and _is_too_long(value):
+            raise _invalid(f"{name} is longer than {KEY_TEXT_BYTES_MAX} bytes")
+        if value is not None and not value.strip() and name in ("instance_id", "rack_id"):
+            raise _invalid(f"{name} is empty")
+    if heartbeat.topic_names is not None and len(heartbeat.topic_names) > SUBSCRIPTION_NAMES_MAX:
+        raise _invalid(f"more than {SUBSCRIPTION_NAMES_MAX} topics are named")
+
+
+def _check_joining(heartbeat: Heartbeat) -> None:
+    if heartbeat.rebalance_timeout_ms == NOT_SET:
+        raise _invalid("who joins has to say its rebalance_timeout_ms")
+    if heartbeat.owned is None or heartbeat.owned:
+        raise _invalid("topic_partitions of who joins has to be empty: it owns nothing yet")
+    if heartbeat.topic_names is None and heartbeat.regular_expression is None:
+        raise _invalid("who joins has to say what it subscribes to")
+
+
+def _is_too_long(text: str) -> bool:
+    return len(text) > KEY_TEXT_BYTES_MAX or len(text.encode()) > KEY_TEXT_BYTES_MAX
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,35 @@
+"""What every member is to have: computed anew for each epoch of the group, by the assignor that most members want."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from uuid import UUID
+
+from kreplica.groups.consumer.assignment import NOTHING
+from kreplica.groups.consumer.assignors import Assignor, Group, Subscriber
+from kreplica.groups.consumer.state import GroupState
+from kreplica.groups.consumer.subscriptions import topic_ids_of
+
+
+def chosen(state: GroupState, assignors: tuple[Assignor, ...]) -> Assignor:
+    """The assignor that most members ask for; the first of the settings where none asks, or as many for it."""
+    votes = Counter(member.subscription.server_assignor for member in state.members.values())
+    del votes[None]
+    return max(assignors, key=lambda assignor: votes[assignor.name])  # of equals the first
+
+
+def with_target(state: GroupState, assignors: tuple[Assignor, ...]) -> GroupState:
+    """The group with a target of its epoch."""
+    topic_ids: dict[tuple[tuple[str, ...], str | None], frozenset[UUID]] = {}
+    members = {}
+    for member_id, member in state.members.items():
+        subscription = member.subscription
+        key = subscription.topic_names, subscription.regular_expression
+        if key not in topic_ids:
+            topic_ids[key] = topic_ids_of(state, subscription)
+        had = state.target.get(member_id, NOTHING)
+        members[member_id] = Subscriber(topic_ids[key], subscription.instance_id, had)
+    counts = {topic.topic_id: topic.partition_count for topic in state.topics.values()}
+    target = chosen(state, assignors).assign(Group(members, counts))
+    return replace(state, target=target, target_epoch=state.epoch)

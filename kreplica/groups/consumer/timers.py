@@ -1,0 +1,84 @@
+"""How long members may be silent, and how long they may take to give partitions up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.groups.consumer.members import Member, MemberState
+from kreplica.groups.consumer.state import GroupState
+from kreplica.runtime import Reactor
+
+
+class MemberTimers:
+    """Owned by one group.
+
+    :param session_ended: told of a member that was not heard of for a session.
+    :param revocation_ended: told of a member that has not given up in time what it was to give up.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        session_timeout_ms: int,
+        session_ended: Callable[[str], None],
+        revocation_ended: Callable[[str], None],
+    ) -> None:
+        self._reactor = reactor
+        self._session_s = session_timeout_ms / 1000
+        self._session_ended = session_ended
+        self._revocation_ended = revocation_ended
+        self._sessions: dict[str, IDelayedCall] = {}
+        self._revocations: dict[str, IDelayedCall] = {}
+
+    def heard(self, member_id: str) -> None:
+        """A member is alive: its session begins anew."""
+        call = self._sessions.get(member_id)
+        if call is not None:
+            call.reset(self._session_s)
+
+    def follow(self, old: GroupState, new: GroupState) -> None:
+        """The group has come to another state: new members have a session, those that are gone have none."""
+        for member_id in old.members:
+            if member_id not in new.members:
+                _cancel(self._sessions, member_id)
+                _cancel(self._revocations, member_id)
+        for member_id, member in new.members.items():
+            before = old.members.get(member_id)
+            if before is None:
+                self._begin_session(member_id)
+            if before is None or before.progress != member.progress:
+                self._watch_revocation(member)
+
+    def later(self, member_id: str, seconds: float) -> None:
+        """Look at a member again after a while, since nothing can be done about it now."""
+        self._begin_session(member_id, seconds)
+
+    def stop(self) -> None:
+        """Leave no timer."""
+        for calls in (self._sessions, self._revocations):
+            for member_id in list(calls):
+                _cancel(calls, member_id)
+
+    def _begin_session(self, member_id: str, seconds: float | None = None) -> None:
+        _cancel(self._sessions, member_id)
+        delay_s = self._session_s if seconds is None else seconds
+        self._sessions[member_id] = self._reactor.callLater(delay_s, self._over, self._sessions, member_id)
+
+    def _watch_revocation(self, member: Member) -> None:
+        _cancel(self._revocations, member.member_id)
+        if member.progress.state is MemberState.UNREVOKED_PARTITIONS:
+            delay_s = max(member.subscription.rebalance_timeout_ms, 0) / 1000
+            call = self._reactor.callLater(delay_s, self._over, self._revocations, member.member_id)
+            self._revocations[member.member_id] = call
+
+    def _over(self, calls: dict[str, IDelayedCall], member_id: str) -> None:
+        del calls[member_id]
+        (self._session_ended if calls is self._sessions else self._revocation_ended)(member_id)
+
+
+def _cancel(calls: dict[str, IDelayedCall], member_id: str) -> None:
+    call = calls.pop(member_id, None)
+    if call is not None:
+        call.cancel()
