@@ -14,5 +14,5 @@ class GroupsConfig:
     """One part for each kind of state."""
 
     classic: ClassicConfig = field(default_factory=ClassicConfig)
-    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
     expiry: ExpiryConfig = field(default_factory=ExpiryConfig)
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
