@@ -1,0 +1,112 @@
+"""How a consumer gets on, by its own commits."""
+
+from __future__ import annotations
+
+import pytest
+
+from kreplica.groups.lag import WINDOW, Commit, Status, Window, lag_between, status_of, worst
+
+OK, WARN, STALLED, STOPPED = Status.OK, Status.WARN, Status.STALLED, Status.STOPPED
+SILENCE_MS_MIN = 30_000
+SECOND = 1000
+
+
+def window_of(lags: list[int], *, interval_ms: int, advance: int, start_offset: int = 1000) -> Window:
+    """Commits at equal distances, each so much further; the first is at the time 0."""
+    window = Window()
+    for index, lag in enumerate(lags):
+        now_ms = index * interval_ms
+        window.see(now_ms, start_offset + index * advance, lag, now_ms)
+    return window
+
+
+STEADY = [5] * 10
+GROWING = [5, 6, 6, 8, 9, 10, 11, 20, 21, 22]
+CASES = {
+    # name: lags at the commits, seconds between them, offsets of progress, lag now, seconds since the last, status
+    "nothing is left to read": (GROWING, 10, 5, 0, 10, OK),
+    "it keeps up with a steady lag": (STEADY, 10, 5, 5, 10, OK),
+    "it catches up": (GROWING[::-1], 10, 5, 4, 10, OK),
+    "it falls behind all the time": (GROWING, 10, 5, 30, 10, WARN),
+    "it fell behind but for once": ([5, 6, 7, 6, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
+    "it had nothing left to read for a moment": ([5, 6, 0, 8, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
+    "it commits the same offset again and again": (STEADY, 10, 0, 5, 10, STALLED),
+    "it is stuck while records come in": (GROWING, 10, 0, 30, 10, STALLED),
+    "it goes back": (GROWING, 10, -5, 30, 10, STALLED),
+    "it is idle at the end": ([0] * 10, 10, 0, 0, 10, OK),
+    "it was idle and has something to read now": ([0] * 10, 10, 0, 3, 10, OK),
+    "it is silent for as long as usual": (STEADY, 10, 5, 50, 90, OK),
+    "it is silent for longer than the whole window": (STEADY, 10, 5, 50, 91, STOPPED),
+    "it was up to date and is silent since": ([0] * 10, 10, 5, 50, 91, STOPPED),
+    "it commits every five minutes": (STEADY, 300, 5, 50, 299, OK),
+    "it commits every five minutes and is silent for an hour": (STEADY, 300, 5, 50, 3600, STOPPED),
+    "it commits so often that a short silence means nothing": (STEADY, 1, 5, 50, 30, OK),
+    "it commits often and is silent for a while": (STEADY, 1, 5, 50, 31, STOPPED),
+    "a few commits say little: stuck": (STEADY[:9], 10, 0, 5, 10, OK),
+    "a few commits say little: behind": (GROWING[:9], 10, 5, 30, 10, OK),
+    "it committed once and never again": ([5], 10, 0, 5, 31, STOPPED),
+    "it committed once just now": ([5], 10, 0, 5, 30, OK),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_status_of_a_partition(name: str) -> None:
+    """The status says whether a consumer is in trouble, measured by its own habits."""
+    lags, interval_s, advance, lag, since_s, expected = CASES[name]
+    window = window_of(lags, interval_ms=interval_s * SECOND, advance=advance)
+    now_ms = (len(lags) - 1) * interval_s * SECOND + since_s * SECOND
+    assert status_of(window, lag, now_ms, SILENCE_MS_MIN) is expected
+
+
+def test_who_never_committed_is_not_in_trouble() -> None:
+    """Of a partition without commits nothing can be said."""
+    assert status_of(Window(), 100, 10**9, SILENCE_MS_MIN) is OK
+
+
+def test_who_waited_for_records_is_not_silent() -> None:
+    """A consumer that commits only what it reads is not stopped when the first record comes after a quiet hour."""
+    window = window_of([5, 0], interval_ms=10 * SECOND, advance=5)
+    last_ms, hour_ms = 10 * SECOND, 3600 * SECOND
+    window.see(last_ms, 1005, 0, hour_ms)
+    assert status_of(window, 1, hour_ms + 10 * SECOND, SILENCE_MS_MIN) is OK
+    assert status_of(window, 1, hour_ms + 31 * SECOND, SILENCE_MS_MIN) is STOPPED
+
+
+def test_who_caught_up_between_commits_is_not_behind() -> None:
+    """That there was nothing left to read is seen between commits, too."""
+    window = window_of(GROWING, interval_ms=10 * SECOND, advance=5)
+    last = list(window)[-1]
+    assert status_of(window, 30, 95 * SECOND, SILENCE_MS_MIN) is WARN
+    window.see(last.timestamp_ms, last.offset, 0, 95 * SECOND)
+    assert status_of(window, 30, 96 * SECOND, SILENCE_MS_MIN) is OK
+
+
+def test_the_window_slides() -> None:
+    """Only the last commits count, and a commit that is seen twice is one."""
+    window = Window()
+    for number in range(WINDOW + 3):
+        for _ in range(2):
+            window.see(number, number * 10, number, number)
+    assert len(window) == WINDOW
+    assert list(window) == [Commit(number, number * 10, number) for number in range(3, WINDOW + 3)]
+
+
+def test_an_offset_that_is_committed_again_is_a_commit() -> None:
+    """Who commits the same offset at another time has committed: it is stalled rather than stopped."""
+    window = Window()
+    window.see(1, 10, 5, 1)
+    window.see(2, 10, 5, 2)
+    assert len(window) == 2
+
+
+def test_lag_is_never_negative() -> None:
+    """A group may have committed more than an unclean election left in the log."""
+    assert lag_between(10, 15) == 5
+    assert lag_between(15, 10) == 0
+
+
+def test_a_group_is_as_bad_as_its_worst_partition() -> None:
+    """One partition in trouble is trouble for its group."""
+    assert worst([OK, STALLED, WARN]) is STALLED
+    assert worst([STOPPED, OK]) is STOPPED
+    assert worst([]) is OK
