@@ -154,6 +154,10 @@ RULES: Mapping[str, tuple[str, str]] = {
         "kreplica.replication.fencing:is_stale_controller_epoch",
         "tests/replication/test_replication_fencing.py::test_replaced_controller_is_refused",
     ),
+    "commands overtaken": (
+        "kreplica.replication.fencing:is_overtaken",
+        "tests/replication/test_replication_fencing.py::test_a_command_that_was_overtaken_is_refused",
+    ),
     "who is in the epoch": (
         "kreplica.replication.fencing:is_of_leader_epoch",
         "tests/server/test_server_apis_fetch.py::test_leader_epochs_fence",

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kreplica.controller.command_bodies import DELETE_WHATEVER_EPOCH, Bodies, Form, Piece
+from kreplica.controller.command_bodies import DELETE_WHATEVER_EPOCH, Bodies, Form, Piece, Row
 from kreplica.controller.context import ControllerContext
 from kreplica.model import TopicPartition
+from kreplica.runtime import Reactor
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
 
 __all__ = ["COMMAND_BYTES_MAX", "DELETE_WHATEVER_EPOCH", "BrokerRequests", "Command"]
@@ -148,10 +149,21 @@ class BrokerRequests:
     def _queue(
         self, broker: int, api: Api, what: tuple[TopicPartition, ...], form: Form, delete: bool = False
     ) -> None:
-        self._send(broker, Command(api, what, form, self._context.brokers[broker].epoch, delete))
+        self._context.commands_count += 1
+        numbered = _numbered(form, self._context.commands_count)
+        self._send(broker, Command(api, what, numbered, self._context.brokers[broker].epoch, delete))
 
     def _cut(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, ...]]:
         """The partitions in parts that fit into one command each."""
         whole = tuple(partitions)
         size = max(self._bytes_max // PARTITION_BYTES_MAX, 1)
         return (whole[start : start + size] for start in range(0, len(whole), size))
+
+
+def _numbered(form: Form, number: int) -> Form:
+    """Commands grow in number: a broker leaves out one that was overtaken by a later one on another connection."""
+
+    async def numbered(reactor: Reactor) -> Row:
+        return await form(reactor) | {"command_number": number}
+
+    return numbered

@@ -48,6 +48,7 @@ def encode_context(context: ControllerContext) -> Json:
     return {
         "controller_epoch": context.controller_epoch,
         "epoch_znode_version": context.epoch_znode_version,
+        "commands_count": context.commands_count,
         "brokers": [[b, documents.encode_broker(r).decode(), r.epoch] for b, r in context.brokers.items()],
         "topics": [[name, documents.encode_topic(each).decode()] for name, each in context.topics.items()],
         "topic_versions": _rows(context.topic_versions),
@@ -72,6 +73,7 @@ def encode_context(context: ControllerContext) -> Json:
 
 def decode_context(value: Mapping[str, Any]) -> ControllerContext:
     context = ControllerContext(value["controller_epoch"], value["epoch_znode_version"])
+    context.commands_count = value["commands_count"]
     context.brokers = {b: documents.decode_broker(b, text.encode(), epoch) for b, text, epoch in value["brokers"]}
     context.topics = {name: documents.decode_topic(name, text.encode()) for name, text in value["topics"]}
     context.topic_versions = dict(value["topic_versions"])

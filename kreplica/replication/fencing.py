@@ -1,4 +1,5 @@
-"""Refuses commands of controllers that were replaced, and commands meant for an earlier incarnation of this broker."""
+"""Refuses commands that come too late: of controllers that were replaced, after later ones of the same controller, and
+those meant for an earlier incarnation of this broker."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from kreplica.errors import ErrorCode
 T = TypeVar("T")
 
 UNKNOWN_BROKER_EPOCH = -1
+UNNUMBERED = -1
+"""The number of a command of a controller that does not number them."""
 
 
 class ControlFence:
@@ -25,18 +28,31 @@ class ControlFence:
         self.controller_epoch = 0
         self.controller_id: int | None = None
         self._ended_epoch = UNKNOWN_BROKER_EPOCH
+        self._command_number = UNNUMBERED
         self._order = DeferredLock()
 
-    def check(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+    def check(
+        self, controller_id: int, controller_epoch: int, broker_epoch: int, number: int = UNNUMBERED
+    ) -> ErrorCode:
         """Whether a command may be obeyed; if so its controller is the one known from now on.
 
+        What a controller sent on a connection that it has given up since may arrive after all that it has sent on the
+        next one.  Taken for new it would bring back a replica that was deleted in between.
+
         :param broker_epoch: the epoch that the controller thinks we have; -1 (an old controller) passes (KIP-380).
+        :param number: which of its controller's commands it is; the same one may come twice.
         """
         refused = self.refusal(controller_epoch, broker_epoch)
-        if refused is ErrorCode.NONE:
-            self.controller_epoch = controller_epoch
-            self.controller_id = controller_id
-        return refused
+        if refused is not ErrorCode.NONE:
+            return refused
+        if controller_epoch > self.controller_epoch:
+            self._command_number = UNNUMBERED
+        elif is_overtaken(number, self._command_number):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self._command_number = max(number, self._command_number)
+        self.controller_epoch = controller_epoch
+        self.controller_id = controller_id
+        return ErrorCode.NONE
 
     def refusal(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Why a command is not obeyed, or is not any more though it passed ``check`` when it came; else NONE."""
@@ -82,6 +98,11 @@ def is_stale_broker_epoch(asked: int, own: int) -> bool:
 def is_stale_controller_epoch(asked: int, known: int) -> bool:
     """Whether a command comes from a controller that was replaced."""
     return asked < known
+
+
+def is_overtaken(number: int, latest: int) -> bool:
+    """Whether a command comes after one that its controller sent later."""
+    return number != UNNUMBERED and number < latest
 
 
 def is_current_epoch(leader_epoch: int, known_epoch: int) -> bool:

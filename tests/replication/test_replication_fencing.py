@@ -79,3 +79,22 @@ def test_commands_are_carried_out_in_the_order_in_which_they_came():
     slow.callback(None)
     assert story == ["made", "deleted"]
     assert last.called
+
+
+def test_a_command_that_was_overtaken_is_refused():
+    """On a connection that the controller gave up: what it said since counts; the same command twice is no harm."""
+    fence = ControlFence(broker_epoch=10)
+    assert fence.check(1, 5, 10, 7) is ErrorCode.NONE
+    assert fence.check(1, 5, 10, 7) is ErrorCode.NONE
+    assert fence.check(1, 5, 10, 9) is ErrorCode.NONE
+    assert fence.check(1, 5, 10, 7) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert fence.check(1, 5, 10) is ErrorCode.NONE, "a controller that does not number its commands"
+    assert fence.check(1, 5, 10, 8) is ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_each_controller_counts_for_itself():
+    fence = ControlFence(broker_epoch=10)
+    assert fence.check(1, 5, 10, 900) is ErrorCode.NONE
+    assert fence.check(2, 6, 10, 1) is ErrorCode.NONE
+    assert fence.check(1, 5, 10, 901) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert fence.check(2, 6, 10, 2) is ErrorCode.NONE

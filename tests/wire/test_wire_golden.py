@@ -317,7 +317,7 @@ CASES: list[tuple[Schema, int, str, dict[str, Any]]] = [
         00002384            #   port 9092
         00                  #   no tags
         00                  # no tags
-    """, {"controller_id": 1, "controller_epoch": 2, "broker_epoch": 100, "topic_states": [
+    """, {"controller_id": 1, "controller_epoch": 2, "broker_epoch": 100, "command_number": -1, "topic_states": [
         {"topic_name": "t", "partition_states": [
             {"partition_index": 3, "controller_epoch": 2, "leader": 1, "leader_epoch": 7, "isr": [1, 2],
              "partition_epoch": 9, "replicas": [1, 2], "adding_replicas": [], "removing_replicas": [],

@@ -10,6 +10,7 @@ from kreplica.errors import ErrorCode
 from kreplica.membership import DynamicSettings
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import ControlFence, Leadership, Partitions
+from kreplica.replication.fencing import UNNUMBERED
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.server.answers import answer_from
@@ -22,7 +23,8 @@ Row = dict[str, Any]
 def _refused(fence: ControlFence, request: Request) -> ErrorCode:
     request.connection.mark_control()
     body = request.body
-    return fence.check(body["controller_id"], body["controller_epoch"], body["broker_epoch"])
+    number = body.get("command_number", UNNUMBERED)
+    return fence.check(body["controller_id"], body["controller_epoch"], body["broker_epoch"], number)
 
 
 def _refused_by_now(fence: ControlFence, body: Row) -> ErrorCode:

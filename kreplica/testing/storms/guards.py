@@ -111,6 +111,12 @@ GUARDS: tuple[Guard, ...] = (
         "a broker obeys an older controller",
     ),
     Guard(
+        "commands in their order",
+        (Place("kreplica.replication.fencing:is_overtaken", _never),),
+        commands.overtaken_on_the_next_connection,
+        "holds again what it has deleted",
+    ),
+    Guard(
         "leader epoch of a command",
         (
             Place("kreplica.replication.fencing:is_stale_controller_epoch", _never),

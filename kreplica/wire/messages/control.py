@@ -15,6 +15,7 @@ LEADER_AND_ISR = Api.define(
         is_k_raft_controller bool 7+
         controller_epoch i32
         broker_epoch i64 2+ =-1
+        command_number i64 4+ @7003 =-1
         type i8 5+
         ungrouped_partition_states [] 0-1
           topic_name str
@@ -77,6 +78,7 @@ STOP_REPLICA = Api.define(
         is_k_raft_controller bool 4+
         controller_epoch i32
         broker_epoch i64 1+ =-1
+        command_number i64 2+ @7003 =-1
         delete_partitions bool 0-2
         ungrouped_partitions [] 0
           topic_name str
@@ -113,6 +115,7 @@ UPDATE_METADATA = Api.define(
         parts i32 8+ @7002 =1
         controller_epoch i32
         broker_epoch i64 5+ =-1
+        command_number i64 6+ @7003 =-1
         ungrouped_partition_states [] 0-4
           topic_name str
           partition_index i32

@@ -155,6 +155,23 @@ def overtaken_by_the_next_controller(seed: int) -> None:
         run.converge()
 
 
+def overtaken_on_the_next_connection(seed: int) -> None:
+    """The controller gives up a connection, says all again on the next one, and more; then what was on the first
+    arrives: it has a broker begin what it has deleted since."""
+    with scene(seed, first=FOLLOWER, bystanders=1) as run:
+        delay(run, CONTROLLER, OTHER, 60.0)
+        prefer(run)
+        undelay(run, CONTROLLER, OTHER)
+        client = run.cluster.client(broker=CONTROLLER)
+        run.cluster.run_until(client.reassign(TOPIC, 0, [FOLLOWER, LEADER, BYSTANDER]))
+        run.cluster.run_until(client.close())
+        disk, directory = run.machine(OTHER).host.disk, str(run.keys[0])
+        run.cluster.run_until(lambda: directory not in disk.list_directory(LOGS))
+        run.cluster.run(60.0)
+        assert directory not in disk.list_directory(LOGS), f"broker {OTHER} holds again what it has deleted"
+        run.converge()
+
+
 def to_a_session_that_has_ended(seed: int) -> None:
     """A broker's session ends while a command is on its way that has it lead; it has not registered anew yet."""
     with scene(seed) as run:
