@@ -8,7 +8,7 @@ import random
 import shlex
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -169,9 +169,10 @@ def protocols(*names: str, topics: Sequence[str] = ("t",)) -> tuple[tuple[str, b
 
 @dataclass
 class Actor:
-    """A client, with what it was told last."""
+    """A client, with what it was told last, and what it says whenever it joins."""
 
     name: str
+    options: dict[str, str] = field(default_factory=dict)
     instance_id: str | None = None
     member_id: str = ""
     generation: int = -1
@@ -246,11 +247,13 @@ class Story:
         self.notes.append(f"  {group.state_name} {group.generation}: {members or 'nobody'}{leader}")
 
     def _joins(self, actor: Actor, **options: str) -> None:
-        """Options: ``static``: an instance id; ``speaks``: protocols; ``version``; ``as``: a member id."""
-        actor.instance_id = options.get("static", actor.instance_id)
+        """Options: ``static``: an instance id; ``speaks``: protocols; ``version``; ``as``: a member id, this time."""
+        member_id = options.pop("as", actor.member_id)
+        options = actor.options = actor.options | options
+        actor.instance_id = options.get("static")
         version = int(options.get("version", "9"))
         request = join_request(
-            options.get("as", actor.member_id),
+            member_id,
             client_id=actor.name,
             instance_id=actor.instance_id,
             protocols=protocols(*options.get("speaks", "range").split(",")),

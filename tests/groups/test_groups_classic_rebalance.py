@@ -6,7 +6,7 @@ from classic_scene import tells
 
 
 def test_first_rebalance() -> None:
-    """A client is told its id first; then a group of one leads itself, and has its assignment once that is committed."""
+    """A client is told its id first; then a group of one leads itself, and has its part once that is committed."""
     tells("""
 > a joins
   a: MEMBER_ID_REQUIRED

@@ -1,0 +1,637 @@
+"""Members that die, at each step; and coordinators that die, between each two steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from classic_scene import ClassicScene, Story, tells
+
+# --- members ---------------------------------------------------------------------------------------------------------
+
+
+def test_dies_before_it_joins() -> None:
+    """Who was told its id and dies is forgotten at the end of its session, with the group that nobody else is in."""
+    tells("""
+> a joins
+  a: MEMBER_ID_REQUIRED
+> wait 9.9
+> show
+  Empty 0: nobody
+> wait 0.1
+> show
+  no group
+""")
+
+
+def test_dies_while_it_waits_to_be_a_member() -> None:
+    """Who dies while it waits for its first rebalance is asked to join again with everybody, and is missed then."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> a joins
+> dead joins version=0
+> wait 5
+> b joins
+  a: joined 2 by range, leads a b dead
+  b: joined 2 by range, follows a
+  dead: joined 2 by range, follows a
+> a syncs a=0 b=1 dead=2
+  log: 2: a=0 b=1 dead=2
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> wait 9
+> a beats
+  a: NONE
+> b beats
+  b: NONE
+> wait 1
+> a beats
+  a: REBALANCE_IN_PROGRESS
+> b beats
+  b: REBALANCE_IN_PROGRESS
+> a joins
+> b joins
+  a: joined 3 by range, leads a b
+  b: joined 3 by range, follows a
+""")
+
+
+def test_dies_while_members_join() -> None:
+    """A member that dies while the others join is done without at the end of its session."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> c joins version=0
+> a joins
+> wait 9.9
+> show
+  PreparingRebalance 1: a b c, led by a
+> wait 0.1
+  a: joined 2 by range, leads a c
+  c: joined 2 by range, follows a
+""")
+
+
+def test_lives_but_does_not_join() -> None:
+    """A member that sends heartbeats and does not join is done without when the others have waited long enough."""
+    tells("""
+> a joins version=0 patience=15000
+> b joins version=0 patience=15000
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> a joins
+> wait 8
+> b beats
+  b: REBALANCE_IN_PROGRESS
+> wait 6.9
+> b beats
+  b: REBALANCE_IN_PROGRESS
+> wait 0.1
+  a: joined 2 by range, leads a
+> b beats
+  b: UNKNOWN_MEMBER_ID
+""")
+
+
+def test_newcomer_waits_no_longer_than_five_minutes() -> None:
+    """A newcomer whose rebalance does not end is done without after five minutes: it may be gone."""
+    tells("""
+> a joins version=0 patience=400000 session=400000
+> wait 0
+  a: joined 1 by range, leads a
+> a syncs a=0
+  log: 1: a=0
+> commit
+  a: does '0'
+> b joins version=0
+> wait 299
+> show
+  PreparingRebalance 1: a b, led by a
+> wait 1
+  b: UNKNOWN_MEMBER_ID
+> show
+  PreparingRebalance 1: a, led by a
+""")
+
+
+def test_follower_dies_after_it_joined() -> None:
+    """A follower that dies before it asks for its assignment is missed at the end of its session."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> commit
+  a: does '0'
+> wait 9
+> a beats
+  a: NONE
+> wait 1
+> a beats
+  a: REBALANCE_IN_PROGRESS
+> show
+  PreparingRebalance 1: a, led by a
+""")
+
+
+def test_leader_dies_after_it_joined() -> None:
+    """When the leader dies and assigns nothing, the others join again, and another leads."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> b syncs
+> wait 10
+  b: REBALANCE_IN_PROGRESS
+> show
+  PreparingRebalance 1: b, led by b
+> b joins
+  b: joined 2 by range, leads b
+""")
+
+
+def test_lives_but_does_not_sync() -> None:
+    """A member that sends heartbeats and does not ask for its assignment is done without after its time to join."""
+    tells("""
+> a joins version=0 patience=12000
+> b joins version=0 patience=12000
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> commit
+  a: does '0'
+> wait 6
+> a beats
+  a: NONE
+> b beats
+  b: NONE
+> wait 5.9
+> a beats
+  a: NONE
+> b beats
+  b: NONE
+> wait 0.1
+> a beats
+  a: REBALANCE_IN_PROGRESS
+> b beats
+  b: UNKNOWN_MEMBER_ID
+""")
+
+
+def test_leader_lives_but_does_not_sync() -> None:
+    """A leader that sends heartbeats and assigns nothing is done without, and whoever waits for it joins again."""
+    tells("""
+> a joins version=0 patience=12000
+> b joins version=0 patience=12000
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> b syncs
+> wait 6
+> a beats
+  a: NONE
+> wait 6
+  b: REBALANCE_IN_PROGRESS
+> a beats
+  a: UNKNOWN_MEMBER_ID
+> b joins
+  b: joined 2 by range, leads b
+""")
+
+
+def test_member_dies_in_a_stable_group() -> None:
+    """A member that is not heard of for its session is done without; one that is heard of late enough is not."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> wait 9
+> a beats
+  a: NONE
+> b commits
+  b: NONE
+> wait 9.9
+> a beats
+  a: NONE
+> wait 0.1
+> a beats
+  a: REBALANCE_IN_PROGRESS
+> b beats
+  b: UNKNOWN_MEMBER_ID
+""")
+
+
+def test_leaves_while_it_waits() -> None:
+    """A member that leaves while it waits for a rebalance, or for its assignment, is answered that it is unknown."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> b syncs
+> b leaves
+  b: UNKNOWN_MEMBER_ID
+  b: left, NONE
+> show
+  PreparingRebalance 1: a, led by a
+> a joins
+  a: joined 2 by range, leads a
+> a syncs a=0
+  log: 2: a=0
+> commit
+  a: does '0'
+> c joins version=0
+> c joins version=0
+> show
+  PreparingRebalance 2: a c c, led by a
+""")
+
+
+def test_all_die() -> None:
+    """A group whose members all die becomes empty."""
+    tells("""
+> a joins version=0
+> b joins version=0 session=15000
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> wait 15
+  log: 2: nobody
+> show
+  Empty 2: nobody
+""")
+
+
+# --- coordinators ----------------------------------------------------------------------------------------------------
+
+
+def test_coordinator_dies_before_anybody_joined() -> None:
+    """Ids that were told only are forgotten: their clients begin again."""
+    tells("""
+> a joins
+  a: MEMBER_ID_REQUIRED
+> fail over
+  no group
+> a joins
+  a: UNKNOWN_MEMBER_ID
+> a joins as=
+  a: MEMBER_ID_REQUIRED
+""")
+
+
+def test_coordinator_dies_while_members_wait() -> None:
+    """Who waits to join is sent to the new coordinator, where a group that never was stable begins anew."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> fail over
+  a: NOT_COORDINATOR
+  b: NOT_COORDINATOR
+  no group
+> a joins version=0
+""", initial_rebalance_delay_ms=3000)
+
+
+def test_coordinator_dies_before_the_assignment() -> None:
+    """A generation that was not written never was; members learn it from the answers and join again."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> b syncs
+> fail over
+  b: NOT_COORDINATOR
+  no group
+> a syncs a=0 b=1
+  a: UNKNOWN_MEMBER_ID
+> a beats
+  a: UNKNOWN_MEMBER_ID
+> b joins
+  b: UNKNOWN_MEMBER_ID
+> b joins as=
+> wait 0
+  b: joined 1 by range, leads b
+""")
+
+
+def test_coordinator_dies_before_the_assignment_is_committed() -> None:
+    """An assignment that is not committed was told to nobody, and is nobody's."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> fail over
+  a: NOT_COORDINATOR
+  b: NOT_COORDINATOR
+  no group
+""")
+
+
+def test_coordinator_dies_in_a_stable_group() -> None:
+    """Members of a stable group go on: they are known, and each has a whole session to be heard of."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> wait 9
+> fail over
+  Stable 1: a b, led by a
+> wait 9.9
+> a beats
+  a: NONE
+> b beats
+  b: NONE
+> b syncs
+  b: does '1'
+> a commits
+  a: NONE
+> b joins
+  b: joined 1 by range, follows a
+> c joins version=0
+> a beats
+  a: REBALANCE_IN_PROGRESS
+> a joins
+> b joins
+  a: joined 2 by range, leads a b c
+  b: joined 2 by range, follows a
+  c: joined 2 by range, follows a
+""")
+
+
+def test_member_dies_with_the_coordinator() -> None:
+    """Who does not come to the new coordinator is done without at the end of its session."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> fail over
+  Stable 1: a b, led by a
+> wait 9
+> a beats
+  a: NONE
+> wait 1
+> a beats
+  a: REBALANCE_IN_PROGRESS
+> show
+  PreparingRebalance 1: a, led by a
+""")
+
+
+def test_coordinator_dies_while_members_join_again() -> None:
+    """A rebalance that had begun is forgotten: the group is as it was after the last, until somebody joins again."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> c joins version=0
+> a joins
+> fail over
+  a: NOT_COORDINATOR
+  c: NOT_COORDINATOR
+  Stable 1: a b, led by a
+> b beats
+  b: NONE
+> c joins as= version=0
+> b beats
+  b: REBALANCE_IN_PROGRESS
+> b joins
+> a joins
+  a: joined 2 by range, leads a b c
+  b: joined 2 by range, follows a
+  c: joined 2 by range, follows a
+""")
+
+
+def test_coordinator_dies_between_two_generations() -> None:
+    """Who has joined a generation that was not written speaks of one that the new coordinator has never had."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> a joins
+> b joins
+  a: joined 2 by range, leads a b
+  b: joined 2 by range, follows a
+> fail over
+  Stable 1: a b, led by a
+> a beats
+  a: ILLEGAL_GENERATION
+> b syncs
+  b: ILLEGAL_GENERATION
+> b commits
+  b: ILLEGAL_GENERATION
+> a joins
+> b beats generation=1
+  b: REBALANCE_IN_PROGRESS
+""")
+
+
+def test_coordinator_dies_before_the_group_is_empty_in_the_log() -> None:
+    """Members that left, which was not written, are missed by the new coordinator at the end of their sessions."""
+    tells("""
+> a joins version=0
+> wait 0
+  a: joined 1 by range, leads a
+> a syncs a=0
+  log: 1: a=0
+> commit
+  a: does '0'
+> a leaves
+  log: 2: nobody
+  a: left, NONE
+> fail over
+  Stable 1: a, led by a
+> wait 10
+  log: 2: nobody
+> commit
+> show
+  Empty 2: nobody
+""")
+
+
+def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
+    """That a group is empty need not be written at once: nobody waits for it."""
+    tells("""
+> a joins version=0
+> wait 0
+  a: joined 1 by range, leads a
+> a syncs a=0
+  log: 1: a=0
+> commit
+  a: does '0'
+> a leaves
+  log: 2: nobody
+  a: left, NONE
+> refuse COORDINATOR_NOT_AVAILABLE
+> show
+  Empty 2: nobody
+> a joins as= version=0
+> wait 0
+  a: joined 3 by range, leads a
+""")
+
+
+def test_coordinator_dies_before_a_static_member_is_written() -> None:
+    """A replacement that was not written was told to nobody: its client joins again, and replaces who was there."""
+    tells("""
+> a joins static=one
+> b joins static=two
+> wait 0
+  a: joined 1 by range, leads a two
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> b2 joins static=two
+  log: 1: a=0 two=1
+> fail over
+  b2: NOT_COORDINATOR
+  Stable 1: a b, led by a
+> b beats
+  b: NONE
+> b2 joins
+  log: 1: a=0 two=1
+> commit
+  b2: joined 1 by range, follows a
+> b beats
+  b: FENCED_INSTANCE_ID
+> fail over
+  Stable 1: a b2, led by a
+> b2 beats
+  b2: NONE
+> b beats
+  b: FENCED_INSTANCE_ID
+""")
+
+
+def test_coordinator_comes_back() -> None:
+    """Requests that come to a coordinator which leads no more are sent on, and timers that ran there stop."""
+    tells("""
+> a joins version=0
+> wait 0
+  a: joined 1 by range, leads a
+> a syncs a=0
+  log: 1: a=0
+> commit
+  a: does '0'
+> unload
+> a beats
+  a: NOT_COORDINATOR
+> a joins
+  a: NOT_COORDINATOR
+> wait 100
+> load
+  Stable 1: a, led by a
+> a beats
+  a: NONE
+""")
+
+
+def test_full_group_is_loaded_by_a_coordinator_that_allows_less() -> None:
+    """A group that has more members than it may have shrinks by a rebalance: who joins first stays (KIP-389)."""
+    scene = ClassicScene(initial_rebalance_delay_ms=0)
+    story = Story(scene)
+    story.run("> a joins version=0\n> b joins version=0\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit")
+    scene.config = replace(scene.config, size_max=1)
+    transcript = """\
+> fail over
+  PreparingRebalance 1: a b, led by a
+> b beats
+  b: REBALANCE_IN_PROGRESS
+> b joins
+> a joins
+  a: GROUP_MAX_SIZE_REACHED
+  b: joined 2 by range, leads b
+"""
+    assert story.run(transcript) == transcript

@@ -1,0 +1,201 @@
+"""What tools see of groups, and how groups are deleted."""
+
+from __future__ import annotations
+
+import pytest
+from classic_scene import GROUP, ClassicScene, Story, protocols
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic.requests import DescribedMember, Leave
+from kreplica.groups.coordinator import NOT_FOUND, Listed
+
+STABLE = "> a joins version=0\n> b joins static=two\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit\n"
+
+
+def scene_after(script: str) -> ClassicScene:
+    scene = ClassicScene(initial_rebalance_delay_ms=0)
+    Story(scene).run(script)
+    return scene
+
+
+def listed(scene: ClassicScene, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[Listed]:
+    found: list[tuple[ErrorCode, list[Listed]]] = []
+    Deferred.fromCoroutine(scene.coordinator.list_groups(states, types)).addCallback(found.append)
+    ((code, groups),) = found
+    assert code is ErrorCode.NONE
+    return groups
+
+
+def deleted(scene: ClassicScene) -> list[ErrorCode]:
+    codes: list[ErrorCode] = []
+    scene.coordinator.delete(GROUP, codes.append)
+    return codes
+
+
+def test_stable_group_is_described() -> None:
+    """Of a stable group its members are shown, with what they subscribe to and what they are assigned."""
+    scene = scene_after(STABLE)
+    described = scene.coordinator.describe(GROUP)
+    subscription = protocols("range")[0][1]
+    assert (described.state_name, described.protocol_type, described.protocol) == ("Stable", "consumer", "range")
+    first, second = described.members
+    assert first == DescribedMember(first.member_id, None, "a", "/127.0.0.1", subscription, b"0")
+    assert second == DescribedMember(second.member_id, "two", "b", "/127.0.0.1", subscription, b"1")
+
+
+def test_group_in_a_rebalance_is_described() -> None:
+    """Of a group that is not stable its members are shown, without what nobody knows yet."""
+    scene = scene_after(STABLE + "> c joins version=0")
+    described = scene.coordinator.describe(GROUP)
+    assert (described.state_name, described.protocol_type, described.protocol) == ("PreparingRebalance", "consumer", "")
+    assert [(member.client_id, member.metadata, member.assignment) for member in described.members] == [
+        ("a", b"", b""),
+        ("b", b"", b""),
+        ("c", b"", b""),
+    ]
+
+
+def test_group_that_does_not_exist_is_described_as_dead() -> None:
+    """A group that does not exist is shown as dead; one that another broker coordinates is an error."""
+    scene = ClassicScene()
+    assert scene.coordinator.describe(GROUP) is NOT_FOUND
+    assert NOT_FOUND.state_name == "Dead"
+    scene.unload()
+    with pytest.raises(KafkaError) as caught:
+        scene.coordinator.describe(GROUP)
+    assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_groups_are_listed_by_state_and_type() -> None:
+    """Lists show groups with members and those with offsets alone, and can be asked for some states and types."""
+    scene = scene_after(STABLE)
+    assert listed(scene) == [Listed(GROUP, "consumer", "Stable", "classic")]
+    assert listed(scene, states=("STABLE", "empty"), types=("Classic",)) == listed(scene)
+    assert listed(scene, states=("Empty",)) == []
+    assert listed(scene, types=("consumer",)) == []
+    offsets_only = ClassicScene()
+    offsets_only.commit_offset()
+    assert listed(offsets_only) == [Listed(GROUP, "", "Empty", "classic")]
+
+
+def test_groups_are_listed_while_others_are_loaded() -> None:
+    """While a partition is loaded the list says that it is not whole."""
+    scene = scene_after(STABLE)
+    scene.shards.is_loading = True
+    answers: list[tuple[ErrorCode, list[Listed]]] = []
+    Deferred.fromCoroutine(scene.coordinator.list_groups((), ())).addCallback(answers.append)
+    assert answers == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [Listed(GROUP, "consumer", "Stable", "classic")])]
+
+
+def test_empty_group_is_deleted_with_its_offsets() -> None:
+    """A group whose members are gone is deleted once that is committed, for whoever coordinates next too."""
+    scene = scene_after(STABLE)
+    scene.commit_offset()
+    scene.coordinator.leave(GROUP, [Leave(member_id) for member_id in scene.group.roster.members])
+    scene.log.commit()
+    codes = deleted(scene)
+    assert codes == []
+    assert listed(scene) != []
+    scene.log.commit()
+    assert codes == [ErrorCode.NONE]
+    assert listed(scene) == []
+    assert deleted(scene) == [ErrorCode.GROUP_ID_NOT_FOUND]
+    scene.fail_over()
+    assert listed(scene) == []
+    assert not scene.shard.offsets.has(GROUP)
+
+
+def test_group_with_offsets_alone_is_deleted() -> None:
+    """A group that never had members goes with its offsets; it comes back with them from the log, until then."""
+    scene = ClassicScene()
+    scene.commit_offset()
+    scene.fail_over()
+    assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
+    codes = deleted(scene)
+    scene.log.commit()
+    assert codes == [ErrorCode.NONE]
+    scene.fail_over()
+    assert listed(scene) == []
+
+
+def test_deletion_that_cannot_be_written_changes_nothing() -> None:
+    """Where the deletion cannot be written, the group stays as it is."""
+    scene = ClassicScene()
+    scene.commit_offset()
+    codes = deleted(scene)
+    scene.log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
+
+
+def test_member_that_comes_while_its_group_is_deleted() -> None:
+    """Who joins while a deletion is written has a new group, without the old one's offsets."""
+    scene = ClassicScene(initial_rebalance_delay_ms=0)
+    scene.commit_offset()
+    codes = deleted(scene)
+    Story(scene).run("> a joins version=0\n> wait 0\n> a syncs a=0\n> commit")
+    assert codes == [ErrorCode.NONE]
+    assert listed(scene) == [Listed(GROUP, "consumer", "Stable", "classic")]
+    assert not scene.shard.offsets.has(GROUP)
+    scene.fail_over()
+    assert listed(scene) == [Listed(GROUP, "consumer", "Stable", "classic")]
+    assert not scene.shard.offsets.has(GROUP)
+
+
+def test_offset_that_is_committed_while_its_group_is_deleted() -> None:
+    """What is committed after a deletion counts, and keeps the group."""
+    scene = ClassicScene()
+    scene.commit_offset(offset=1)
+    codes = deleted(scene)
+    scene.commit_offset(offset=2)
+    assert codes == [ErrorCode.NONE]
+    assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
+    kept = scene.shard.offsets.committed(GROUP, "t", 0)
+    assert kept is not None
+    assert kept.offset == 2
+
+
+def test_group_that_nobody_uses_is_forgotten() -> None:
+    """A request that makes no member leaves no group behind, and a group with offsets stays."""
+    scene = ClassicScene()
+    Story(scene).run("> a joins type=")
+    assert listed(scene) == []
+    scene.commit_offset()
+    Story(scene).run("> a joins type=\n> a joins\n> wait 100")
+    assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
+
+
+def test_offsets_of_topics_that_members_read() -> None:
+    """Offsets of a topic that a consumer of the group reads are kept; of members of other kinds nobody can tell."""
+    scene = scene_after(STABLE)
+    assert scene.group.is_subscribed_to("t")
+    assert not scene.group.is_subscribed_to("u")
+    scene.group.check_offset_delete()
+    connect = scene_after("> a joins version=0 type=connect\n> wait 0")
+    assert not connect.group.is_subscribed_to("t")
+    with pytest.raises(KafkaError) as caught:
+        connect.group.check_offset_delete()
+    assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_when_offsets_expire() -> None:
+    """Offsets expire when nobody reads their topic: since the commit, or since the group is empty (KIP-211)."""
+    scene = ClassicScene(initial_rebalance_delay_ms=0)
+    scene.commit_offset()
+    group = scene.group
+    assert group.expires_from_ms("t", 5) == 5
+    Story(scene).run("> a joins version=0\n> wait 0\n> a syncs a=0\n> commit")
+    assert group.expires_from_ms("t", 5) is None
+    assert group.expires_from_ms("u", 5) == 5
+    Story(scene).run("> b joins version=0")
+    assert group.expires_from_ms("u", 5) is None
+    scene.advance(5)
+    scene.coordinator.leave(GROUP, [Leave(member_id) for member_id in group.roster.members])
+    scene.log.commit()
+    assert group.state_name == "Empty"
+    emptied_ms = scene.runtime.wall_clock_ms()
+    scene.advance(100)
+    assert group.expires_from_ms("t", 5) == emptied_ms
+    scene.fail_over()
+    assert scene.group.expires_from_ms("t", 5) == emptied_ms
