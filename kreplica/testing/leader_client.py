@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from kreplica.client.connection import Connection, connect
+from kreplica.client.connection import Connection
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH
@@ -51,7 +51,7 @@ class LeaderClient(WireClient):
     async def connection(self) -> Connection:
         if self._connection is None or self._connection.closed:
             leader = await self._find_leader()
-            self._connection = await self._connect(leader)
+            self._connection = await self._connect(leader, CONNECT_TIMEOUT_S)
         return self._connection
 
     async def read_all(self, topic: str, partition: int) -> list[Record]:
@@ -83,7 +83,7 @@ class LeaderClient(WireClient):
     async def _find_leader(self) -> tuple[str, int]:
         asked = self._brokers[self._asked_count % len(self._brokers)]
         self._asked_count += 1
-        connection = await self._connect(asked)
+        connection = await self._connect(asked, CONNECT_TIMEOUT_S)
         try:
             body = {"topics": [{"name": self._topic}], "allow_auto_topic_creation": False}
             version = connection.version(messages.METADATA, 9)
@@ -95,13 +95,6 @@ class LeaderClient(WireClient):
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "who was asked has yet to hear of the leader known here")
         self.leader_epoch = epoch
         return host, port
-
-    async def _connect(self, address: tuple[str, int]) -> Connection:
-        connection = await connect(
-            self.reactor, *address, client_id=self.client_id, connect_timeout_s=CONNECT_TIMEOUT_S
-        )
-        await connection.negotiate(self.answer_timeout_s)
-        return connection
 
 
 def _leader(metadata: dict[str, Any], partition: int) -> tuple[str, int, int]:

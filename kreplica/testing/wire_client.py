@@ -11,6 +11,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from kreplica.client.connection import Connection, connect
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID
+from kreplica.replication import READ_UNCOMMITTED
 from kreplica.runtime import Reactor
 from kreplica.wire import messages
 from kreplica.wire.batches import iter_headers, verify_crc
@@ -26,6 +27,7 @@ ANSWER_SIZE_MAX = 2**31 - 1
 
 TOPIC_RESOURCE = 2
 SET_SETTING, DELETE_SETTING = 0, 1
+CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
 
 
@@ -55,9 +57,13 @@ class WireClient:
     async def connection(self) -> Connection:
         """The connection, whose versions are negotiated; a new one where the last is gone."""
         if self._connection is None or self._connection.closed:
-            self._connection = await connect(self.reactor, *self._address, client_id=self.client_id)
-            await self._connection.negotiate(self.answer_timeout_s)
+            self._connection = await self._connect(self._address)
         return self._connection
+
+    async def _connect(self, address: tuple[str, int], timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
+        connection = await connect(self.reactor, *address, client_id=self.client_id, connect_timeout_s=timeout_s)
+        await connection.negotiate(self.answer_timeout_s)
+        return connection
 
     async def request(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
@@ -199,11 +205,14 @@ class WireClient:
         size_max: int = FETCH_SIZE_MAX,
         leader_epoch: int = NO_EPOCH,
         rack: str = "",
+        isolation: int = READ_UNCOMMITTED,
     ) -> dict[str, Any]:
         """What the broker answers for one partition, an error or not.
 
         :param topic: its name, or its id.
         :param leader_epoch: of the leader that is meant; where the broker knows of another, it refuses (KIP-320).
+        :param isolation: with ``READ_COMMITTED``, only what is before the first open transaction, and which of the
+            transactions there are aborted.
         :param rack: the client's, for a broker that names a nearer replica (KIP-392).
         """
         # All fields, also those that stay as they are: a body that is complete is built twice as fast.
@@ -223,7 +232,7 @@ class WireClient:
             "max_wait_ms": wait_ms,
             "min_bytes": 1,
             "max_bytes": ANSWER_SIZE_MAX,
-            "isolation_level": 0,
+            "isolation_level": isolation,
             "session_id": 0,
             "session_epoch": -1,
             "topics": [{"topic_id" if isinstance(topic, UUID) else "topic": topic, "partitions": [row]}],
@@ -238,14 +247,20 @@ class WireClient:
         return found
 
     async def list_offset(
-        self, topic: str, partition: int, timestamp_ms: int, *, leader_epoch: int = NO_EPOCH
+        self,
+        topic: str,
+        partition: int,
+        timestamp_ms: int,
+        *,
+        leader_epoch: int = NO_EPOCH,
+        isolation: int = READ_UNCOMMITTED,
     ) -> int:
         """An offset by time: -1 for the end of what is committed, -2 for the start; -1 where there is none.
 
-        :param leader_epoch: as for ``fetch_row``.
+        :param leader_epoch: as for ``fetch_row``, and so is ``isolation``.
         """
         rows = [{"partition_index": partition, "timestamp": timestamp_ms, "current_leader_epoch": leader_epoch}]
-        body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": rows}]}
+        body = {"replica_id": -1, "isolation_level": isolation, "topics": [{"name": topic, "partitions": rows}]}
         answer = await self.request(messages.LIST_OFFSETS, body)
         row = answer["topics"][0]["partitions"][0]
         _check(row)
