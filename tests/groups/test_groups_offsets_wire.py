@@ -1,0 +1,203 @@
+"""Offsets are committed, fetched and deleted over the wire, in every version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from offsets_wire import WireScene, topics_of, wire_scene
+
+from kreplica.errors import ErrorCode
+from kreplica.groups.records import NO_TIME, parse_offset_key, parse_offset_value
+from kreplica.wire import messages
+
+NONE = ErrorCode.NONE
+COMMIT_VERSIONS = range(1, messages.OFFSET_COMMIT.versions[1] + 1)
+FETCH_VERSIONS = range(1, messages.OFFSET_FETCH.versions[1] + 1)
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[WireScene]:
+    with wire_scene("offset.metadata.max.bytes=20") as scene:
+        yield scene
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_what_was_committed_comes_back(scene: WireScene, version: int) -> None:
+    """A simple consumer finds its offsets and its metadata, by every version of both requests."""
+    group = f"commit-{version}"
+    assert scene.commit(group, {"t": {0: (5, "where é", 3), 1: (6, None)}, "u": {1: 7}}, version=version) is NONE
+    for fetch_version in FETCH_VERSIONS:
+        answer = scene.fetch(group, {"t": [0, 1], "u": [0, 1], "v": [0]}, version=fetch_version)
+        assert answer == {
+            ("t", 0): (5, "where é"),
+            ("t", 1): (6, ""),
+            ("u", 0): (-1, ""),
+            ("u", 1): (7, ""),
+            ("v", 0): (-1, ""),
+        }
+        row = scene.fetch_answer(group, {"t": [0]}, version=fetch_version)["topics"][0]["partitions"][0]
+        if fetch_version >= 5:
+            assert row["committed_leader_epoch"] == (3 if version >= 6 else -1)
+
+
+@pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 2])
+def test_all_offsets_of_a_group(scene: WireScene, version: int) -> None:
+    """Who names no topics gets all that the group has committed."""
+    scene.commit("all", {"u": {1: 7}, "t": {1: 6, 0: 5}})
+    assert scene.fetch("all", None, version=version) == {("t", 0): (5, ""), ("t", 1): (6, ""), ("u", 1): (7, "")}
+    assert scene.fetch("nobody", None, version=version) == {}
+
+
+def test_several_groups_in_one_request(scene: WireScene) -> None:
+    """A tool asks for many groups at once; one that does not exist has no offsets."""
+    scene.commit("several-1", {"t": {0: 1}})
+    scene.commit("several-2", {"t": {0: 2}})
+    groups = [
+        {"group_id": "several-1", "topics": None},
+        {"group_id": "several-2", "topics": [{"name": "t", "partition_indexes": [0, 1]}]},
+        {"group_id": "several-3", "topics": None},
+    ]
+    answer = scene.request(scene.any_broker, messages.OFFSET_FETCH, {"groups": groups, "require_stable": True})
+    offsets = [
+        [(row["partition_index"], row["committed_offset"]) for topic in group["topics"] for row in topic["partitions"]]
+        for group in answer["groups"]
+    ]
+    assert [group["group_id"] for group in answer["groups"]] == ["several-1", "several-2", "several-3"]
+    assert offsets == [[(0, 1)], [(0, 2), (1, -1)], []]
+    assert [group["error_code"] for group in answer["groups"]] == [0, 0, 0]
+
+
+def test_the_last_commit_counts(scene: WireScene) -> None:
+    """Committing again replaces the offset, also by an earlier one."""
+    for offset in (5, 9, 2):
+        assert scene.commit("again", {"t": {0: (offset, f"n{offset}")}}) is NONE
+    assert scene.fetch("again", {"t": [0]}) == {("t", 0): (2, "n2")}
+
+
+def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
+    """What is wrong with one offset leaves the others alone."""
+    unknown, too_large = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_METADATA_TOO_LARGE
+    offsets = {"t": {0: (1, "x" * 21), 1: (2, "é" * 20)}, "nowhere": {0: 3}, "u": {-1: 4, 0: 5}}
+    assert scene.commit("partly", offsets) == [too_large, NONE, unknown, unknown, NONE]
+    assert scene.fetch("partly", None) == {("t", 1): (2, "é" * 20), ("u", 0): (5, "")}
+
+
+def test_a_commit_of_nothing_valid(scene: WireScene) -> None:
+    """Where no offset is valid nothing is written, and no group comes into being."""
+    assert scene.commit("nothing", {"nowhere": {0: 3}}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(LookupError):
+        scene.shard("nothing")
+
+
+def test_old_clients_say_when_an_offset_was_committed_and_when_it_expires(scene: WireScene) -> None:
+    """Version 1 has a timestamp of each offset, versions 2 to 4 a retention of the request."""
+    topics = topics_of({"t": {0: 5, 1: 6}})
+    topics[0]["partitions"][0]["commit_timestamp"] = 1234
+    assert scene.commit("old", {}, version=1, topics=topics) is NONE
+    shard = scene.shard("old")
+    assert shard.offsets.committed("old", "t", 0).commit_timestamp_ms == 1234
+    assert shard.offsets.committed("old", "t", 1).commit_timestamp_ms > 1234
+    for retention_ms, version in ((60_000, 2), (-1, 3), (2**63 - 1, 4)):
+        assert scene.commit("old", {"t": {0: 5}}, version=version, retention_time_ms=retention_ms) is NONE
+        committed = shard.offsets.committed("old", "t", 0)
+        wanted = NO_TIME if retention_ms == -1 else min(committed.commit_timestamp_ms + retention_ms, 2**63 - 1)
+        assert committed.expire_timestamp_ms == wanted
+
+
+def test_who_is_no_member_may_not_commit_as_one(scene: WireScene) -> None:
+    """A generation of a group that does not exist is refused; clients of KIP-848 are told that it does not."""
+    for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
+        answer = scene.commit("gone", {"t": {0: 5}}, version=version, generation_id_or_member_epoch=4, member_id="m")
+        assert answer is code
+    with pytest.raises(LookupError):
+        scene.shard("gone")
+
+
+def test_only_members_commit_while_there_are_any(scene: WireScene) -> None:
+    """A group with members takes offsets of its members alone, in their generation; when they left, of anybody."""
+    member_id, generation = scene.join("members", ["t"])
+    member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+    assert scene.commit("members", {"t": {0: 5}}, **member) is NONE
+    assert scene.commit("members", {"t": {0: 6}}) is ErrorCode.UNKNOWN_MEMBER_ID
+    stranger = member | {"member_id": "stranger"}
+    assert scene.commit("members", {"t": {0: 6}}, **stranger) is ErrorCode.UNKNOWN_MEMBER_ID
+    late = member | {"generation_id_or_member_epoch": generation - 1}
+    assert scene.commit("members", {"t": {0: 6}}, **late) is ErrorCode.ILLEGAL_GENERATION
+    assert scene.fetch("members", {"t": [0]}) == {("t", 0): (5, "")}
+    scene.leave("members", member_id)
+    assert scene.commit("members", {"t": {0: 6}}) is NONE
+
+
+def test_a_group_without_a_name_has_offsets(scene: WireScene) -> None:
+    """Old simple consumers commit for the empty group id, and find it again."""
+    assert scene.commit("", {"t": {0: 5}}) is NONE
+    assert scene.fetch("", {"t": [0]}) == {("t", 0): (5, "")}
+
+
+def test_a_name_that_does_not_fit_into_the_log(scene: WireScene) -> None:
+    """A group's id that is too long for the log's keys is refused."""
+    name = "é" * 20_000
+    body = {
+        "group_id": name,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": topics_of({"t": {0: 5}}),
+    }
+    answer = scene.request(scene.any_broker, messages.OFFSET_COMMIT, body)
+    assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:
+    """A commit is written as a whole or not at all."""
+    offsets = {"t": {index: (1, "m" * 20) for index in range(20_000)}}
+    assert scene.commit("large", offsets) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    with pytest.raises(LookupError):
+        scene.shard("large")
+
+
+def test_offsets_are_deleted(scene: WireScene) -> None:
+    """OffsetDelete forgets some offsets, of partitions too that have none; the group goes with its last one."""
+    scene.commit("forget", {"t": {0: 5, 1: 6}, "u": {0: 7}})
+    answer = scene.delete_offsets("forget", {"t": [0, 9], "nowhere": [0]})
+    assert answer["error_code"] == 0
+    codes = [row["error_code"] for topic in answer["topics"] for row in topic["partitions"]]
+    assert codes == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert scene.fetch("forget", None) == {("t", 1): (6, ""), ("u", 0): (7, "")}
+    scene.delete_offsets("forget", {"t": [1], "u": [0]})
+    assert scene.delete_offsets("forget", {"t": [1]})["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
+    assert scene.delete_offsets("", {"t": [1]})["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
+    """Offsets of topics that a consumer reads stay; what workers of another protocol read nobody knows."""
+    scene.commit("reading", {"t": {0: 5}, "u": {0: 7}})
+    scene.join("reading", ["t"])
+    answer = scene.delete_offsets("reading", {"t": [0], "u": [0]})
+    codes = [row["error_code"] for topic in answer["topics"] for row in topic["partitions"]]
+    assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
+    assert scene.fetch("reading", None) == {("t", 0): (5, "")}
+    scene.commit("workers", {"u": {0: 7}})
+    scene.join("workers", [], protocol_type="connect")
+    assert scene.delete_offsets("workers", {"u": [0]})["error_code"] == ErrorCode.NON_EMPTY_GROUP
+
+
+def test_a_deleted_group_has_no_offsets(scene: WireScene) -> None:
+    """DeleteGroups takes the offsets along, and the log says so."""
+    scene.commit("deleted", {"t": {0: 5, 1: 6}})
+    shard = scene.shard("deleted")
+    answer = scene.request(scene.client("deleted"), messages.DELETE_GROUPS, {"groups_names": ["deleted"]})
+    assert answer["results"][0]["error_code"] == 0
+    assert scene.fetch("deleted", None) == {}
+    tombstones = [parse_offset_key(key) for key, value in scene.log_records(shard) if value is None and key[1] == 1]
+    assert [(key.topic, key.partition) for key in tombstones if key.group_id == "deleted"] == [("t", 0), ("t", 1)]
+
+
+def test_commits_lie_in_the_log_as_kafka_writes_them(scene: WireScene) -> None:
+    """Kafka's tools can read what lies in the topic of offsets."""
+    scene.commit("written", {"t": {0: (5, "m", 2)}})
+    records = scene.log_records(scene.shard("written"))
+    ours = [(parse_offset_key(key), parse_offset_value(value)) for key, value in records if value and key[1] == 1]
+    key, value = next((key, value) for key, value in ours if key.group_id == "written")
+    assert key == ("written", "t", 0)
+    assert (value.offset, value.leader_epoch, value.metadata) == (5, 2, "m")
