@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import BrokerConnections, Shards, StateLog, StateLogConfig
+from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
@@ -27,7 +28,7 @@ class Coordinators:
 
     :ivar view: what coordinators see of the cluster.
     :ivar connections: to the other brokers, and to this one.
-    :ivar groups: the coordinator of groups.
+    :ivar groups: the coordinator of groups; ``consumer_groups`` is that of those of KIP-848.
     :ivar transactions: the coordinator of transactions.
     """
 
@@ -39,6 +40,9 @@ class Coordinators:
         )
         self._internal_topics: InternalTopics | None = None
         self.groups = self._make_groups()
+        self.consumer_groups = ConsumerCoordinator(
+            broker.runtime, self.groups.shards, self.view, groups_config(broker.settings).consumer
+        )
         self.transactions = self._make_transactions()
 
     def _make_groups(self) -> GroupCoordinator:

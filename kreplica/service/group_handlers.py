@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kreplica.server.handlers.consumer_group_describe import ConsumerGroupDescribe
+from kreplica.server.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeat
 from kreplica.server.handlers.delete_groups import DeleteGroups
 from kreplica.server.handlers.describe_groups import DescribeGroups
 from kreplica.server.handlers.heartbeat import Heartbeat
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 def group_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
     """What a broker that may coordinate groups serves."""
     groups, view = broker.coordinators.groups, broker.coordinators.view
+    consumer_groups = broker.coordinators.consumer_groups
     metadata_max = broker.settings["offset.metadata.max.bytes"]
     return [
         (messages.JOIN_GROUP, JoinGroup(groups)),
@@ -34,6 +37,8 @@ def group_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
         (messages.DESCRIBE_GROUPS, DescribeGroups(groups)),
         (messages.LIST_GROUPS, ListGroups(groups)),
         (messages.DELETE_GROUPS, DeleteGroups(groups)),
+        (messages.CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeat(consumer_groups)),
+        (messages.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribe(consumer_groups)),
         (messages.OFFSET_COMMIT, OffsetCommit(groups.shards, view, broker.runtime.wall_clock_ms, metadata_max)),
         (messages.OFFSET_FETCH, OffsetFetch(groups.shards)),
         (messages.OFFSET_DELETE, OffsetDelete(groups.shards, view)),

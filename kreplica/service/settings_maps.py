@@ -7,6 +7,8 @@ from kreplica.controller.surroundings import ControllerConfig
 from kreplica.errors import SettingsError
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.config import GroupsConfig
+from kreplica.groups.consumer.assignors import ASSIGNORS, Assignor
+from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.expiry import ExpiryConfig
 from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
@@ -137,7 +139,22 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
             retention_ms=settings["offsets.retention.minutes"] * 60_000,
             check_interval_ms=settings["offsets.retention.check.interval.ms"],
         ),
+        ConsumerConfig(
+            enabled="consumer" in settings["group.coordinator.rebalance.protocols"],
+            session_timeout_ms=settings["group.consumer.session.timeout.ms"],
+            heartbeat_interval_ms=settings["group.consumer.heartbeat.interval.ms"],
+            size_max=settings["group.consumer.max.size"],
+            assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
+        ),
     )
+
+
+def _assignor(name: str) -> Assignor:
+    for assignor in ASSIGNORS:
+        if name in (assignor.name, assignor.class_name):
+            return assignor
+    known = ", ".join(assignor.name for assignor in ASSIGNORS)
+    raise SettingsError(f"group.consumer.assignors: there is no assignor {name!r}, but {known}")
 
 
 def transactions_config(settings: BrokerSettings) -> TransactionsConfig:

@@ -108,26 +108,43 @@ GROUPS = (
         "offsets.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
         "The size of a segment of the topic of committed offsets.",
     ),
+    Setting(
+        "group.consumer.assignors", LIST, CONSUMER_ASSIGNORS, ANY, MEDIUM, READ_ONLY,
+        "How partitions may be shared out in groups of KIP-848: uniform, range; the first is default.",
+    ),
+    Setting(
+        "group.consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY,
+        "How often members of groups of KIP-848 are told to send heartbeats.",
+    ),
+    Setting(
+        "group.consumer.max.size", INT, 2**31 - 1, at_least(1), MEDIUM, READ_ONLY,
+        "How many members one group of KIP-848 may have.",
+    ),
+    Setting(
+        "group.consumer.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY,
+        "A member of a group of KIP-848 that is not heard of for so long has died.",
+    ),
+    Setting(
+        "group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), GROUP_PROTOCOLS, MEDIUM, READ_ONLY,
+        "Whether groups of KIP-848 are served: if it names consumer; classic groups always are.",
+    ),
     *known_only(
-        "groups follow the classic protocol only",
-        Row(
-            "group.consumer.assignors", LIST, CONSUMER_ASSIGNORS, ANY, MEDIUM, READ_ONLY,
-        ),
-        Row("group.consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
+        "groups have no settings of their own",
         Row("group.consumer.max.heartbeat.interval.ms", INT, 15_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.max.session.timeout.ms", INT, 60_000, at_least(1), MEDIUM, READ_ONLY),
-        Row("group.consumer.max.size", INT, 2**31 - 1, at_least(1), MEDIUM, READ_ONLY),
+        Row("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
+        Row("group.consumer.min.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY),
+    ),
+    *known_only(
+        "a group changes its protocol only while it has no members",
         Row(
             "group.consumer.migration.policy", STRING, "disabled", MIGRATION_POLICIES, MEDIUM, READ_ONLY, listed=False,
         ),
-        Row("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
-        Row("group.consumer.min.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY),
-        Row("group.consumer.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY),
+    ),
+    *known_only(
+        "there is one coordinator, on the broker's reactor; what it decides in one turn is written together",
         Row("group.coordinator.append.linger.ms", INT, 10, at_least(0), MEDIUM, READ_ONLY),
         Row("group.coordinator.new.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY, listed=False),
-        Row(
-            "group.coordinator.rebalance.protocols", LIST, ("classic",), GROUP_PROTOCOLS, MEDIUM, READ_ONLY,
-        ),
         Row("group.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY),
     ),
     *known_only(

@@ -1,0 +1,75 @@
+"""ConsumerGroupDescribe (key 69): what tools see of groups of KIP-848 and their members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.consumer.assignment import NOTHING, Assignment, to_rows
+from kreplica.groups.consumer.coordinator import ConsumerCoordinator
+from kreplica.groups.consumer.members import Member
+from kreplica.groups.consumer.state import GroupState, StateName
+from kreplica.server.handlers.describe_groups import GROUP_OPERATIONS, NOT_ASKED
+from kreplica.server.request import Request
+
+CONSUMER_MEMBER = 1
+"""The type of members that speak the protocol of KIP-848; 0 are those of the classic one."""
+
+
+class ConsumerGroupDescribe:
+    """Answers at once; one group's failure is that group's answer."""
+
+    def __init__(self, groups: ConsumerCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> None:
+        operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else NOT_ASKED
+        rows = [self._group(group_id, operations) for group_id in request.body["group_ids"]]
+        request.answer({"throttle_time_ms": 0, "groups": rows})
+
+    def _group(self, group_id: str, operations: int) -> dict[str, Any]:
+        try:
+            if not group_id:
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id")
+            state = self._groups.describe(group_id)
+        except KafkaError as error:
+            return {
+                "error_code": int(error.code),
+                "error_message": error.message or None,
+                "group_id": group_id,
+                "group_state": StateName.DEAD.value if error.code is ErrorCode.GROUP_ID_NOT_FOUND else "",
+            }
+        return {
+            "error_code": 0,
+            "error_message": None,
+            "group_id": group_id,
+            "group_state": state.name.value,
+            "group_epoch": state.epoch,
+            "assignment_epoch": state.target_epoch,
+            "assignor_name": self._groups.assignor_of(state),
+            "members": [self._member(state, member) for member in state.members.values()],
+            "authorized_operations": operations,
+        }
+
+    def _member(self, state: GroupState, member: Member) -> dict[str, Any]:
+        subscription = member.subscription
+        return {
+            "member_id": member.member_id,
+            "instance_id": subscription.instance_id,
+            "rack_id": subscription.rack_id,
+            "member_epoch": member.progress.epoch,
+            "client_id": subscription.client_id,
+            "client_host": subscription.client_host,
+            "subscribed_topic_names": subscription.topic_names,
+            "subscribed_topic_regex": subscription.regular_expression,
+            "assignment": self._named(member.progress.assigned),
+            "target_assignment": self._named(state.target.get(member.member_id, NOTHING)),
+            "member_type": CONSUMER_MEMBER,
+        }
+
+    def _named(self, assignment: Assignment) -> dict[str, Any]:
+        """An assignment with the names of its topics; one that was deleted meanwhile is left out."""
+        rows = to_rows(assignment)
+        for row in rows:
+            row["topic_name"] = self._groups.view.topic_name(row["topic_id"])
+        return {"topic_partitions": [row for row in rows if row["topic_name"] is not None]}
