@@ -227,8 +227,8 @@ class GroupMember:
                 self._history.refused(number)
             self.refused(error)
             return False
+        # The next heartbeat is due as it was: only that tells of a rebalance, in which commits are still accepted.
         self._history.committed(number, is_doubtful=answered.is_doubtful)
-        self._heard_s = self._client.reactor.seconds()
         return True
 
 
