@@ -1,0 +1,72 @@
+"""Which partitions come into a transaction, and what leaders are told of them, in every state."""
+
+import pytest
+from transactions_scene import P0, P1, transaction
+
+from kreplica.errors import ErrorCode
+from kreplica.transactions.additions import add, verify
+from kreplica.transactions.states import Identity, S
+
+NOW = 5000
+CURRENT = Identity(7, 3)
+E = ErrorCode
+
+STATES = (S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    ("claimed", "code"),
+    [
+        (Identity(7, 2), E.PRODUCER_FENCED),
+        (Identity(7, 4), E.PRODUCER_FENCED),
+        (Identity(8, 3), E.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_who_is_not_the_producer_is_refused_in_every_state(state, claimed, code):
+    """An epoch before, one that was never given, another producer's id."""
+    known = transaction(state=state, partitions=[P0])
+    assert add(known, claimed, [P0], NOW) == ((code, (-1, -1), (-1, -1)), None, False)
+    assert verify(known, claimed, [P0, P1]) == {P0: code, P1: code}
+
+
+def test_an_unheard_of_transactional_id_has_no_transactions():
+    """It has to begin first."""
+    assert add(None, CURRENT, [P0], NOW).answer.code is E.INVALID_PRODUCER_ID_MAPPING
+    assert verify(None, CURRENT, [P0]) == {P0: E.INVALID_PRODUCER_ID_MAPPING}
+
+
+@pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_the_first_partition_begins_a_transaction(state):
+    """Of what was before, nothing remains in it."""
+    known = transaction(state=state, start_ms=1, client_version=2)
+    new = add(known, CURRENT, [P0], NOW).new
+    assert (new.state, new.partitions, new.start_ms, new.client_version) == (S.ONGOING, {P0}, NOW, 0)
+    assert verify(known, CURRENT, [P0]) == {P0: E.TRANSACTION_ABORTABLE}
+
+
+def test_further_partitions_join_the_ongoing_one():
+    """Its start stays; what is in it already changes nothing, and is answered at once."""
+    known = transaction(state=S.ONGOING, partitions=[P0], start_ms=1)
+    new = add(known, CURRENT, [P0, P1], NOW).new
+    assert (new.partitions, new.start_ms, new.last_update_ms) == ({P0, P1}, 1, NOW)
+    assert add(new, CURRENT, [P1], NOW).new is None
+    assert verify(new, CURRENT, [P0, P1]) == {P0: E.NONE, P1: E.NONE}
+    assert verify(known, CURRENT, [P0, P1]) == {P0: E.NONE, P1: E.TRANSACTION_ABORTABLE}
+
+
+@pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
+def test_while_markers_are_written_nothing_begins(state):
+    """Who asks again is served when they are."""
+    known = transaction(state=state, partitions=[P0])
+    assert add(known, CURRENT, [P0], NOW).answer.code is E.CONCURRENT_TRANSACTIONS
+    assert verify(known, CURRENT, [P0]) == {P0: E.CONCURRENT_TRANSACTIONS}
+
+
+def test_a_transaction_that_was_taken_over_can_only_be_ended():
+    """Records of the new identity would not be ended by the transaction's markers (KIP-939)."""
+    taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
+    assert add(taken, Identity(7, 4), [P0], NOW).answer.code is E.INVALID_TXN_STATE
+    assert verify(taken, Identity(7, 4), [P0]) == {P0: E.TRANSACTION_ABORTABLE}
+    assert add(taken, CURRENT, [P0], NOW).answer.code is E.PRODUCER_FENCED
+    assert verify(taken, CURRENT, [P0]) == {P0: E.PRODUCER_FENCED}

@@ -1,0 +1,165 @@
+"""Which identity an InitProducerId gives to a producer, in every state."""
+
+import pytest
+from transactions_scene import ID, P0, transaction
+
+from kreplica.errors import ErrorCode
+from kreplica.transactions.beginnings import Beginning, begin
+from kreplica.transactions.states import NEVER_MS, NO_IDENTITY, Identity, S
+
+NOW = 5000
+CURRENT = Identity(7, 3)
+
+
+def decide(known, claimed=NO_IDENTITY, new_producer_id=None, **more):
+    return begin(ID, known, Beginning(30_000, claimed, **more), new_producer_id, NOW)
+
+
+def told(decision):
+    return decision.answer.code, decision.answer.identity, None if decision.new is None else decision.new.state
+
+
+def test_an_unheard_of_transactional_id_gets_a_producer_id_of_its_own():
+    """The first incarnation has epoch 0; an identity that it remembers from before an expiry does not matter."""
+    assert decide(None).needs_producer_id
+    for claimed in (NO_IDENTITY, Identity(99, 4)):
+        decision = decide(None, claimed, 8)
+        assert told(decision) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
+        assert decision.new.timeout_ms == 30_000
+
+
+FENCED = (ErrorCode.PRODUCER_FENCED, NO_IDENTITY, None)
+LATER = (ErrorCode.CONCURRENT_TRANSACTIONS, NO_IDENTITY, None)
+ABORT = (ErrorCode.CONCURRENT_TRANSACTIONS, NO_IDENTITY, S.PREPARE_ABORT)
+NEXT = (ErrorCode.NONE, Identity(7, 4), S.EMPTY)
+
+TABLE = {
+    # state: what is told to a new incarnation, to the present producer, and to one before it
+    S.EMPTY: (NEXT, NEXT, FENCED),
+    S.ONGOING: (ABORT, ABORT, FENCED),
+    S.PREPARE_COMMIT: (LATER, LATER, FENCED),
+    S.PREPARE_ABORT: (LATER, LATER, FENCED),
+    S.COMPLETE_COMMIT: (NEXT, NEXT, FENCED),
+    S.COMPLETE_ABORT: (NEXT, NEXT, FENCED),
+}
+
+
+@pytest.mark.parametrize("state", TABLE)
+def test_who_comes_is_given_the_next_epoch_when_no_transaction_is_under_way(state):
+    """An ongoing transaction is aborted first; who is not the last any more is fenced."""
+    known = transaction(state=state, partitions=[P0])
+    expected = TABLE[state]
+    for claimed, row in zip((NO_IDENTITY, CURRENT, Identity(7, 2)), expected, strict=True):
+        assert told(decide(known, claimed)) == row
+    assert told(decide(known, Identity(6, 3))) == FENCED
+
+
+def test_the_timeout_is_that_of_the_last_incarnation():
+    """What was asked for first does not count for whoever comes later."""
+    assert decide(transaction()).new.timeout_ms == 30_000
+
+
+def test_a_repeated_request_gets_the_answer_of_the_first():
+    """A producer that did not hear the answer asks again with the epoch that it has (KIP-360)."""
+    first = decide(transaction(state=S.COMPLETE_ABORT), CURRENT)
+    again = decide(first.new, CURRENT)
+    assert told(again) == told(first) == NEXT
+    assert told(decide(again.new, CURRENT)) == NEXT
+
+
+def test_a_new_incarnation_ends_the_right_to_repeat():
+    """After another incarnation has come, who asks again is fenced, not given that one's epoch."""
+    first = decide(transaction(), CURRENT)
+    other = decide(first.new)
+    assert other.answer.identity == Identity(7, 5)
+    assert told(decide(other.new, CURRENT)) == FENCED
+    assert told(decide(other.new, Identity(7, 4))) == FENCED
+
+
+def test_exhausted_epochs_are_followed_by_another_producer_id():
+    """Epoch 32766 is the last: then comes epoch 0 of a new id, and who repeats the request gets the same."""
+    exhausted = Identity(7, 32766)
+    known = transaction(producer_epoch=32766, state=S.COMPLETE_COMMIT)
+    assert decide(known, exhausted).needs_producer_id
+    first = decide(known, exhausted, 8)
+    assert told(first) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
+    assert told(decide(first.new, exhausted)) == told(first)
+    assert told(decide(first.new, Identity(7, 32765))) == FENCED
+    fresh = decide(known, NO_IDENTITY, 9)
+    assert told(fresh) == (ErrorCode.NONE, Identity(9, 0), S.EMPTY)
+    assert told(decide(fresh.new, exhausted)) == FENCED
+
+
+def test_a_fence_of_the_last_epoch_leads_to_another_producer_id():
+    """The transaction of epoch 32766 is aborted by a marker of 32767; whoever had 32766 is fenced."""
+    aborted = decide(transaction(producer_epoch=32766, state=S.ONGOING)).new
+    assert aborted.producer_epoch == 32767
+    known = aborted.moved(S.COMPLETE_ABORT)
+    assert told(decide(known, Identity(7, 32766), 8)) == FENCED
+    assert told(decide(known, NO_IDENTITY, 8)) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
+
+
+def test_a_fence_is_never_told():
+    """The epoch that aborts a transaction is between that of the old producer and that of the new one."""
+    aborted = decide(transaction(state=S.ONGOING, partitions=[P0])).new
+    assert aborted.identity == Identity(7, 4)
+    assert aborted.partitions == {P0}
+    assert decide(aborted.moved(S.COMPLETE_ABORT)).answer.identity == Identity(7, 5)
+
+
+# --- two phases (KIP-939) ---
+
+
+def test_two_phase_transactions_do_not_time_out():
+    """Whoever prepares decides, however long that takes."""
+    assert decide(transaction(), is_two_phase=True).new.timeout_ms == NEVER_MS
+
+
+def keep(known, claimed=NO_IDENTITY, new_producer_id=None):
+    return decide(known, claimed, new_producer_id, is_two_phase=True, keeps_prepared=True)
+
+
+def test_a_prepared_transaction_is_taken_over():
+    """The new incarnation has an identity of its own, and hears that of the transaction."""
+    known = transaction(state=S.ONGOING, partitions=[P0], start_ms=100)
+    first = keep(known)
+    assert told(first) == (ErrorCode.NONE, Identity(7, 4), S.ONGOING)
+    assert first.answer.ongoing == CURRENT
+    assert (first.new.partitions, first.new.start_ms, first.new.timeout_ms) == ({P0}, 100, NEVER_MS)
+    second = keep(first.new)
+    assert (second.answer.identity, second.answer.ongoing) == (Identity(7, 5), CURRENT)
+    assert told(keep(second.new, Identity(7, 4))) == FENCED
+    assert told(keep(second.new, CURRENT)) == FENCED
+
+
+def test_taking_over_may_be_repeated():
+    """An incarnation that did not hear the answer gets the same identity again, and not another."""
+    taken = keep(transaction(state=S.ONGOING), CURRENT)
+    assert taken.answer.identity == Identity(7, 4)
+    assert keep(taken.new, CURRENT).answer == taken.answer
+
+
+def test_taking_over_with_exhausted_epochs_takes_another_producer_id():
+    """The transaction keeps its own."""
+    known = transaction(state=S.ONGOING, producer_epoch=32766)
+    assert keep(known).needs_producer_id
+    taken = keep(known, new_producer_id=8)
+    assert (taken.answer.identity, taken.answer.ongoing) == (Identity(8, 0), Identity(7, 32766))
+    assert taken.new.identity == Identity(7, 32766)
+
+
+def test_where_nothing_is_prepared_nothing_is_taken_over():
+    """The incarnation begins as any other, and is told of no transaction."""
+    for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
+        decision = keep(transaction(state=state))
+        assert told(decision) == NEXT
+        assert decision.answer.ongoing == NO_IDENTITY
+    assert told(keep(transaction(state=S.PREPARE_COMMIT))) == LATER
+
+
+def test_who_does_not_take_a_prepared_transaction_over_aborts_it():
+    """Also after others have taken it over: both identities are fenced."""
+    taken = keep(transaction(state=S.ONGOING)).new
+    aborted = decide(taken).new
+    assert aborted.state is S.PREPARE_ABORT
+    assert (aborted.identity, aborted.next_identity) == (Identity(7, 4), Identity(7, 5))

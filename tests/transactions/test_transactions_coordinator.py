@@ -1,0 +1,254 @@
+"""Whole transactions at one coordinator: what is told when, and what is in the log then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from transactions_scene import ID, OFFSETS, P0, P1, E, Scene
+
+from kreplica.errors import ErrorCode
+from kreplica.transactions import Answer, Identity, TransactionsConfig
+from kreplica.transactions.records import decode_value, encode_value
+
+
+def test_a_transaction_commits_in_all_its_partitions():
+    """The producer hears that it is committed when that is in the log; the markers follow."""
+    scene = Scene()
+    producer = scene.begin()
+    assert scene.add(producer, P0, P1) is E.NONE
+    assert scene.add(producer, OFFSETS) is E.NONE
+    scene.cluster.holds = True
+    assert scene.end(producer, commits=True).code is E.NONE
+    assert scene.state == "PrepareCommit"
+    scene.cluster.release()
+    scene.settle()
+    assert scene.state == "CompleteCommit"
+    assert [scene.markers_in(key) for key in (P0, P1, OFFSETS)] == [[True]] * 3
+    assert [len(body["markers"]) for _, body in scene.cluster.requests] == [1, 1], "one request for each leader"
+    scene.stop()
+
+
+def test_nothing_is_told_before_it_is_committed():
+    """Identity, partitions and end are each answered when the log has them, and not when it was asked."""
+    scene = Scene()
+    scene.ask_to_begin()
+    scene.clock.advance(0)
+    assert scene.answers == []
+    scene.settle()
+    producer = scene.answers.pop().identity
+    for ask in (
+        lambda: scene.ask_to_add(producer, P0),
+        lambda: scene.ask_to_end(producer, commits=False),
+    ):
+        ask()
+        assert scene.answers == []
+        scene.log.commit()
+        assert scene.answers.pop().code is E.NONE
+
+
+def test_epochs_grow_with_each_transaction():
+    """Each end tells the epoch of the next transaction, a repeated one the same (KIP-890)."""
+    scene = Scene()
+    producer = scene.begin()
+    for number in range(3):
+        scene.add(producer, P0)
+        following = scene.end(producer, commits=number % 2 == 0, grows=True).identity
+        assert following == Identity(producer.producer_id, producer.epoch + 1)
+        assert scene.end(producer, commits=number % 2 == 0, grows=True) == Answer(identity=following)
+        producer = following
+    assert scene.markers_in(P0) == [True, False, True]
+    scene.stop()
+
+
+def test_a_new_incarnation_aborts_what_the_last_one_began():
+    """It is told to wait until that is complete; the old one is fenced from the moment of the decision."""
+    scene = Scene()
+    zombie = scene.begin()
+    scene.add(zombie, P0)
+    assert scene.told(scene.ask_to_begin).code is E.CONCURRENT_TRANSACTIONS
+    assert scene.markers_in(P0) == [False]
+    new = scene.begin()
+    assert new.epoch == zombie.epoch + 2
+    assert scene.add(zombie, P1) is E.PRODUCER_FENCED
+    assert scene.end(zombie, commits=True).code is E.PRODUCER_FENCED
+    assert scene.end(zombie, commits=True, grows=True).code is E.PRODUCER_FENCED
+    assert scene.coordinator.verify(ID, zombie, [P0]) == {P0: E.PRODUCER_FENCED}
+    scene.stop()
+
+
+def test_while_one_request_is_under_way_others_wait():
+    """Of two that come together, the first is decided; the second is told to ask again, a fenced one to go."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.ask_to_end(producer, commits=True)
+    scene.ask_to_end(producer, commits=False)
+    scene.ask_to_add(producer, P1)
+    scene.ask_to_begin()
+    scene.ask_to_add(Identity(producer.producer_id, producer.epoch - 1), P1)
+    assert [answer.code for answer in scene.answers[-4:]] == [*[E.CONCURRENT_TRANSACTIONS] * 3, E.PRODUCER_FENCED]
+    scene.settle()
+    assert scene.state == "CompleteCommit"
+
+
+def test_two_that_begin_together_get_two_identities():
+    """The later one fences the earlier one, though both were without a producer id when they asked."""
+    scene = Scene()
+    scene.holds_ids = True
+    scene.ask_to_begin()
+    scene.ask_to_begin()
+    scene.release_ids()
+    assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS], "the first waits for the log"
+    scene.settle()
+    first = scene.answers[-1].identity
+    second = scene.begin()
+    assert second == Identity(first.producer_id, first.epoch + 1)
+
+
+def test_a_coordinator_that_loses_its_partition_while_it_waits_for_a_producer_id_says_so():
+    """What was true before is looked at again."""
+    scene = Scene()
+    scene.holds_ids = True
+    scene.ask_to_begin()
+    scene.shards.error = ErrorCode.NOT_COORDINATOR
+    scene.release_ids()
+    assert [answer.code for answer in scene.answers] == [E.NOT_COORDINATOR]
+    assert scene.records == []
+
+
+def test_who_waits_for_a_producer_id_is_told_when_the_broker_stops():
+    """Every request is answered once."""
+    scene = Scene()
+    scene.holds_ids = True
+    scene.ask_to_begin()
+    scene.stop()
+    assert [answer.code for answer in scene.answers] == [E.COORDINATOR_NOT_AVAILABLE]
+
+
+@pytest.mark.parametrize("code", [E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE])
+def test_who_asks_the_wrong_broker_is_told_so(code):
+    """Whatever is asked for: another coordinates it, it is being loaded, or nobody does just now."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.shards.error = code
+    assert scene.told(scene.ask_to_begin).code is code
+    assert scene.told(lambda: scene.ask_to_add(producer, P0)).code is code
+    assert scene.told(lambda: scene.ask_to_end(producer, commits=True)).code is code
+    assert scene.coordinator.verify(ID, producer, [P0]) == {P0: code}
+
+
+def test_timeouts_that_are_too_long_are_refused():
+    """As is one of nothing; a two-phase transaction has none."""
+    scene = Scene(TransactionsConfig(timeout_ms_max=10_000, is_two_phase_enabled=True))
+    for timeout_ms in (-1, 0, 10_001):
+        answer = scene.told(lambda: scene.ask_to_begin(timeout_ms=timeout_ms))  # noqa: B023
+        assert answer.code is E.INVALID_TRANSACTION_TIMEOUT
+    assert scene.begin(timeout_ms=10_000)
+    assert scene.begin(timeout_ms=10_001, is_two_phase=True)
+
+
+def test_two_phases_are_served_where_the_operator_allows_them():
+    """Without it, a transaction that nobody ends would stand for ever (KIP-939)."""
+    scene = Scene(TransactionsConfig())
+    for asked in ({"is_two_phase": True}, {"keeps_prepared": True}):
+        answer = scene.told(lambda: scene.ask_to_begin(**asked))  # noqa: B023
+        assert answer.code is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    allowed = Scene()
+    assert allowed.told(lambda: allowed.ask_to_begin(keeps_prepared=True)).code is E.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_prepared_transaction_is_ended_by_the_next_incarnation(commits):
+    """It crashed between the phases: its successor decides, whoever coordinates by then."""
+    scene = Scene()
+    producer = scene.begin(is_two_phase=True)
+    scene.add(producer, P0, P1)
+    scene.fail_over()
+    answer = scene.told(lambda: scene.ask_to_begin(is_two_phase=True, keeps_prepared=True))
+    assert answer.ongoing == producer
+    scene.fail_over()
+    scene.settle(100_000.0)
+    assert scene.state == "Ongoing"
+    assert scene.end(producer, commits=True, grows=True).code is E.PRODUCER_FENCED
+    assert scene.end(answer.identity, commits=commits, grows=True).identity.epoch == answer.identity.epoch + 1
+    assert scene.markers_in(P0) == scene.markers_in(P1) == [commits]
+    scene.stop()
+
+
+def test_an_end_that_exhausts_the_epochs_tells_another_producer_id():
+    """It is got while the producer waits."""
+    scene = Scene()
+    producer = scene.begin()
+    exhausted = Identity(producer.producer_id, 32766)
+    key, value = scene.records[-1]
+    scene.records.append((key, encode_value(replace(decode_value(ID, value or b""), producer_epoch=exhausted.epoch))))
+    scene.fail_over()
+    scene.add(exhausted, P0)
+    following = scene.end(exhausted, commits=True, grows=True).identity
+    assert following == Identity(scene.next_producer_id, 0)
+    assert scene.end(exhausted, commits=True, grows=True).identity == following
+    assert scene.cluster.markers[P0][0][:3] == (producer.producer_id, 32767, True)
+
+
+def test_what_cannot_be_written_in_time_is_written_again():
+    """The producer is told that it is not known; the decision stands, and nobody may take another."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.ask_to_end(producer, commits=True)
+    scene.log.time_out()
+    assert scene.answers[-1].code is E.COORDINATOR_NOT_AVAILABLE
+    for ask in (lambda: scene.ask_to_end(producer, commits=False), scene.ask_to_begin):
+        ask()
+        assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS
+    scene.clock.advance(0.5)
+    assert len(scene.log.waiting) == 2, "it was written a second time"
+    scene.settle()
+    assert scene.state == "CompleteCommit"
+    assert scene.markers_in(P0) == [True]
+    assert scene.end(producer, commits=True).code is E.NONE
+
+
+def test_what_is_refused_is_written_when_replicas_are_back():
+    """Too few are in sync: the decision waits with the log, for as long as it takes."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.log.refuses = E.COORDINATOR_NOT_AVAILABLE
+    scene.ask_to_end(producer, commits=True)
+    for _ in range(5):
+        scene.log.refuse()
+        scene.clock.advance(0.5)
+    assert scene.answers[-1].code is E.COORDINATOR_NOT_AVAILABLE
+    assert scene.markers_in(P0) == []
+    scene.log.refuses = None
+    scene.log.refuse()
+    scene.clock.advance(0.5)
+    scene.settle()
+    assert scene.state == "CompleteCommit"
+    scene.stop()
+
+
+def test_a_record_that_is_too_large_changes_nothing():
+    """The transaction goes on without the partitions that do not fit."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.log.refuses = E.MESSAGE_TOO_LARGE
+    scene.ask_to_add(producer, P1)
+    scene.log.refuse()
+    assert scene.answers[-1].code is E.UNKNOWN_SERVER_ERROR
+    scene.log.refuses = None
+    assert scene.end(producer, commits=True).code is E.NONE
+    assert (scene.markers_in(P0), scene.markers_in(P1)) == ([True], [])
+
+
+def test_what_is_in_the_log_says_what_happened():
+    """One record for each transition, in their order."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.end(producer, commits=False)
+    states = [decode_value(ID, value).state.title for _, value in scene.records if value is not None]
+    assert states == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]

@@ -1,0 +1,163 @@
+"""What comes of the end of a transaction, in every state, for producers whose epoch grows and for those of old."""
+
+import pytest
+from transactions_scene import P0, transaction
+
+from kreplica.errors import ErrorCode
+from kreplica.transactions.endings import Ending, aborted_by_fence, complete, end
+from kreplica.transactions.states import NO_IDENTITY, Identity, S
+
+NOW = 5000
+CURRENT = Identity(7, 3)
+E = ErrorCode
+COMMIT, ABORT = True, False
+
+
+def decide(known, claimed, is_commit, *, grows, new_producer_id=None):
+    return end(known, Ending(claimed, is_commit, grows), new_producer_id, NOW)
+
+
+def outcome(decision):
+    return decision.answer.code if decision.new is None else decision.new.state
+
+
+C, A = S.PREPARE_COMMIT, S.PREPARE_ABORT
+
+OLD = {
+    # state: commit, abort
+    S.EMPTY: (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
+    S.ONGOING: (C, A),
+    S.PREPARE_COMMIT: (E.CONCURRENT_TRANSACTIONS, E.INVALID_TXN_STATE),
+    S.PREPARE_ABORT: (E.INVALID_TXN_STATE, E.CONCURRENT_TRANSACTIONS),
+    S.COMPLETE_COMMIT: (E.NONE, E.INVALID_TXN_STATE),
+    S.COMPLETE_ABORT: (E.INVALID_TXN_STATE, E.NONE),
+}
+
+GROWING = {
+    # state: commit and abort with the present epoch, and with the one before
+    S.EMPTY: (E.INVALID_TXN_STATE, A, E.PRODUCER_FENCED, E.PRODUCER_FENCED),
+    S.ONGOING: (C, A, E.PRODUCER_FENCED, E.PRODUCER_FENCED),
+    S.PREPARE_COMMIT: (*[E.CONCURRENT_TRANSACTIONS] * 3, E.INVALID_TXN_STATE),
+    S.PREPARE_ABORT: (*[E.CONCURRENT_TRANSACTIONS] * 2, E.INVALID_TXN_STATE, E.CONCURRENT_TRANSACTIONS),
+    S.COMPLETE_COMMIT: (E.INVALID_TXN_STATE, A, E.NONE, E.INVALID_TXN_STATE),
+    S.COMPLETE_ABORT: (E.INVALID_TXN_STATE, A, E.INVALID_TXN_STATE, E.NONE),
+}
+
+DECIDED_BY_CLIENT = (S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
+
+
+@pytest.mark.parametrize("state", OLD)
+def test_a_producer_of_old_may_ask_again(state):
+    """The same end again is told that it was done; the other end is refused; the epoch never grows."""
+    known = transaction(state=state, partitions=[P0])
+    assert tuple(outcome(decide(known, CURRENT, which, grows=False)) for which in (COMMIT, ABORT)) == OLD[state]
+    for which in (COMMIT, ABORT):
+        assert outcome(decide(known, Identity(7, 2), which, grows=False)) is E.PRODUCER_FENCED
+        assert outcome(decide(known, Identity(8, 3), which, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
+        assert decide(known, CURRENT, which, grows=False).answer.identity == NO_IDENTITY
+
+
+@pytest.mark.parametrize("state", GROWING)
+def test_a_producer_whose_epoch_grows_means_the_next_transaction_by_its_present_epoch(state):
+    """With the epoch before it asks again about the last one (KIP-890)."""
+    known = transaction(state=state, partitions=[P0], client_version=2 if state in DECIDED_BY_CLIENT else 0)
+    found = tuple(
+        outcome(decide(known, claimed, which, grows=True))
+        for claimed in (CURRENT, Identity(7, 2))
+        for which in (COMMIT, ABORT)
+    )
+    assert found == GROWING[state]
+    for which in (COMMIT, ABORT):
+        assert outcome(decide(known, Identity(7, 1), which, grows=True)) is E.PRODUCER_FENCED
+        assert outcome(decide(known, Identity(7, 4), which, grows=True)) is E.PRODUCER_FENCED
+        assert outcome(decide(known, Identity(8, 3), which, grows=True)) is E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_an_unheard_of_transactional_id_has_nothing_to_end():
+    """It may have expired: the producer has to begin again."""
+    assert outcome(decide(None, CURRENT, COMMIT, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_the_epoch_grows_with_the_decision():
+    """The marker has the next epoch, which the producer is told; a repeated request is told the same."""
+    first = decide(transaction(state=S.ONGOING, partitions=[P0], start_ms=1), CURRENT, COMMIT, grows=True)
+    assert first.answer.identity == first.new.identity == Identity(7, 4)
+    assert (first.new.partitions, first.new.start_ms, first.new.client_version) == ({P0}, 1, 2)
+    done = complete(first.new, NOW + 1)
+    assert (done.state, done.identity, done.partitions) == (S.COMPLETE_COMMIT, Identity(7, 4), frozenset())
+    assert decide(done, CURRENT, COMMIT, grows=True).answer == first.answer
+
+
+def test_a_producer_of_old_keeps_its_epoch():
+    """The marker has the epoch of the records."""
+    new = decide(transaction(state=S.ONGOING, partitions=[P0]), CURRENT, COMMIT, grows=False).new
+    assert new.identity == CURRENT
+    assert complete(new, NOW).identity == CURRENT
+
+
+def test_exhausted_epochs_are_followed_by_another_producer_id():
+    """The marker has the last epoch of the old id, and the next transaction the first of the new one."""
+    exhausted = Identity(7, 32766)
+    known = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766)
+    assert decide(known, exhausted, COMMIT, grows=True).needs_producer_id
+    first = decide(known, exhausted, COMMIT, grows=True, new_producer_id=8)
+    assert first.answer.identity == Identity(8, 0)
+    assert first.new.identity == Identity(7, 32767)
+    assert outcome(decide(first.new, exhausted, COMMIT, grows=True)) is E.CONCURRENT_TRANSACTIONS
+    done = complete(first.new, NOW)
+    assert done.identity == Identity(8, 0)
+    assert decide(done, exhausted, COMMIT, grows=True).answer == first.answer
+    assert outcome(decide(done, exhausted, ABORT, grows=True)) is E.INVALID_TXN_STATE
+    assert outcome(decide(done, Identity(7, 32765), COMMIT, grows=True)) is E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_what_has_not_begun_may_be_aborted():
+    """A producer whose epoch grows does not know whether anything of its transaction has arrived."""
+    first = decide(transaction(), CURRENT, ABORT, grows=True)
+    assert (first.answer.identity, first.new.state, first.new.start_ms) == (Identity(7, 4), A, NOW)
+    assert complete(first.new, NOW).identity == Identity(7, 4)
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_whoever_was_fenced_or_timed_out_is_told_so(grows):
+    """An end that was not the producer's own is not taken for its own, before and after it is complete."""
+    aborted = aborted_by_fence(transaction(state=S.ONGOING, partitions=[P0]), NOW)
+    assert (aborted.state, aborted.identity) == (A, Identity(7, 4))
+    for known in (aborted, complete(aborted, NOW)):
+        for which in (COMMIT, ABORT):
+            assert outcome(decide(known, CURRENT, which, grows=grows)) is E.PRODUCER_FENCED
+
+
+# --- two phases (KIP-939) ---
+
+
+@pytest.mark.parametrize("which", [COMMIT, ABORT])
+def test_who_took_a_transaction_over_ends_it(which):
+    """The marker has the transaction's own producer id, and an epoch above that of its records."""
+    taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
+    assert outcome(decide(taken, CURRENT, which, grows=True)) is E.PRODUCER_FENCED
+    first = decide(taken, Identity(7, 4), which, grows=True)
+    assert (first.new.identity, first.answer.identity) == (Identity(7, 4), Identity(7, 5))
+    done = complete(first.new, NOW)
+    assert done.identity == Identity(7, 5)
+    assert decide(done, Identity(7, 4), which, grows=True).answer == first.answer
+
+
+def test_who_took_a_transaction_over_under_another_producer_id_ends_it():
+    """The next epoch is of that id; where that one's are exhausted too, it is of a third."""
+    taken = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766, next_identity=Identity(8, 0))
+    first = decide(taken, Identity(8, 0), COMMIT, grows=True)
+    assert (first.new.identity, first.answer.identity) == (Identity(7, 32767), Identity(8, 1))
+    assert complete(first.new, NOW).identity == Identity(8, 1)
+    exhausted = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(8, 32766))
+    third = decide(exhausted, Identity(8, 32766), COMMIT, grows=True, new_producer_id=9)
+    assert (third.new.identity, third.answer.identity) == (Identity(7, 4), Identity(9, 0))
+    assert decide(complete(third.new, NOW), Identity(8, 32766), COMMIT, grows=True).answer == third.answer
+
+
+def test_a_producer_of_old_that_took_a_transaction_over_keeps_its_identity():
+    """Its records come after the marker all the same."""
+    taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
+    first = decide(taken, Identity(7, 4), COMMIT, grows=False)
+    assert first.new.identity == Identity(7, 4)
+    assert complete(first.new, NOW).identity == Identity(7, 4)

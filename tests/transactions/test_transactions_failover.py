@@ -1,0 +1,159 @@
+"""The coordinator dies between any two steps: what it had told stands, and all partitions decide alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from transactions_scene import P0, P1, E, Scene
+
+from kreplica.transactions import Identity
+
+Step = Callable[[Scene], object]
+
+
+class Story:
+    """One transaction of one producer, cut into the smallest steps that can be seen from outside."""
+
+    def __init__(self, *, commits: bool, grows: bool) -> None:
+        self.commits = commits
+        self.grows = grows
+        self.scene = Scene()
+        self.scene.cluster.holds = True
+        self.producer = Identity(-1, -1)
+        self.told_end = False
+
+    def steps(self) -> list[Callable[[], object]]:
+        scene = self.scene
+        return [
+            scene.ask_to_begin,
+            scene.log.commit,
+            self._learn,
+            lambda: scene.ask_to_add(self.producer, P0, P1),
+            lambda: scene.log.commit(1),
+            self._end,
+            lambda: scene.log.commit(1),
+            lambda: scene.clock.advance(0),
+            lambda: scene.cluster.release(1, lose_answer=True),
+            lambda: scene.cluster.release(1),
+            lambda: scene.clock.advance(1.0),
+            lambda: scene.cluster.release(),
+            lambda: scene.log.commit(1),
+        ]
+
+    def _learn(self) -> None:
+        self.producer = self.scene.answers[-1].identity
+
+    def _end(self) -> None:
+        self.scene.ask_to_end(self.producer, commits=self.commits, grows=self.grows)
+
+    @property
+    def was_told_of_its_end(self) -> bool:
+        """Whether the producer's last request, the end, was answered as done."""
+        return len(self.scene.answers) == 3 and self.scene.answers[-1].code is E.NONE
+
+
+STEP_COUNT = len(Story(commits=True, grows=True).steps())
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("survives", [False, True])
+@pytest.mark.parametrize("step", range(STEP_COUNT + 1))
+def test_a_transaction_is_decided_once_wherever_its_coordinator_dies(step, survives, commits, grows):
+    """Then the producer asks again, as producers do, and all partitions have what it is told."""
+    story = Story(commits=commits, grows=grows)
+    scene = story.scene
+    for one in story.steps()[:step]:
+        one()
+    was_told = story.was_told_of_its_end
+    scene.fail_over(survives=survives)
+    scene.cluster.holds = False
+    scene.cluster.release()
+    scene.settle(15.0)
+    if story.producer.producer_id < 0:
+        story.producer = scene.begin()
+    _go_on(story)
+    decided = scene.cluster.decisions()
+    assert all(len(ways) == 1 for ways in decided.values()), decided
+    assert {commits} == set().union(*decided.values())
+    assert set(scene.markers_in(P0)) == set(scene.markers_in(P1)) == {commits}
+    assert scene.state == ("CompleteCommit" if commits else "CompleteAbort")
+    if was_told:
+        assert step >= 7, "the end was told before it was in the log"
+    scene.stop()
+
+
+def _go_on(story: Story) -> None:
+    """What a producer does that has lost its coordinator: the last request again, until it is served."""
+    scene = story.scene
+    if "Complete" not in scene.state:
+        assert scene.add(story.producer, P0, P1) is E.NONE
+    assert scene.end(story.producer, commits=story.commits, grows=story.grows).code is E.NONE
+
+
+@pytest.mark.parametrize("survives", [False, True])
+def test_who_gives_up_after_a_lost_answer_leaves_nothing_undecided(survives):
+    """The producer never asks again: what was in the log is done, and what was not is aborted when its time is up."""
+    scene = Scene()
+    producer = scene.begin(timeout_ms=30_000)
+    scene.add(producer, P0, P1)
+    scene.ask_to_end(producer, commits=True)
+    scene.fail_over(survives=survives)
+    scene.settle(60.0)
+    assert scene.markers_in(P0) == scene.markers_in(P1) == [survives]
+    assert scene.state == ("CompleteCommit" if survives else "CompleteAbort")
+    scene.stop()
+
+
+def test_a_coordinator_that_was_replaced_gives_up():
+    """Its markers come late, are refused, and it ends nothing: the other one has."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.cluster.holds = True
+    scene.end(producer, commits=True)
+    replaced, replaced_log = scene.coordinator, scene.log
+    held, scene.cluster.held = scene.cluster.held, []
+    scene.take_over()
+    scene.cluster.holds = False
+    scene.settle()
+    assert scene.state == "CompleteCommit"
+    scene.cluster.held = held
+    scene.cluster.release()
+    assert [marker.coordinator_epoch for marker in scene.cluster.markers[P0]] == [1]
+    assert not replaced_log.waiting, "it has written nothing more"
+    replaced.stop()
+    scene.stop()
+
+
+def test_a_transaction_that_is_under_way_goes_on_at_another_broker():
+    """Its partitions and its time are known there; its time is not given to it anew."""
+    scene = Scene()
+    producer = scene.begin(timeout_ms=60_000)
+    scene.add(producer, P0)
+    scene.settle(50.0)
+    scene.fail_over()
+    assert scene.add(producer, P1) is E.NONE
+    assert scene.coordinator.verify("tx", producer, [P0, P1]) == {P0: E.NONE, P1: E.NONE}
+    scene.settle(21.0)
+    assert scene.state == "CompleteAbort"
+    scene.stop()
+
+
+def test_a_fence_that_was_written_and_not_decided_is_no_decision():
+    """Kafka has a state for it, which it does not write: a transaction in it goes on until its time is up."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    key, value = scene.records[-1]
+    assert value is not None
+    scene.records.append((key, value[:16] + b"\x07" + value[17:]))
+    scene.records.append((key[:2] + b"\x00\x04dead", value[:16] + b"\x06" + value[17:]))
+    scene.records.append((b"\x00\x09" + key[2:], b"of a kind that came later"))
+    scene.fail_over()
+    assert scene.state == "Ongoing"
+    assert scene.shard.get("dead") is None
+    scene.settle(80.0)
+    assert scene.markers_in(P0) == [False]
+    scene.stop()

@@ -1,0 +1,196 @@
+"""Markers reach all partitions of a transaction, wherever their leaders are by then."""
+
+from __future__ import annotations
+
+import pytest
+from transactions_scene import P0, P1, P2, E, Scene
+
+from kreplica.transactions import Beginning, Ending, Identity, MarkersConfig
+
+
+def decided(*keys, markers=None, **cluster):
+    """A scene in which a transaction of these partitions has just been committed to the log."""
+    scene = Scene(markers=markers)
+    producer = scene.begin()
+    scene.add(producer, *keys)
+    for name, value in cluster.items():
+        setattr(scene.cluster, name, value)
+    scene.ask_to_end(producer, commits=True)
+    scene.log.commit()
+    assert scene.answers[-1].code is E.NONE
+    return scene
+
+
+def test_a_leader_that_has_moved_is_found():
+    """It says that it leads no more; the next one is asked after a moment."""
+    scene = decided(P0, P1, moved={P0: 1})
+    scene.clock.advance(0)
+    assert scene.markers_in(P0) == []
+    scene.cluster.leaders[P0] = 2
+    scene.settle(0.2)
+    assert scene.markers_in(P0) == scene.markers_in(P1) == [True]
+    assert [broker for broker, _ in scene.cluster.requests] == [1, 2, 2]
+    assert scene.state == "CompleteCommit"
+    scene.stop()
+
+
+def test_a_broker_that_is_down_keeps_nobody_else_waiting():
+    """Others get their markers at once; its partitions when others lead them."""
+    scene = decided(P0, P1, down={1: True})
+    scene.settle(5.0)
+    assert scene.markers_in(P1) == [True]
+    assert scene.state == "PrepareCommit"
+    tries = len(scene.cluster.requests)
+    assert tries < 10, "it is asked ever more rarely"
+    scene.cluster.leaders[P0] = 2
+    scene.settle(3.0)
+    assert scene.markers_in(P0) == [True]
+    assert scene.state == "CompleteCommit"
+    scene.stop()
+
+
+def test_a_partition_without_a_leader_is_waited_for():
+    """However long: what it has of the transaction must be decided."""
+    scene = decided(P0, P1, leaders={P0: None, P1: 2})
+    scene.settle(100.0)
+    assert scene.state == "PrepareCommit"
+    scene.cluster.leaders[P0] = 1
+    scene.settle(3.0)
+    assert scene.state == "CompleteCommit"
+    scene.stop()
+
+
+def test_a_partition_that_is_gone_is_given_up_after_a_while():
+    """Its topic was deleted, and its records with it; a broker may hear late that a topic is there."""
+    scene = decided(P0, P1, leaders={P1: 2})
+    del scene.cluster.leaders[P1]
+    scene.settle(9.0)
+    assert scene.state == "PrepareCommit"
+    scene.settle(4.0)
+    assert scene.state == "CompleteCommit"
+    scene.stop()
+
+
+def test_a_partition_that_comes_back_is_not_gone():
+    """It was missing twice, each time for less than counts."""
+    scene = decided(P0, leaders={})
+    scene.settle(9.0)
+    scene.cluster.leaders[P0] = None
+    scene.settle(3.0)
+    del scene.cluster.leaders[P0]
+    scene.settle(9.0)
+    assert scene.state == "PrepareCommit"
+    scene.cluster.leaders[P0] = 1
+    scene.settle(3.0)
+    assert scene.markers_in(P0) == [True]
+    scene.stop()
+
+
+def test_a_broker_that_knows_of_no_topic_gives_up_none():
+    """It has just begun to lead, and nobody has told it what there is."""
+    scene = decided(P0, is_known=False)
+    scene.settle(60.0)
+    assert scene.state == "PrepareCommit"
+    scene.cluster.is_known = True
+    scene.settle(3.0)
+    assert scene.markers_in(P0) == [True]
+    scene.stop()
+
+
+@pytest.mark.parametrize(
+    "code", [E.NOT_ENOUGH_REPLICAS, E.KAFKA_STORAGE_ERROR, E.REQUEST_TIMED_OUT, E.UNKNOWN_TOPIC_OR_PARTITION]
+)
+def test_what_may_do_better_later_is_tried_again(code):
+    """Until it does."""
+    scene = decided(P0, answers={P0: code})
+    scene.settle(20.0)
+    assert scene.state == "PrepareCommit"
+    scene.cluster.answers.clear()
+    scene.settle(3.0)
+    assert scene.state == "CompleteCommit"
+    scene.stop()
+
+
+@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.UNSUPPORTED_FOR_MESSAGE_FORMAT])
+def test_a_partition_that_will_never_take_the_marker_keeps_none_waiting(code):
+    """It has heard of a later transaction of that producer, so it had this one's marker; or it can have none."""
+    scene = decided(P0, P1, answers={P0: code})
+    scene.settle()
+    assert scene.state == "CompleteCommit"
+    assert scene.markers_in(P1) == [True]
+    scene.stop()
+
+
+def test_a_partition_that_was_told_by_a_later_coordinator_ends_it():
+    """This one leaves the transaction to that one."""
+    scene = decided(P0, P1, answers={P0: E.TRANSACTION_COORDINATOR_FENCED})
+    scene.settle(20.0)
+    assert scene.state == "PrepareCommit"
+    assert scene.markers.count == 0
+    scene.stop()
+
+
+def test_markers_of_many_transactions_share_requests():
+    """What gathers while a broker answers leaves in one request, with no more markers than a request may have."""
+    scene = Scene(markers=MarkersConfig(markers_per_request_max=8))
+    answers = []
+    for number in range(20):
+        scene.coordinator.begin(f"tx-{number}", Beginning(60_000), answers.append)
+        scene.log.commit()
+        scene.coordinator.add(f"tx-{number}", answers[-1].identity, [P0], lambda _: None)
+        scene.log.commit()
+    scene.cluster.holds = True
+    ended = []
+    for number, begun in enumerate(list(answers)):
+        scene.coordinator.end(f"tx-{number}", Ending(begun.identity, True, False), ended.append)
+    scene.settle()
+    assert len(ended) == 20
+    for _ in range(3):
+        scene.cluster.release()
+        scene.settle()
+    assert [len(body["markers"]) for _, body in scene.cluster.requests] == [8, 8, 4]
+    assert len(scene.cluster.markers[P0]) == 20
+    scene.stop()
+
+
+def test_one_request_at_a_time_goes_to_a_broker():
+    """The next one leaves when the last one is answered, with all that has gathered."""
+    scene = decided(P1, P2, holds=True)
+    scene.clock.advance(0)
+    assert [
+        [(topic["name"], list(topic["partition_indexes"])) for topic in marker["topics"]]
+        for _, body in scene.cluster.requests
+        for marker in body["markers"]
+    ] == [[("t", [1, 2])]]
+    scene.stop()
+
+
+def test_an_answer_that_was_lost_is_asked_for_again():
+    """A partition may have the same marker twice: the second ends nothing."""
+    scene = decided(P0, holds=True)
+    scene.clock.advance(0)
+    scene.cluster.release(lose_answer=True)
+    scene.cluster.holds = False
+    scene.settle(0.2)
+    assert scene.markers_in(P0) == [True, True]
+    assert scene.state == "CompleteCommit"
+    scene.stop()
+
+
+def test_an_empty_transaction_needs_no_markers():
+    """A producer whose epoch grows may abort what has not begun: it is complete at once."""
+    scene = Scene()
+    producer = scene.begin()
+    assert scene.end(producer, commits=False, grows=True).identity == Identity(producer.producer_id, 1)
+    assert scene.state == "CompleteAbort"
+    assert scene.cluster.requests == []
+    scene.stop()
+
+
+def test_a_coordinator_that_stops_leaves_its_markers_to_others():
+    """No request is left behind, and no timer."""
+    scene = decided(P0, P1, holds=True)
+    scene.clock.advance(0)
+    scene.stop()
+    scene.cluster.release()
+    assert not scene.log.waiting

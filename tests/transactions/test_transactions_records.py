@@ -1,0 +1,160 @@
+"""What stands in ``__transaction_state`` is what Kafka reads and writes there."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kreplica.errors import ProtocolError
+from kreplica.model import TopicPartition
+from kreplica.transactions.records import decode_key, decode_value, encode_key, encode_value
+from kreplica.transactions.states import Identity, Transaction, TransactionState
+
+KEY = bytes.fromhex(
+    "0000"  # version
+    "0002"  # length of the transactional id
+    "7478"  # tx
+)
+
+PLAIN = bytes.fromhex(
+    "0000"  # version
+    "0000000000000007"  # producer id
+    "0003"  # producer epoch
+    "0000ea60"  # timeout: 60,000 ms
+    "01"  # Ongoing
+    "00000001"  # topics
+    "0001" "74"  # t
+    "00000002"  # its partitions
+    "00000000" "00000005"
+    "0000018bcfe56801"  # last update
+    "0000018bcfe56800"  # start
+)  # fmt: skip
+
+EMPTY = bytes.fromhex(
+    "0000" "0000000000000007" "0003" "0000ea60"
+    "00"  # Empty
+    "ffffffff"  # no partitions
+    "0000018bcfe56801"
+    "ffffffffffffffff"  # it has never begun
+)  # fmt: skip
+
+GROWING = bytes.fromhex(
+    "0001"  # version
+    "0000000000000007"
+    "7fff"  # the epoch of the markers
+    "0000ea60"
+    "02"  # PrepareCommit
+    "02"  # one topic, and one
+    "02" "74"  # t
+    "03" "00000000" "00000005"  # two partitions
+    "00"  # no tags of the topic
+    "0000018bcfe56801"
+    "0000018bcfe56800"
+    "04"  # four tags
+    "00" "08" "0000000000000007"  # the previous producer id
+    "01" "08" "0000000000000009"  # the next one
+    "02" "02" "0002"  # the client's transaction version
+    "03" "02" "0000"  # the next epoch
+)  # fmt: skip
+
+PARTITIONS = frozenset({TopicPartition("t", 5), TopicPartition("t", 0)})
+TIMES = {"last_update_ms": 1_700_000_000_001, "start_ms": 1_700_000_000_000}
+
+
+def ongoing() -> Transaction:
+    return Transaction("tx", 7, 3, 60_000, TransactionState.ONGOING, PARTITIONS, **TIMES)
+
+
+def test_keys():
+    """A key is the transactional id."""
+    assert encode_key("tx") == KEY
+    assert decode_key(KEY) == "tx"
+    assert decode_key(encode_key("gruß")) == "gruß"
+
+
+def test_key_of_a_later_version_says_nothing_to_us():
+    """A record of a kind that came later is passed over, as Kafka does (KIP-915)."""
+    assert decode_key(b"\x00\x01" + KEY[2:]) is None
+
+
+def test_what_version_0_can_hold_is_written_in_it():
+    """A transaction of a producer whose epoch does not grow is readable by every Kafka."""
+    assert encode_value(ongoing()) == PLAIN
+    assert decode_value("tx", PLAIN) == ongoing()
+    empty = Transaction("tx", 7, 3, 60_000, last_update_ms=1_700_000_000_001)
+    assert encode_value(empty) == EMPTY
+    assert decode_value("tx", EMPTY) == empty
+
+
+def test_what_version_0_cannot_hold_is_written_in_version_1():
+    """The ids before and after, and whether the producer's epoch grows, are tags."""
+    prepared = Transaction(
+        "tx",
+        7,
+        32767,
+        60_000,
+        TransactionState.PREPARE_COMMIT,
+        PARTITIONS,
+        previous_producer_id=7,
+        next_identity=Identity(9, 0),
+        client_version=2,
+        **TIMES,
+    )
+    assert encode_value(prepared) == GROWING
+    assert decode_value("tx", GROWING) == prepared
+
+
+def test_a_next_id_without_an_epoch_begins_with_0():
+    """Kafka 4.0 knows the next producer id only, and means its first epoch."""
+    before_939 = GROWING.replace(bytes.fromhex("0402"), bytes.fromhex("0302"), 0)
+    without = before_939[: -len(bytes.fromhex("03020000"))]
+    count_at = len(without) - len(bytes.fromhex("00080000000000000007" "01080000000000000009" "02020002")) - 1
+    without = without[:count_at] + b"\x03" + without[count_at + 1 :]
+    assert decode_value("tx", without).next_identity == Identity(9, 0)
+
+
+@pytest.mark.parametrize("version", [-1, 2, 99])
+def test_value_of_an_unknown_version_is_refused(version):
+    """Who cannot read what is known of a transactional id must not coordinate it."""
+    with pytest.raises(ProtocolError, match=f"{version} of 'tx' is not known"):
+        decode_value("tx", struct.pack(">h", version) + PLAIN[2:])
+
+
+def test_value_of_an_unknown_state_is_refused():
+    """A state that came later is not guessed at."""
+    with pytest.raises(ProtocolError, match="status: 8 of 'tx' is not known"):
+        decode_value("tx", PLAIN[:16] + b"\x08" + PLAIN[17:])
+
+
+@pytest.mark.parametrize("whole", [KEY, PLAIN, GROWING])
+def test_records_that_are_cut_short_are_refused(whole):
+    """Wherever it ends, half a record is an error that says which field is missing."""
+    for size in range(len(whole)):
+        with pytest.raises(ProtocolError):
+            decode_key(whole[:size]) if whole is KEY else decode_value("tx", whole[:size])
+
+
+transactions = st.builds(
+    Transaction,
+    st.text(max_size=20),
+    st.integers(0, 2**63 - 1),
+    st.integers(-1, 2**15 - 1),
+    st.integers(0, 2**31 - 1),
+    st.sampled_from(TransactionState),
+    st.frozensets(st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 9))),
+    st.integers(-1, 2**62),
+    st.integers(-1, 2**62),
+    previous_producer_id=st.integers(-1, 2**40),
+    next_identity=st.one_of(
+        st.just(Identity(-1, -1)), st.builds(Identity, st.integers(0, 2**40), st.integers(0, 2**15 - 1))
+    ),
+    client_version=st.sampled_from([0, 2]),
+)
+
+
+@given(transactions)
+def test_what_was_written_is_read_again(transaction):
+    """Whatever is known of a transactional id is in its record."""
+    assert decode_key(encode_key(transaction.transactional_id)) == transaction.transactional_id
+    assert decode_value(transaction.transactional_id, encode_value(transaction)) == transaction

@@ -1,0 +1,57 @@
+"""Transitions are those of the table, and no other."""
+
+from itertools import product
+
+import pytest
+from transactions_scene import transaction
+
+from kreplica.transactions.states import (
+    AT_REST,
+    DECIDED,
+    PREVIOUS,
+    STATES_BY_TITLE,
+    Identity,
+    InvalidTransition,
+    TransactionState,
+)
+
+
+def test_every_pair_is_either_in_the_table_or_refused():
+    """Every state can be entered, and nothing that the table does not have."""
+    allowed = 0
+    for old, new in product(TransactionState, TransactionState):
+        before = transaction(state=old)
+        if old in PREVIOUS[new]:
+            assert before.moved(new).state is new
+            allowed += 1
+        else:
+            with pytest.raises(InvalidTransition, match=f"tx: {old.title} -> {new.title}"):
+                before.moved(new)
+    assert allowed == 19
+    assert set(PREVIOUS) == set(TransactionState)
+
+
+def test_a_decision_is_final():
+    """From PrepareCommit no way leads to an abort but by the next transaction, and the other way round."""
+    assert [state for state in TransactionState if TransactionState.PREPARE_COMMIT in PREVIOUS[state]] == [
+        TransactionState.COMPLETE_COMMIT
+    ]
+    assert [state for state in TransactionState if TransactionState.PREPARE_ABORT in PREVIOUS[state]] == [
+        TransactionState.COMPLETE_ABORT
+    ]
+
+
+def test_tools_know_the_states_by_their_names():
+    """DescribeTransactions and ListTransactions say the names that Kafka's tools know."""
+    assert [state.title for state in TransactionState] == [
+        "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+        "PrepareEpochFence",
+    ]  # fmt: skip
+    assert STATES_BY_TITLE["CompleteAbort"] is TransactionState.COMPLETE_ABORT
+    assert not AT_REST & DECIDED
+
+
+def test_epochs_are_exhausted_one_before_the_last():
+    """The last epoch is for fencing alone: no producer is ever told of it."""
+    assert not Identity(7, 32765).is_exhausted
+    assert Identity(7, 32766).is_exhausted

@@ -1,0 +1,140 @@
+"""What happens by itself: transactions that take too long are aborted, transactional ids that nobody uses forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from transactions_scene import ID, P0, P1, E, Scene
+
+from kreplica.errors import KafkaError
+from kreplica.transactions import Ending, TransactionsConfig
+
+DAY_S = 86_400.0
+
+
+def test_a_transaction_that_takes_too_long_is_aborted():
+    """Its producer is fenced: what it writes or ends after that is refused."""
+    scene = Scene()
+    producer = scene.begin(timeout_ms=30_000)
+    scene.add(producer, P0, P1)
+    scene.settle(29.0)
+    assert scene.state == "Ongoing"
+    scene.settle(12.0)
+    assert scene.state == "CompleteAbort"
+    assert scene.markers_in(P0) == scene.markers_in(P1) == [False]
+    assert scene.end(producer, commits=True).code is E.PRODUCER_FENCED
+    assert scene.end(producer, commits=False, grows=True).code is E.PRODUCER_FENCED
+    assert scene.begin().epoch == producer.epoch + 2
+    scene.stop()
+
+
+def test_time_counts_from_the_first_partition():
+    """Neither from the producer's start nor from its last partition."""
+    scene = Scene()
+    producer = scene.begin(timeout_ms=30_000)
+    scene.settle(100.0)
+    scene.add(producer, P0)
+    scene.settle(25.0)
+    scene.add(producer, P1)
+    assert scene.state == "Ongoing"
+    scene.settle(16.0)
+    assert scene.state == "CompleteAbort"
+    scene.stop()
+
+
+@pytest.mark.parametrize("jump_ms", [-1_000_000, 1_000_000])
+def test_a_wall_clock_that_is_set_aborts_nothing(jump_ms):
+    """Time passes as it passes."""
+    scene = Scene()
+    producer = scene.begin(timeout_ms=30_000)
+    scene.add(producer, P0)
+    scene.jump_ms = jump_ms
+    scene.settle(25.0)
+    assert scene.state == "Ongoing"
+    scene.settle(16.0)
+    assert scene.state == "CompleteAbort"
+    scene.stop()
+
+
+def test_an_end_that_is_under_way_is_not_overtaken():
+    """The producer was in time, and the log is slow."""
+    scene = Scene()
+    producer = scene.begin(timeout_ms=9_000)
+    scene.add(producer, P0)
+    scene.clock.advance(8.0)
+    scene.ask_to_end(producer, commits=True)
+    scene.clock.advance(30.0)
+    assert len(scene.log.waiting) == 1
+    scene.settle()
+    assert scene.state == "CompleteCommit"
+    scene.stop()
+
+
+def test_two_phase_transactions_do_not_time_out():
+    """Who prepared one may be away for months."""
+    scene = Scene()
+    producer = scene.begin(is_two_phase=True)
+    scene.add(producer, P0)
+    scene.settle(90 * DAY_S)
+    assert scene.state == "Ongoing"
+    scene.fail_over()
+    scene.settle(30.0)
+    assert scene.end(producer, commits=True, grows=True).code is E.NONE
+    scene.stop()
+
+
+def test_a_transactional_id_that_nobody_uses_is_forgotten():
+    """Its tombstone is in the log: the next coordinator does not know of it either."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.settle(7 * DAY_S + 3600.0)
+    with pytest.raises(KafkaError, match="TRANSACTIONAL_ID_NOT_FOUND"):
+        scene.coordinator.describe(ID)
+    assert scene.records[-1][1] is None
+    assert scene.add(producer, P0) is E.INVALID_PRODUCER_ID_MAPPING
+    scene.fail_over()
+    assert scene.shard.get(ID) is None
+    assert scene.begin() == (producer.producer_id + 1, 0)
+    scene.stop()
+
+
+def test_a_transactional_id_that_is_used_is_kept():
+    """A transaction is enough; one that is under way is never forgotten, however long it takes."""
+    config = TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000, is_two_phase_enabled=True)
+    scene = Scene(config)
+    producer = scene.begin(is_two_phase=True)
+    for _ in range(3):
+        scene.settle(3000.0)
+        scene.add(producer, P0)
+        producer = scene.end(producer, commits=True, grows=True).identity
+    scene.add(producer, P0)
+    scene.settle(20_000.0)
+    assert scene.state == "Ongoing"
+    assert scene.coordinator.transactions() == [scene.transaction]
+    scene.stop()
+
+
+def test_a_transactional_id_expires_by_the_time_that_passed_at_other_brokers_too():
+    """Its last use is in the log."""
+    scene = Scene(TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000))
+    scene.begin()
+    scene.settle(3300.0)
+    scene.fail_over()
+    scene.settle(700.0)
+    assert scene.coordinator.transactions() == []
+    scene.stop()
+
+
+def test_while_it_is_being_forgotten_it_is_not_begun():
+    """Who comes in that moment asks again, and begins anew."""
+    scene = Scene(TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000))
+    producer = scene.begin()
+    scene.clock.advance(3600.0)
+    for _ in range(10):
+        scene.clock.advance(0.1)
+    assert len(scene.log.waiting) == 1
+    scene.ask_to_begin()
+    assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS
+    scene.coordinator.end(ID, Ending(producer, True, False), scene.answers.append)
+    assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS
+    assert scene.begin() == (producer.producer_id + 1, 0)
+    scene.stop()
