@@ -65,12 +65,18 @@ class Connection:
 
 def main(port: int, connections: int, window: int, count: int) -> None:
     frame = sys.stdin.buffer.read()
-    selector = selectors.DefaultSelector()
-    for _ in range(connections):
-        connection = Connection(port, frame, window, count)
+    opened = [Connection(port, frame, window, count) for _ in range(connections)]
+    for connection in opened:
         connection.start()
+    drive(opened)
+
+
+def drive(connections: list[Connection]) -> None:
+    """Send, and take answers, until all connections have theirs."""
+    selector = selectors.DefaultSelector()
+    for connection in connections:
         selector.register(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
-    open_count = connections
+    open_count = len(connections)
     while open_count:
         for key, events in selector.select():
             connection = key.data

@@ -1,0 +1,120 @@
+"""Members of groups that commit: ``python -m benchmarks.commit_load commit HOST:PORT MEMBERS WINDOW COUNT PARTITIONS``.
+
+Each member has a group and a connection of its own, and keeps a window of OffsetCommit requests in flight until its
+count is reached.  It says ``ready``, waits for a line, and tells how long all of them took, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from benchmarks.frame_load import Connection, drive
+from benchmarks.raw_client import RawClient
+from kreplica.wire.framing import frame
+from kreplica.wire.headers import build_request_header
+from kreplica.wire.messages import FIND_COORDINATOR, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP, Api
+from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, build_versioned
+
+TOPIC = "commits"
+OFFSET = 123_456
+VERSION = 7
+"""Of OffsetCommit; later ones say the same in a few bytes less."""
+
+VERSIONS = {FIND_COORDINATOR.key: 2, JOIN_GROUP.key: 5, SYNC_GROUP.key: 3, OFFSET_FETCH.key: 5}
+COORDINATOR_TIME_S = 20.0
+
+
+class Member:
+    """The only member of its group."""
+
+    def __init__(self, port: int, number: int) -> None:
+        self._client = RawClient(port)
+        self._group = f"bench-group-{os.getpid()}-{number:03}"
+        self._member_id = ""
+        self._generation = -1
+
+    def join(self) -> None:
+        """Find the coordinator, join, and take what the leader, itself, assigns."""
+        self._wait_for_coordinator()
+        join = {
+            "group_id": self._group,
+            "session_timeout_ms": 300_000,
+            "rebalance_timeout_ms": 300_000,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": build_versioned(SUBSCRIPTION, 1, {"topics": [TOPIC]})}],
+        }
+        answer = self._ask(JOIN_GROUP, join | {"member_id": ""})
+        answer = self._ask(JOIN_GROUP, join | {"member_id": answer["member_id"]})
+        self._member_id, self._generation = answer["member_id"], answer["generation_id"]
+        sync = {
+            "group_id": self._group,
+            "generation_id": self._generation,
+            "member_id": self._member_id,
+            "assignments": [{"member_id": self._member_id, "assignment": b""}],
+        }
+        self._ask(SYNC_GROUP, sync)
+
+    def _commit_body(self, partitions: int) -> dict[str, Any]:
+        """An offset of each partition."""
+        commit = {"committed_offset": OFFSET, "committed_leader_epoch": 0, "committed_metadata": ""}
+        rows = [commit | {"partition_index": index} for index in range(partitions)]
+        return {
+            "group_id": self._group,
+            "generation_id_or_member_epoch": self._generation,
+            "member_id": self._member_id,
+            "topics": [{"name": TOPIC, "partitions": rows}],
+        }
+
+    def commit_frame(self, partitions: int) -> bytes:
+        """The request that it sends again and again."""
+        body = OFFSET_COMMIT.request.build(VERSION, self._commit_body(partitions))
+        return frame(build_request_header(1, OFFSET_COMMIT.key, VERSION, 1, "load") + body)
+
+    def check(self, partitions: int) -> None:
+        """:raise RuntimeError: where what it committed is not there."""
+        asked = {"group_id": self._group, "topics": None}
+        answer = self._ask(OFFSET_FETCH, asked)
+        offsets = [row["committed_offset"] for topic in answer["topics"] for row in topic["partitions"]]
+        if offsets != [OFFSET] * partitions:
+            raise RuntimeError(f"{self._group} has committed {offsets}")
+
+    def _wait_for_coordinator(self) -> None:
+        ends_s = time.monotonic() + COORDINATOR_TIME_S
+        while time.monotonic() < ends_s:
+            found = self._ask(FIND_COORDINATOR, {"key": self._group, "key_type": 0})
+            fetched = self._ask(OFFSET_FETCH, {"group_id": self._group, "topics": None})
+            if not found["error_code"] and not fetched["error_code"]:
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self._group} has no coordinator")
+
+    def _ask(self, api: Api, body: dict[str, Any]) -> dict[str, Any]:
+        version = VERSIONS[api.key]
+        data = self._client.request(api.key, version, api.request.build(version, body))
+        return api.response.parse(version, data)
+
+
+def main(address: str, members: int, window: int, count: int, partitions: int) -> None:
+    port = int(address.rpartition(":")[2])
+    joined = [Member(port, number) for number in range(members)]
+    for member in joined:
+        member.join()
+    connections = [Connection(port, member.commit_frame(partitions), window, count) for member in joined]
+    for connection in connections:
+        connection.start()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    drive(connections)
+    seconds, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+    for member in joined:
+        member.check(partitions)
+    print(json.dumps({"seconds": seconds, "client_cpu_s": cpu_s, "requests": members * count}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[2], *map(int, sys.argv[3:]))
