@@ -1,0 +1,205 @@
+"""A simulated cluster of three brokers, and members of a group whose coordinator dies when they take a chosen step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.coordination import partition_of
+from kreplica.model import TopicPartition
+from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.coordinator_client import GROUP, CoordinatorClient
+from kreplica.testing.group_history import GroupHistory
+from kreplica.testing.group_member import GroupMember, Subscription
+from kreplica.testing.wire_client import sleep
+from kreplica.wire.messages import Api
+
+GROUP_ID = "readers"
+TOPIC = "t"
+PARTITIONS = 6
+OFFSETS_PARTITIONS = 3
+ALL = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+CONVERGED_S_MAX = 90.0
+"""In so much virtual time a broker's death is noticed, its partitions are led again, and members have rejoined."""
+
+Step = Callable[[str], None]
+
+
+class WatchedClient(CoordinatorClient):
+    """Tells when a request is about to be sent, and when its answer is there."""
+
+    step: Step
+
+    async def request(
+        self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        await self.connection()
+        self.step(f"{api.name} is sent")
+        answer = await super().request(api, body, at_most=at_most, timeout_s=timeout_s)
+        self.step(f"{api.name} is answered")
+        return answer
+
+
+class Consumer:
+    """A member that commits a little more each half second."""
+
+    def __init__(self, client: WatchedClient, history: GroupHistory, *, rebalance_timeout_ms: int) -> None:
+        subscription = Subscription(
+            GROUP_ID, {TOPIC: PARTITIONS}, session_timeout_ms=6000, rebalance_timeout_ms=rebalance_timeout_ms
+        )
+        self.member = GroupMember(client, subscription, history)
+        self._client = client
+        self._leaving = False
+        self.running = Deferred.fromCoroutine(self._run())
+
+    def leave(self) -> None:
+        """Leave the group soon."""
+        self._leaving = True
+
+    def die(self) -> None:
+        """Be gone without a word; the connection is closed, as that of a process that ends is."""
+        self.running.addErrback(lambda failure: failure.trap(CancelledError))
+        self.running.cancel()
+
+    async def _run(self) -> None:
+        member = self.member
+        offsets: dict[TopicPartition, int] = {}
+        try:
+            while not self._leaving:
+                if member.needs_join:
+                    await member.join()
+                    offsets = await member.offsets()
+                await member.heartbeat()
+                if not member.needs_join and offsets:
+                    offsets = {key: offset + 1 for key, offset in offsets.items()}
+                    await member.commit(offsets)
+                await sleep(self._client.reactor, 0.5)
+            await member.leave()
+        finally:
+            await self._client.close()
+
+
+class MembersScene:
+    """:ivar history: what members were told."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.history = GroupHistory(lambda: cluster.simulation.now_s)
+        self.consumers: list[Consumer] = []
+        self.key = TopicPartition(CONSUMER_OFFSETS, partition_of(GROUP_ID, OFFSETS_PARTITIONS))
+        self._made = 0
+        self._steps: list[Step] = []
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def add(self, *, rebalance_timeout_ms: int = 6000) -> Consumer:
+        """One more member, on a host of its own."""
+        self._made += 1
+        host = self.cluster.host(f"member-{self._made}")
+        brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
+        client = WatchedClient(host.reactor, brokers, GROUP_ID, GROUP, client_id=host.name)
+        client.step = self._step
+        consumer = Consumer(client, self.history, rebalance_timeout_ms=rebalance_timeout_ms)
+        self.consumers.append(consumer)
+        return consumer
+
+    def remove(self, consumer: Consumer) -> Consumer:
+        """It is no longer one of those that are to share the partitions out."""
+        self.consumers.remove(consumer)
+        return consumer
+
+    def converge(self) -> None:
+        """Until all members are in one generation, and share out all partitions; and then for as long as a session."""
+
+        def is_shared() -> bool:
+            members = [consumer.member for consumer in self.consumers]
+            shares = [key for member in members for key in member.assigned]
+            one = len({member.metadata.generation for member in members}) == 1
+            return one and not any(member.needs_join for member in members) and sorted(shares) == ALL
+
+        self.cluster.run_until(is_shared, CONVERGED_S_MAX)
+        before = self.generation
+        self.cluster.run(7)
+        assert is_shared()
+        assert self.generation == before
+        assert self.history.contradictions == []
+
+    @property
+    def generation(self) -> int:
+        return self.consumers[0].member.metadata.generation
+
+    # --- coordinators ------------------------------------------------------------------------------------------------
+
+    @property
+    def coordinator(self) -> int:
+        """The broker that coordinates the group."""
+        return self.cluster.leader_of(*self.key)
+
+    def at(self, step: str, act: Callable[[], None], *, count: int = 1, delay_s: float = 0.0) -> Callable[[], bool]:
+        """Do something when a step is taken for the count-th time from now on, or a moment later.
+
+        :return: tells whether it was done.
+        """
+        left = count
+        done = False
+
+        def now() -> None:
+            nonlocal done
+            done = True
+            act()
+
+        def taken(what: str) -> None:
+            nonlocal left
+            if what == step:
+                left -= 1
+                if left == 0:
+                    # Not at once: nobody may die within a call that somebody else makes.
+                    self.cluster.host("watcher").reactor.callLater(delay_s, now)
+
+        self._steps.append(taken)
+        return lambda: done
+
+    def kill_coordinator(self) -> None:
+        """The process is gone at once; its disk stays."""
+        self.cluster.brokers[self.coordinator].kill()
+
+    def lose_power_of_coordinator(self) -> None:
+        """The machine goes down, and what was not synced may be gone from its disk."""
+        self.cluster.brokers[self.coordinator].power_loss()
+
+    def restart(self) -> None:
+        """Whoever is down comes back, and all are in sync."""
+        for machine in self.cluster.brokers.values():
+            if not machine.running:
+                self.cluster.run_until(machine.start())
+        self.cluster.wait_in_sync(CONSUMER_OFFSETS, range(OFFSETS_PARTITIONS))
+
+    def _step(self, what: str) -> None:
+        for taken in list(self._steps):
+            taken(what)
+
+
+@contextmanager
+def members(count: int = 2, *, seed: int = 1, overrides: tuple[str, ...] = ()) -> Iterator[MembersScene]:
+    """Three brokers and a group of so many members, which share the partitions of a topic out."""
+    settings = [f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "controlled.shutdown.enable=false", *overrides]
+    cluster = SimulatedCluster(seed, brokers=3, overrides=settings)
+    cluster.start()
+    client = cluster.client()
+    cluster.run_until(client.create_topic(TOPIC, PARTITIONS, replication_factor=3))
+    cluster.run_until(client.close())
+    scene = MembersScene(cluster)
+    for _ in range(count):
+        scene.add()
+    scene.converge()
+    cluster.wait_in_sync(CONSUMER_OFFSETS, range(OFFSETS_PARTITIONS))
+    yield scene
+    for consumer in scene.consumers:
+        consumer.leave()
+    cluster.run_until(lambda: all(consumer.running.called for consumer in scene.consumers), CONVERGED_S_MAX)
+    assert scene.history.contradictions == []
+    cluster.stop()

@@ -1,0 +1,124 @@
+"""A group on three brokers whose coordinator dies, at each step that members take."""
+
+from __future__ import annotations
+
+import pytest
+from members_scene import CONVERGED_S_MAX, MembersScene, members
+
+DELAYS_S = (0.0, 0.0006, 0.002)
+"""How long after a step: a message takes up to a millisecond, so requests, writes and answers are on their way."""
+
+FORGOTTEN_S = 15.0
+"""In so much time somebody who died is missed: the end of its session, and a rebalance."""
+
+
+def die(scene: MembersScene, step: str, count: int, delay_s: float, *, loses_power: bool = False) -> None:
+    """The coordinator dies at a step that is about to be taken; the group goes on, and the broker comes back."""
+    done = scene.at(
+        step, scene.lose_power_of_coordinator if loses_power else scene.kill_coordinator, count=count, delay_s=delay_s
+    )
+    scene.cluster.run_until(done, CONVERGED_S_MAX)
+    scene.converge()
+    scene.restart()
+    scene.converge()
+
+
+JOINING = [
+    ("JoinGroup is sent", 1),
+    ("JoinGroup is answered", 1),
+    ("JoinGroup is sent", 2),
+    ("JoinGroup is sent", 4),
+    ("JoinGroup is answered", 4),
+    ("SyncGroup is sent", 1),
+    ("SyncGroup is sent", 3),
+    ("SyncGroup is answered", 1),
+    ("SyncGroup is answered", 3),
+    ("OffsetFetch is sent", 1),
+]
+"""Of a rebalance in which a third member comes: it joins twice, once to be told its id, and then the two others do."""
+
+
+@pytest.mark.parametrize(("step", "count"), JOINING)
+def test_coordinator_dies_while_a_member_comes(step: str, count: int) -> None:
+    """Whenever the coordinator dies, the members soon share the partitions out again, and nothing committed is lost."""
+    with members(2) as scene:
+        for index, delay_s in enumerate(DELAYS_S):
+            newcomer = scene.add()
+            die(scene, step, count, delay_s, loses_power=bool(index % 2))
+            scene.remove(newcomer).leave()
+            scene.converge()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2, 32))
+def test_coordinator_dies_again_and_again(seed: int) -> None:
+    """The same with other delays of the network, at each step, by kill and by loss of power."""
+    with members(2, seed=seed) as scene:
+        for step, count in JOINING:
+            for index, delay_s in enumerate((*DELAYS_S, 0.0003, 0.001, 0.005)):
+                newcomer = scene.add()
+                die(scene, step, count, delay_s, loses_power=bool((seed + index) % 2))
+                scene.remove(newcomer).leave()
+                scene.converge()
+
+
+LEAVING = [("LeaveGroup is sent", 1), ("LeaveGroup is answered", 1), ("JoinGroup is sent", 1), ("SyncGroup is sent", 1)]
+
+
+@pytest.mark.parametrize(("step", "count"), LEAVING)
+def test_coordinator_dies_while_a_member_leaves(step: str, count: int) -> None:
+    """Who leaves while the coordinator dies is gone for the next one too, at the latest when its session ends."""
+    with members(2) as scene:
+        for delay_s in DELAYS_S:
+            leaver = scene.add()
+            scene.converge()
+            scene.remove(leaver).leave()
+            die(scene, step, count, delay_s)
+
+
+@pytest.mark.parametrize("step", ["OffsetCommit is sent", "OffsetCommit is answered", "Heartbeat is sent"])
+def test_coordinator_dies_in_a_stable_group(step: str) -> None:
+    """Members of a stable group go on in their generation, or in the next, with what they have committed."""
+    with members(3) as scene:
+        for delay_s in DELAYS_S:
+            die(scene, step, 1, delay_s)
+
+
+@pytest.mark.parametrize(
+    "step", ["JoinGroup is sent", "JoinGroup is answered", "SyncGroup is sent", "SyncGroup is answered"]
+)
+def test_member_dies(step: str) -> None:
+    """Whenever a member dies, the others share out what it had, at the latest when its session ends."""
+    with members(2) as scene:
+        for delay_s in DELAYS_S:
+            newcomer = scene.add()
+            done = scene.at(step, scene.remove(newcomer).die, delay_s=delay_s)
+            scene.cluster.run_until(done)
+            scene.cluster.run(FORGOTTEN_S)
+            scene.converge()
+
+
+def test_coordinator_moves_in_order() -> None:
+    """A coordinator that is stopped in order hands its groups over: members go on in their generation."""
+    with members(3) as scene:
+        before = scene.generation
+        scene.cluster.run_until(scene.cluster.brokers[scene.coordinator].stop())
+        scene.converge()
+        assert scene.generation == before
+        scene.restart()
+        scene.converge()
+
+
+def test_coordinator_that_is_cut_off() -> None:
+    """A coordinator that is cut off from all other brokers commits nothing more; its members find the next one."""
+    with members(3) as scene:
+        old = scene.coordinator
+        network = scene.cluster.simulation.network
+        for other in ("coordinator", *(f"broker-{number}" for number in scene.cluster.brokers if number != old)):
+            network.cut(f"broker-{old}", other)
+        scene.cluster.run_until(lambda: scene.coordinator not in (old, -1), CONVERGED_S_MAX)
+        scene.converge()
+        network.heal()
+        scene.cluster.run(30)
+        scene.restart()
+        scene.converge()
