@@ -129,6 +129,11 @@ class DynamicSettings:
         """``min.insync.replicas`` of a topic."""
         return self.partition_settings(topic).min_insync_replicas
 
+    @property
+    def verifies_transactions(self) -> bool:
+        """``transaction.partition.verification.enable``."""
+        return bool(self._effective["transaction.partition.verification.enable"])
+
     def replication_rate(self, role: str) -> int:
         """How many bytes a second of throttled replicas may pass.
 

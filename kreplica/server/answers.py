@@ -76,6 +76,15 @@ def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]
     A handler answers every error that it expects itself; one that it does not expect closes the connection and is
     logged with its traceback.  ZooKeeper's being away closes the connection too: whoever asked tries again.
     """
+
+    async def whole() -> None:
+        request.answer(await coroutine)
+
+    answered_by(request, whole())
+
+
+def answered_by(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
+    """Let a coroutine answer, or have it done later; else as ``answer_from``."""
     running = Deferred.fromCoroutine(coroutine)
     request.on_abandoned(running.cancel)
 
@@ -86,7 +95,7 @@ def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]
             log.failure("{api} failed", failure, api=request.api.name)
         request.abort(f"{request.api.name} failed: {failure.getErrorMessage()}")
 
-    running.addCallbacks(request.answer, failed)
+    running.addErrback(failed)
     running.addErrback(lambda failure: log.failure("answering {api}", failure, api=request.api.name))
 
 

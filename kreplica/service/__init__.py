@@ -2,7 +2,8 @@
 
 * ``options`` what users type; ``process`` a whole process as a Twisted service
 * ``broker`` one broker, ``broker_process`` by itself; ``replication`` the part of it that replicates
-* ``handlers`` its table of APIs; ``settings_maps`` its settings, room by room
+* ``handlers`` its table of APIs, with ``group_handlers`` and ``transaction_handlers``
+* ``settings_maps`` its settings, room by room
 * ``coordinators`` of groups and transactions; ``cluster_view`` what they see of the cluster
 * ``figures`` what it tells Prometheus
 * ``readiness`` whether it can serve; ``neighbours`` what it knows of the others; ``stopping`` the end, step by step

@@ -16,7 +16,9 @@ from kreplica.service.cluster_view import PublishedCluster
 from kreplica.service.settings_maps import groups_config, transactions_config
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.transactions import Markers, TransactionCoordinator
+from kreplica.transactions.admission import Admission
 from kreplica.transactions.shard import TransactionShard
+from kreplica.transactions.verification import Verifier
 
 if TYPE_CHECKING:
     from kreplica.server.topic_admin import TopicAdmin
@@ -28,6 +30,7 @@ class Coordinators:
 
     :ivar view: what coordinators see of the cluster.
     :ivar connections: to the other brokers, and to this one.
+    :ivar admission: where those wait who write in transactions.
     :ivar groups: the coordinator of groups; ``consumer_groups`` is that of those of KIP-848.
     :ivar transactions: the coordinator of transactions.
     """
@@ -39,6 +42,8 @@ class Coordinators:
             broker.runtime.reactor, broker.neighbours.endpoint_of, f"broker-{broker.broker_id}-coordinator"
         )
         self._internal_topics: InternalTopics | None = None
+        self.verifier = Verifier(broker.runtime.reactor, self.view, self.connections, broker.turn.at_end)
+        self.admission = Admission(self.verifier, lambda: broker.dynamic_settings.verifies_transactions)
         self.groups = self._make_groups()
         self.consumer_groups = ConsumerCoordinator(
             broker.runtime, self.groups.shards, self.view, groups_config(broker.settings).consumer
@@ -100,6 +105,7 @@ class Coordinators:
         if self._internal_topics is not None:
             self._internal_topics.stop()
         self.transactions.stop()
+        self.verifier.stop()
         self.connections.stop()
 
 

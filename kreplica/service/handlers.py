@@ -11,8 +11,6 @@ from kreplica.controller.events import ElectionAsked, ElectionType, MovesAsked, 
 from kreplica.model import TopicPartition
 from kreplica.replication.replica_selection import SELECTORS
 from kreplica.server.answers import once_known
-from kreplica.server.handlers.add_offsets_to_txn import AddOffsetsToTxn
-from kreplica.server.handlers.add_partitions_to_txn import AddPartitionsToTxn
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.alter_partition_reassignments import AlterPartitionReassignments
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
@@ -24,15 +22,11 @@ from kreplica.server.handlers.delete_topics import DeleteTopics
 from kreplica.server.handlers.describe_cluster import DescribeCluster
 from kreplica.server.handlers.describe_configs import DescribeConfigs
 from kreplica.server.handlers.describe_log_dirs import DescribeLogDirs
-from kreplica.server.handlers.describe_transactions import DescribeTransactions
 from kreplica.server.handlers.elect_leaders import ElectLeaders
-from kreplica.server.handlers.end_txn import EndTxn
 from kreplica.server.handlers.fetch import Fetch
 from kreplica.server.handlers.find_coordinator import FindCoordinator
-from kreplica.server.handlers.init_producer_id import InitProducerId
 from kreplica.server.handlers.list_offsets import ListOffsets
 from kreplica.server.handlers.list_partition_reassignments import ListPartitionReassignments
-from kreplica.server.handlers.list_transactions import ListTransactions
 from kreplica.server.handlers.metadata import Metadata
 from kreplica.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kreplica.server.handlers.produce import Produce
@@ -40,6 +34,7 @@ from kreplica.server.partition_reads import PartitionReads
 from kreplica.server.request import Handler, HandlerEntry, HandlerTable
 from kreplica.server.topic_admin import TopicAdmin
 from kreplica.service.group_handlers import group_handlers
+from kreplica.service.transaction_handlers import transaction_handlers
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
@@ -66,8 +61,6 @@ LOWEST = {
 """The lowest version served, where it is not 0."""
 
 HIGHEST = {
-    # By 12 a producer leaves it to the partition's leader to add the partition to the transaction (KIP-890).
-    messages.PRODUCE.key: 11,
     # 2 has a regular expression, whose evaluation may take any time.
     messages.LIST_TRANSACTIONS.key: 1,
 }
@@ -96,6 +89,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     coordinators = broker.coordinators
     internal_topics = coordinators.internal_topics(topics)
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
+    wall_clock_ms = broker.runtime.wall_clock_ms
 
     def is_controller() -> bool:
         return broker.controller.active
@@ -113,7 +107,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         return broker.controller.ask(MovesAsked(wanted))
 
     handlers: list[tuple[Api, Handler]] = [
-        (messages.PRODUCE, Produce(reactor, partitions, metadata, broker.runtime.wall_clock_ms)),
+        (messages.PRODUCE, Produce(reactor, partitions, metadata, wall_clock_ms, coordinators.admission)),
         (
             messages.FETCH,
             Fetch(reactor, partitions, metadata, broker.fetch_sessions, settings["fetch.max.bytes"], _reads(broker)),
@@ -134,7 +128,6 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
             DeleteTopics(topics, metadata, is_controller, enabled=settings["delete.topic.enable"]),
         ),
         (messages.DELETE_RECORDS, DeleteRecords(reactor, partitions)),
-        (messages.INIT_PRODUCER_ID, InitProducerId(broker.producer_ids, coordinators.transactions)),
         (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
         (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),
         (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
@@ -144,16 +137,9 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment)),
         (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
-        (messages.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxn(coordinators.transactions, coordinators.view)),
-        (messages.ADD_OFFSETS_TO_TXN, AddOffsetsToTxn(coordinators.transactions, coordinators.view, internal_topics)),
-        (messages.END_TXN, EndTxn(coordinators.transactions)),
-        (messages.DESCRIBE_TRANSACTIONS, DescribeTransactions(coordinators.transactions)),
-        (
-            messages.LIST_TRANSACTIONS,
-            ListTransactions(reactor, coordinators.transactions, broker.runtime.wall_clock_ms),
-        ),
         (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
         *group_handlers(broker),
+        *transaction_handlers(broker, internal_topics),
     ]
     return {
         api.key: HandlerEntry(

@@ -84,6 +84,34 @@ class _Way:
         self.under_way: dict[Deferred[None], None] = {}
 
 
+_COME_AGAIN = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def refusal_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCode:
+    """What a producer is told whose batch waited for an answer.
+
+    A producer does not know its coordinator's errors from a partition's leader: of NOT_ENOUGH_REPLICAS all know that
+    the batch is to be sent again, and that no metadata has to be asked for.
+
+    :param adds: the partition was to be added: such producers know what it means that the last transaction is not over.
+    :param knows_abortable: it knows TRANSACTION_ABORTABLE.
+    """
+    if code in _COME_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
 class Verifier:
     """One for a broker.
 

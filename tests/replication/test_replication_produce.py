@@ -14,6 +14,7 @@ from kreplica.errors import ErrorCode
 from kreplica.replication import Partition
 from kreplica.server.handlers.produce import Produce
 from kreplica.server.metadata import MetadataCache
+from kreplica.transactions.admission import Admission
 
 TIMEOUT_S = 5.0
 
@@ -54,7 +55,9 @@ class Producing(Leading):
         self.led = self.partition(**partition)
         clock: Any = self.clock
         partitions: Any = SimpleNamespace(get=lambda _: self.led)
-        self._handler = Produce(clock, partitions, MetadataCache(Clock()), lambda: 1000)  # type: ignore[arg-type]
+        nobody: Any = None
+        metadata = MetadataCache(Clock())  # type: ignore[arg-type]
+        self._handler = Produce(clock, partitions, metadata, lambda: 1000, Admission(nobody, lambda: True))
 
     def send(self, acks: int = -1) -> Sent:
         sent = Sent(acks)

@@ -36,7 +36,7 @@ def test_what_is_wrong_with_a_batch_is_told_by_its_own_error(tmp_path: Path) -> 
         ("two batches", good + good, 87),
         ("bytes behind the batch", good + b"\x00", 87),
         ("a control batch", batch(b"v", key=b"\x00\x00\x00\x01", control=True), 87),
-        ("a transactional batch", transactional, 48),
+        ("a transactional batch", transactional, 87),
         ("more than max.message.bytes", batch(b"x" * 3000), 10),
         ("garbage", b"\x02" * 100, 2),
     ]
@@ -98,22 +98,6 @@ def test_an_error_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
         await other.request(PRODUCE, 9, produce_body("nobody", batch(b"v"), acks=0), answered=False)
         await scene.until(lambda: other.closed, "the connection is closed")
         assert not scene.connection.closed
-
-    on_broker(tmp_path, story)
-
-
-def test_transactional_producers_are_told_that_there_are_no_transactions(tmp_path: Path) -> None:
-    """A transactional id is refused for each partition; nothing is written."""
-
-    async def story(scene: Scene) -> None:
-        await scene.make_topic("t")
-        body = produce_body("t", batch(b"v")) | {"transactional_id": "tx"}
-        answer = await scene.ask(PRODUCE, body)
-        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 48
-        body = {"transactional_id": "tx", "transaction_timeout_ms": 1000}
-        assert (await scene.ask(INIT_PRODUCER_ID, body))["error_code"] == 15
-        body["transactional_id"] = ""
-        assert (await scene.ask(INIT_PRODUCER_ID, body))["error_code"] == 42
 
     on_broker(tmp_path, story)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.testing.broker_scene import Scene
+from kreplica.testing.broker_scene import Scene, batch
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
@@ -99,7 +99,51 @@ async def _list(scene: Scene, version: int) -> None:
     assert "listed" in {row["transactional_id"] for row in answer["transaction_states"]}
 
 
+async def _write_markers(scene: Scene, version: int) -> None:
+    marker = {
+        "producer_id": 10_000 + version,
+        "producer_epoch": 1,
+        "transaction_result": True,
+        "topics": [{"name": "t", "partition_indexes": [0, 9]}],
+        "coordinator_epoch": 0,
+        "transaction_version": 2,
+    }
+    answer = await scene.ask(messages.WRITE_TXN_MARKERS, {"markers": [marker]}, version)
+    (row,) = answer["markers"]
+    assert row["producer_id"] == 10_000 + version
+    assert [(one["partition_index"], one["error_code"]) for one in row["topics"][0]["partitions"]] == [(0, 0), (9, 3)]
+
+
+async def _describe_producers(scene: Scene, version: int) -> None:
+    await scene.produce("t", batch(b"v", producer_id=20_000, producer_epoch=3, base_sequence=0))
+    body = {"topics": [{"name": "t", "partition_indexes": [0, 9]}]}
+    answer = await scene.ask(messages.DESCRIBE_PRODUCERS, body, version)
+    known, unknown = answer["topics"][0]["partitions"]
+    (row,) = [row for row in known["active_producers"] if row["producer_id"] == 20_000]
+    assert (row["producer_epoch"], row["last_sequence"], row["current_txn_start_offset"]) == (3, 0, -1)
+    assert (unknown["error_code"], unknown["active_producers"]) == (3, [])
+
+
+async def _txn_offset_commit(scene: Scene, version: int) -> None:
+    who = await begin(scene, f"commits-{version}")
+    if version < 5:
+        await ask_until_served(scene, messages.ADD_OFFSETS_TO_TXN, who | {"group_id": "g"}, 3)
+    partition = {"partition_index": 0, "committed_offset": 4, "committed_metadata": None}
+    topics = [{"name": "t", "partitions": [partition]}]
+    body = who | {"group_id": "g", "member_id": "", "topics": topics}
+    while True:
+        answer = await scene.ask(messages.TXN_OFFSET_COMMIT, body, version)
+        (row,) = answer["topics"][0]["partitions"]
+        if row["error_code"] not in SOON:
+            break
+        await scene.sleep(0.05)
+    assert row["error_code"] == 0
+
+
 TRANSACTION_CHECKS = {
+    messages.WRITE_TXN_MARKERS: _write_markers,
+    messages.DESCRIBE_PRODUCERS: _describe_producers,
+    messages.TXN_OFFSET_COMMIT: _txn_offset_commit,
     messages.ADD_PARTITIONS_TO_TXN: _add_partitions,
     messages.ADD_OFFSETS_TO_TXN: _add_offsets,
     messages.END_TXN: _end,

@@ -7,20 +7,23 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.replication import Partition, Partitions, Role, Waiting
+from kreplica.replication import Partitions
 from kreplica.runtime import Reactor
-from kreplica.server.answers import NO_LEADER_HINT, LeaderHints
+from kreplica.server.acknowledgement import (
+    ALL_IN_SYNC,
+    LEADER_ONLY,
+    NO_ANSWER,
+    Pending,
+    WaitingForReplicas,
+    is_reached,
+)
+from kreplica.server.answers import LeaderHints
 from kreplica.server.metadata import MetadataCache
+from kreplica.server.produced import appended_row, error_row, find_partition
 from kreplica.server.request import Request
-from kreplica.wire.batches import codec_of, is_transactional
-from kreplica.wire.compression import Codec
-
-ALL_IN_SYNC = -1
-NO_ANSWER = 0
-LEADER_ONLY = 1
-
-ZSTD_FROM = 7
-"""Clients that speak only older versions cannot read zstd (KIP-110)."""
+from kreplica.server.transactional_produce import TransactionalProduces
+from kreplica.transactions.admission import Admission
+from kreplica.wire.batches import is_transactional
 
 Row = dict[str, Any]
 
@@ -32,20 +35,30 @@ class Produce:
     """
 
     def __init__(
-        self, reactor: Reactor, partitions: Partitions, metadata: MetadataCache, wall_clock_ms: Callable[[], int]
+        self,
+        reactor: Reactor,
+        partitions: Partitions,
+        metadata: MetadataCache,
+        wall_clock_ms: Callable[[], int],
+        admission: Admission,
     ) -> None:
         self._reactor = reactor
         self._partitions = partitions
         self._metadata = metadata
         self._wall_clock_ms = wall_clock_ms
+        self._transactional = TransactionalProduces(partitions, admission, wall_clock_ms)
 
     def __call__(self, request: Request) -> None:
         body = request.body
         acks = body["acks"]
         now_ms = self._wall_clock_ms()
-        refusal = _refusal(body, acks)
-        zstd = request.version >= ZSTD_FROM
-        pending: list[_Pending] = []
+        refusal = _refusal(acks)
+        if refusal is None and body.get("transactional_id") is not None:
+            timeout_s = body["timeout_ms"] / 1000
+            self._transactional.begin(request, lambda produced: self._finish(request, acks, timeout_s, *produced))
+            return
+        version = request.version
+        pending: list[Pending] = []
         failed: KafkaError | None = None
         responses = []
         for topic in body["topic_data"]:
@@ -57,11 +70,23 @@ class Produce:
                 try:
                     if refusal is not None:
                         raise refusal
-                    rows.append(self._append(key, data["records"], acks, now_ms, pending, zstd=zstd))
+                    rows.append(self._append(key, data["records"], acks, now_ms, pending, version))
                 except KafkaError as error:
                     failed = error
-                    rows.append(_error_row(index, error))
+                    rows.append(error_row(index, error))
             responses.append({"name": name, "partition_responses": rows})
+        self._finish(request, acks, body["timeout_ms"] / 1000, responses, pending, failed)
+
+    def _finish(
+        self,
+        request: Request,
+        acks: int,
+        timeout_s: float,
+        responses: list[Row],
+        pending: list[Pending],
+        failed: KafkaError | None,
+    ) -> None:
+        """Answer, as soon as what is in the log may be acknowledged."""
         if acks == NO_ANSWER:
             # Nobody would see an error: Kafka's clients notice one by the connection being closed.
             if failed is not None:
@@ -70,8 +95,8 @@ class Produce:
                 request.answer_nothing()
         elif pending:
             request.body = {}  # the records are in the log: the buffer that the request came in may go
-            _WaitingProduce(
-                self._reactor, request, pending, body["timeout_ms"] / 1000, lambda: self._answer(request, responses)
+            WaitingForReplicas(
+                self._reactor, request, pending, timeout_s, lambda: self._answer(request, responses)
             )
         elif failed is not None:
             self._answer(request, responses)
@@ -94,142 +119,26 @@ class Produce:
         records: memoryview | None,
         acks: int,
         now_ms: int,
-        pending: list[_Pending],
-        *,
-        zstd: bool,
+        pending: list[Pending],
+        version: int,
     ) -> Row:
-        partition = self._partitions.get(key)
-        if partition is None:
-            raise self._partitions.unknown(key)
-        if records is None or len(records) == 0:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
+        partition = find_partition(self._partitions, key, records, version)
+        assert records is not None
         if is_transactional(records):
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
-        if not zstd and codec_of(records) == Codec.ZSTD:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_FROM} or later")
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is of a transaction, and the request is not")
         result = partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
-        row = {
-            "index": key.partition,
-            "error_code": 0,
-            "base_offset": result.base_offset,
-            "log_append_time_ms": result.log_append_time_ms,
-            "log_start_offset": partition.log.log_start_offset,
-            # All fields, also those that stay as they are: an answer that is complete is built twice as fast.
-            "record_errors": (),
-            "error_message": None,
-            "current_leader": NO_LEADER_HINT,
-        }
-        if not _is_reached(partition, result.last_offset + 1, acks):
-            pending.append(_Pending(partition, result.last_offset + 1, acks, row))
+        row = appended_row(key.partition, partition, result)
+        if not is_reached(partition, result.last_offset + 1, acks):
+            pending.append(Pending(partition, result.last_offset + 1, acks, row))
         return row
 
 
-def _is_reached(partition: Partition, offset: int, acks: int) -> bool:
-    """Whether all below an offset may be acknowledged.
-
-    With ``acks=all`` that takes all in-sync replicas; with ``acks=1`` only this one, which has it at once unless the
-    topic's ``flush.messages=1`` asks for a sync first.
-    """
-    if acks == ALL_IN_SYNC:
-        return partition.is_committed(offset)
-    return acks == NO_ANSWER or partition.is_kept(offset)
-
-
-class _Pending:
-    """One partition's batch that may not be acknowledged yet.
-
-    A new leader epoch is no reason to give up: as long as this broker leads without a break the batch stays where it
-    is, and a producer that is not idempotent would write it again.
-    """
-
-    __slots__ = ("_tenures_over", "acks", "offset", "partition", "row")
-
-    def __init__(self, partition: Partition, offset: int, acks: int, row: Row) -> None:
-        self.partition = partition
-        self._tenures_over = partition.tenures_over
-        self.offset = offset
-        self.acks = acks
-        self.row = row
-
-    def is_over(self) -> bool:
-        """Whether it may be, or never will be by this leader (the row says so then)."""
-        partition = self.partition
-        if partition.tenures_over != self._tenures_over:
-            offline = partition.role is Role.OFFLINE
-            _fail(self.row, ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return True
-        if not _is_reached(partition, self.offset, self.acks):
-            return False
-        if self._lacks_replicas:
-            _fail(self.row, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        return True
-
-    def expire(self) -> None:
-        """The time is up: it may be acknowledged later, but by then nobody asks."""
-        if not self.is_over():
-            lacks = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            _fail(self.row, lacks if self._lacks_replicas else ErrorCode.REQUEST_TIMED_OUT)
-
-    @property
-    def _lacks_replicas(self) -> bool:
-        partition = self.partition
-        return self.acks == ALL_IN_SYNC and len(partition.leadership.isr) < partition.in_sync_required
-
-
-class _WaitingProduce:
-    """A produce that may not be acknowledged yet, for at least one of its partitions."""
-
-    def __init__(
-        self,
-        reactor: Reactor,
-        request: Request,
-        pending: list[_Pending],
-        timeout_s: float,
-        answer: Callable[[], None],
-    ) -> None:
-        self._pending = pending
-        self._answer = answer
-        waiting = Waiting(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
-        request.on_abandoned(waiting.abandon)
-
-    def _look(self, changed: set[Partition]) -> bool:
-        self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
-        if not self._pending:
-            self._answer()
-        return not self._pending
-
-    def _expire(self) -> None:
-        for pending in self._pending:
-            pending.expire()
-        self._answer()
-
-
-def _refusal(body: dict[str, Any], acks: int) -> KafkaError | None:
+def _refusal(acks: int) -> KafkaError | None:
     """What is wrong with the request as a whole."""
     if acks not in (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
-    if body.get("transactional_id") is not None:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
     return None
 
 
 def _body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
     return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": endpoints}
-
-
-def _error_row(index: int, error: KafkaError) -> Row:
-    return {
-        "index": index,
-        "error_code": int(error.code),
-        "base_offset": -1,
-        "log_append_time_ms": -1,
-        "log_start_offset": -1,
-        "record_errors": (),
-        "error_message": error.message or None,
-        "current_leader": NO_LEADER_HINT,
-    }
-
-
-def _fail(row: Row, code: ErrorCode) -> None:
-    row["error_code"] = int(code)
-    row["base_offset"] = -1

@@ -209,9 +209,9 @@ TRANSACTIONS = (
         "transaction.two.phase.commit.enable", BOOLEAN, False, ANY, LOW, READ_ONLY,
         "Whether producers may prepare transactions that do not time out, and end them after a restart.",
     ),
-    *known_only(
-        "what a transaction writes is not verified with its coordinator",
-        Row("transaction.partition.verification.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE),
+    Setting(
+        "transaction.partition.verification.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE,
+        "Whether partitions ask the coordinator before they take the first batch of a transaction.",
     ),
 )
 """Transactions."""

@@ -1,0 +1,191 @@
+"""A Produce of a transaction: each batch goes into the log once its partition is known to be in the transaction.
+
+Where that is known already, as for all but a transaction's first batches, it goes there at once (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions
+from kreplica.server.acknowledgement import ALL_IN_SYNC, Pending, is_reached
+from kreplica.server.produced import appended_row, error_row, find_partition
+from kreplica.server.request import Request
+from kreplica.storage.scanning import header_at
+from kreplica.transactions.admission import Admission, Producer
+from kreplica.transactions.verification import refusal_of
+from kreplica.wire.batches import BatchHeader, check_batch
+
+ADDS_FROM = 12
+"""From this version on the leader adds the partition to the transaction, and its producer does not."""
+
+ABORTABLE_FROM = 11
+"""From this version on clients know TRANSACTION_ABORTABLE."""
+
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+"""So much may be kept until coordinators have answered; more is refused for the moment."""
+
+Row = dict[str, Any]
+
+
+class Produced(NamedTuple):
+    """What has become of a request's batches.
+
+    :param pending: what is in the log and may not be acknowledged yet.
+    :param error: the last of those with which batches were refused, or None.
+    """
+
+    responses: list[Row]
+    pending: list[Pending]
+    error: KafkaError | None
+
+
+class Batch:
+    """One partition's batch on its way into the log; ``row``, of the answer, says in the end what became of it."""
+
+    __slots__ = ("header", "partition", "records", "row")
+
+    def __init__(self, partition: Partition, header: BatchHeader, records: memoryview, row: Row) -> None:
+        self.partition = partition
+        self.header = header
+        self.records: memoryview | bytearray | None = records
+        self.row = row
+
+
+class TransactionalProduces:
+    """One for a broker.
+
+    :param now_ms: the wall clock.
+    """
+
+    def __init__(self, partitions: Partitions, admission: Admission, now_ms: Callable[[], int]) -> None:
+        self.partitions = partitions
+        self.admission = admission
+        self.now_ms = now_ms
+        self.kept_bytes = 0
+
+    def begin(self, request: Request, produced: Callable[[Produced], None]) -> None:
+        """Have a request's batches appended.
+
+        :param produced: called once, perhaps before this returns, when each of them is in the log or refused.
+        """
+        _UnderWay(self, request, produced).begin(request.body)
+
+
+class _UnderWay:
+    """One request some of whose batches are not decided."""
+
+    __slots__ = ("_acks", "_error", "_left", "_pending", "_produced", "_produces", "_responses", "_version")
+
+    def __init__(
+        self, produces: TransactionalProduces, request: Request, produced: Callable[[Produced], None]
+    ) -> None:
+        self._produces = produces
+        self._produced = produced
+        self._version = request.version
+        self._acks = request.body["acks"]
+        self._responses: list[Row] = []
+        self._pending: list[Pending] = []
+        self._error: KafkaError | None = None
+        self._left = 1  # this beginning counts as one: nothing is complete before it is
+
+    def begin(self, body: Row) -> None:
+        batches = self._read(body["topic_data"])
+        refusal = self._refusal(batches)
+        if refusal is not None:
+            for batch in batches:
+                self._note(refusal, batch.row)
+        elif batches:
+            self._left += len(batches)
+            header = batches[0].header
+            self._produces.admission.admit(
+                Producer(body["transactional_id"], header.producer_id, header.producer_epoch),
+                [(batch.partition, partial(self._admitted, batch)) for batch in batches],
+                adds=self._version >= ADDS_FROM,
+            )
+            self._keep(batches)
+        self._decided()
+
+    def _read(self, topics: list[Row]) -> list[Batch]:
+        """The batches that may go on; the others have their rows."""
+        batches = []
+        for topic in topics:
+            rows: list[Row] = []
+            self._responses.append({"name": topic["name"], "partition_responses": rows})
+            for data in topic["partition_data"]:
+                key = TopicPartition(topic["name"], data["index"])
+                row: Row = {"index": key.partition}
+                rows.append(row)
+                try:
+                    batches.append(self._batch(key, data["records"], row))
+                except KafkaError as error:
+                    self._note(error, row)
+        return batches
+
+    def _batch(self, key: TopicPartition, records: memoryview | None, row: Row) -> Batch:
+        partition = find_partition(self._produces.partitions, key, records, self._version)
+        assert records is not None
+        header = header_at(records, 0) or check_batch(records)
+        if not header.is_transactional:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the request is of a transaction, and its batch is not")
+        return Batch(partition, header, records, row)
+
+    def _refusal(self, batches: list[Batch]) -> KafkaError | None:
+        """What is wrong with all of them together."""
+        producers = {(batch.header.producer_id, batch.header.producer_epoch): None for batch in batches}
+        if len(producers) > 1:
+            return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"one transaction of {len(producers)} producers")
+        if self._produces.kept_bytes >= KEPT_BYTES_MAX:
+            return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait for transaction coordinators")
+        return None
+
+    def _keep(self, batches: list[Batch]) -> None:
+        """Copy those that have to wait: the memory that they came in is used again."""
+        for batch in batches:
+            if batch.records is not None:
+                batch.records = bytearray(batch.records)
+                self._produces.kept_bytes += len(batch.records)
+
+    # --- one by one --------------------------------------------------------------------------------------------------
+
+    def _admitted(self, batch: Batch, code: ErrorCode) -> None:
+        records, batch.records = batch.records, None
+        assert records is not None
+        if isinstance(records, bytearray):
+            self._produces.kept_bytes -= len(records)
+        told = refusal_of(
+            code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM
+        )
+        if told is ErrorCode.NONE:
+            self._append(batch, records)
+        else:
+            if told.retriable:
+                batch.partition.log.producers.note_refusal(batch.header)
+            self._note(KafkaError(told, f"its transaction could not be verified: {code.name}"), batch.row)
+        self._decided()
+
+    def _append(self, batch: Batch, records: memoryview | bytearray) -> None:
+        partition, acks = batch.partition, self._acks
+        try:
+            result = partition.append_in_transaction(
+                records, self._produces.now_ms(), all_in_sync=acks == ALL_IN_SYNC
+            )
+        except KafkaError as error:
+            self._note(error, batch.row)
+            return
+        batch.row.update(appended_row(batch.row["index"], partition, result))
+        if not is_reached(partition, result.last_offset + 1, acks):
+            self._pending.append(Pending(partition, result.last_offset + 1, acks, batch.row))
+
+    def _note(self, error: KafkaError, row: Row) -> None:
+        self._error = error
+        row.update(error_row(row["index"], error))
+
+    def _decided(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._produced(Produced(self._responses, self._pending, self._error))
