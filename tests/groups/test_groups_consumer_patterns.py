@@ -1,0 +1,225 @@
+"""Regular expressions of subscriptions: RE2's syntax, whole names, and never more time than a name is long."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.consumer.patterns import Automaton, PatternError, TopicLookup
+from kreplica.groups.consumer.patterns.automaton import PLACES_MAX, REMEMBERED_MAX
+from kreplica.groups.consumer.patterns.lookup import EXPRESSIONS_MAX
+from kreplica.groups.consumer.state import Resolved
+from kreplica.testing.simulation import Simulation
+
+# fmt: off
+EXPRESSIONS = [
+    ("foo", ["foo"], ["", "fo", "fooo", "xfoo"]),
+    ("foo.*", ["foo", "foobar"], ["xfoo"]),
+    ("^foo.*|^bar$", ["foo1", "bar"], ["bar1", "xbar"]),
+    ("", [""], ["a"]),
+    ("a|", ["a", ""], ["b"]),
+    ("a+b?c*", ["a", "aab", "abcc"], ["", "b", "abb"]),
+    ("a+?b*?c??", ["a", "aab", "abc"], ["", "b", "acc"]),
+    ("a{2}", ["aa"], ["a", "aaa"]),
+    ("a{2,}", ["aa", "aaaa"], ["a"]),
+    ("a{1,2}b", ["ab", "aab"], ["b", "aaab"]),
+    ("a{0}b", ["b"], ["ab"]),
+    ("(?:a|b){2}", ["ab", "ba"], ["a", "aba"]),
+    ("(?P<name>x)(?<other>y)", ["xy"], ["x"]),
+    ("(a*)*b", ["b", "aab"], ["aa"]),
+    ("(a|ab)(c|bcd)", ["ac", "abcd", "abc"], ["ab"]),
+    ("[a-c\\d]+", ["a1", "3b"], ["d", ""]),
+    ("[^a-c]", ["d", "."], ["a", ""]),
+    ("[]a]", ["a"], ["b"]),
+    ("[^]a]", ["b"], ["a"]),
+    ("[a-]+", ["a-"], ["b"]),
+    ("[\\w.-]+", ["a_1.b-c"], [""]),
+    ("[[:alpha:][:digit:]]+", ["a1"], ["_"]),
+    ("[[:^alpha:]]", ["1"], ["a"]),
+    ("\\d\\D\\w\\W", ["1a_."], ["aa_."]),
+    ("\\s|a", ["a"], [""]),
+    ("a\\.b\\-c", ["a.b-c"], ["axb-c"]),
+    ("\\Qa.b\\E+", ["a.b", "a.bbb"], ["axb"]),
+    ("\\Qa.", ["a."], ["ab"]),
+    ("\\x61\\x{62}\\143\\0?", ["abc"], ["ab"]),
+    ("\\p{Lu}\\pN\\PL", ["A1."], ["a1."]),
+    ("\\p{^L}\\P{^L}", ["1a"], ["aa"]),
+    ("(?i)Ab[c-d]", ["aBC", "ABd"], ["abe"]),
+    ("a(?i)b|c(?-i)d", ["aB", "Cd"], ["AB", "CD"]),
+    ("(?i:a)b", ["Ab"], ["AB"]),
+    ("(?ms)a.b", ["axb"], ["ab"]),
+    ("\\Aa\\z", ["a"], ["b"]),
+    ("a\\b.*", ["a", "a.b"], ["ab", "a_"]),
+    ("a\\B.*", ["ab"], ["a", "a.b"]),
+    ("a^b|a$b", [], ["ab"]),
+    ("a{,2}|a{", ["a{,2}"], ["aa"]),
+    ("größe|a", ["a"], ["gr"]),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("expression", "matching", "others"), EXPRESSIONS, ids=[each[0] for each in EXPRESSIONS])
+def test_matching(expression: str, matching: list[str], others: list[str]) -> None:
+    """An expression matches these whole names, and not those."""
+    automaton = Automaton(expression)
+    # Braces are not of the alphabet of topics' names: what has them reads, and matches none.
+    assert [each for each in matching if not automaton.matches(each)] == [each for each in matching if "{" in each]
+    assert [each for each in others if automaton.matches(each)] == []
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(", ")", "(a", "a)", "[a", "[", "[^", "[a-", "*a", "a|*", "+", "{2}", "a**", "a*+", "a{2}{3}", "a{2,1}",
+        "a{1001}", "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", "(?", "(?x)a", "(a)\\1", "\\Z", "\\", "[\\", "\\xg",
+        "\\x{110000}", "[b-a]", "[a-\\d]", "[[:foo:]]", "\\p{Greek}", "\\pX", "(?P<>a)",
+    ],
+)  # fmt: skip
+def test_what_re2_refuses_is_refused(expression: str) -> None:
+    """A malformed expression, and whatever needs more than an automaton, is an error that says what is wrong."""
+    with pytest.raises(PatternError, match="at character"):
+        Automaton(expression)
+
+
+@pytest.mark.parametrize(
+    "expression", ["((a{100}){100}){100}", "((){1000}){1000}" * 3 + "a{900}" * 3, "(" * 101 + "a" + ")" * 101]
+)
+def test_what_is_too_large_is_refused(expression: str) -> None:
+    """Repetitions are written out up to a bound, and groups nest up to one; both are found at once."""
+    with pytest.raises(PatternError):
+        Automaton(expression)
+
+
+def test_as_the_standard_library_matches() -> None:
+    """Random short expressions match the same names as by ``re``."""
+    rng = random.Random(5)
+    tokens = [*"ab.-_", *"()|*+?", "[ab]", "[^a]", "\\.", "\\b", "^", "$", "\\w", "\\D", "{2}", "{1,2}", "(?i)"]
+    compared = 0
+    while compared < 3000:
+        expression = "".join(rng.choice(tokens) for _ in range(rng.randint(1, 8)))
+        try:
+            automaton, peer = Automaton(expression), re.compile(expression)
+        except (PatternError, re.error):
+            continue
+        compared += 1
+        for _ in range(4):
+            name = "".join(rng.choice("abA.-_") for _ in range(rng.randint(0, 5)))
+            assert automaton.matches(name) is (peer.fullmatch(name) is not None), (expression, name)
+
+
+@pytest.mark.parametrize("expression", ["(a|a)*(a|a)*(a|a)*b", "(a*)*(a*)*b", "(a?){40}a{40}b", "(.*a){12}b"])
+def test_no_expression_takes_long(expression: str) -> None:
+    """Expressions that keep backtracking engines busy for years are done with in one pass."""
+    automaton = Automaton(expression)
+    assert not automaton.matches("a" * 249)
+    assert automaton.matches("a" * 60 + "b")
+    assert len(automaton._steps) <= PLACES_MAX
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """An expression with a different state for every name does not fill the memory, and goes on matching."""
+    automaton = Automaton("[ab]*a[ab]{14}")
+    rng = random.Random(1)
+    for _ in range(700):
+        name = "".join(rng.choice("ab") for _ in range(60))
+        assert automaton.matches(name) is (name[-15] == "a")
+        assert len(automaton._remembered) <= REMEMBERED_MAX
+
+
+class Topics:
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+        self.asked = 0
+        self._callbacks: list[Callable[[], None]] = []
+
+    def topics(self) -> list[str]:
+        self.asked += 1
+        return self.names
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def become(self, *names: str) -> None:
+        self.names = list(names)
+        for callback in self._callbacks:
+            callback()
+
+
+class Scene:
+    """A lookup of a cluster's topics."""
+
+    def __init__(self, *names: str) -> None:
+        self.simulation = Simulation(1)
+        self.topics = Topics(*names)
+        self.lookup = TopicLookup(self.simulation.host("broker").runtime, self.topics)
+
+    def names(self, expression: str) -> tuple[str, ...]:
+        found: dict[str, Resolved] = self.simulation.run_until(self.lookup.resolve([expression]))
+        return found[expression].topic_names
+
+
+def test_topics_are_looked_up_as_they_come_and_go() -> None:
+    """An expression names the topics that there are now, sorted."""
+    scene = Scene("b1", "a1", "x")
+    assert scene.names("[ab].*") == ("a1", "b1")
+    scene.topics.become("b1", "a2", "x", "b0")
+    assert scene.names("[ab].*") == ("a2", "b0", "b1")
+    scene.topics.become()
+    assert scene.names("[ab].*") == ()
+
+
+def test_only_new_topics_are_tried() -> None:
+    """A topic more costs one match for each expression, however many topics there are."""
+    scene = Scene(*(f"topic-{number}" for number in range(1000)))
+    tried: list[str] = []
+    entry = scene.lookup._entry("topic-9.*")
+    matches = entry.automaton.matches
+    entry.automaton.matches = lambda name: tried.append(name) or matches(name)  # type: ignore[func-returns-value,method-assign]
+    assert len(scene.names("topic-9.*")) == 111
+    assert len(tried) == 1000
+    scene.topics.become(*scene.topics.names, "topic-99999")
+    assert "topic-99999" in scene.names("topic-9.*")
+    assert scene.names("topic-9.*") == scene.names("topic-9.*")
+    assert tried[1000:] == ["topic-99999"]
+
+
+def test_a_topic_that_comes_while_others_are_tried_is_found_the_next_time() -> None:
+    """What is looked up over many turns is as the cluster was at one time, and does not pass for what it is later."""
+    scene = Scene("a1", "a2")
+    scene.names("a.*")
+    scene.topics.become("a1", "a2", "a3")
+    entry = scene.lookup._entry("a.*")
+    matches = entry.automaton.matches
+
+    def change(name: str) -> bool:
+        if name == "a3":
+            scene.topics.become("a1", "a2", "a3", "a4")
+        return matches(name)
+
+    entry.automaton.matches = change  # type: ignore[method-assign]
+    assert scene.names("a.*") == ("a1", "a2", "a3")
+    assert scene.names("a.*") == ("a1", "a2", "a3", "a4")
+
+
+def test_what_is_no_expression_is_answered_so() -> None:
+    """A client is told INVALID_REGULAR_EXPRESSION, and what is wrong."""
+    scene = Scene("a")
+    with pytest.raises(KafkaError) as caught:
+        scene.lookup.check("a(")
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "character 2" in caught.value.message
+    assert not scene.lookup.can_read("a(")
+    assert scene.lookup.can_read("a")
+
+
+def test_expressions_that_nobody_asks_for_are_forgotten() -> None:
+    """However many expressions clients send, those asked for last are kept, up to a bound."""
+    scene = Scene("a")
+    for number in range(EXPRESSIONS_MAX + 10):
+        assert scene.names(f"a|{number}") == ("a",)
+    assert len(scene.lookup._entries) == EXPRESSIONS_MAX
+    assert scene.names("a|0") == ("a",)
