@@ -64,6 +64,13 @@ class Window:
         numbers = self._numbers
         return (Commit(*numbers[start : start + _FIELDS]) for start in range(0, len(numbers), _FIELDS))
 
+    def copy(self) -> Window:
+        """Another one that has seen the same."""
+        other = Window()
+        other._numbers = self._numbers[:]
+        other.caught_up_ms = self.caught_up_ms
+        return other
+
     def see(self, timestamp_ms: int, offset: int, lag: int, now_ms: int) -> None:
         """What is committed now; a commit that was seen before is not taken for another.
 

@@ -1,0 +1,81 @@
+"""Where partitions' logs end, as readers see it: known here of those that this broker leads, asked of other leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from twisted.logger import Logger
+
+from kreplica.client.errors import ClientError
+from kreplica.coordination.brokers import BrokerConnections
+from kreplica.coordination.cluster_view import ClusterView
+from kreplica.model import TopicPartition
+from kreplica.runtime.together import together
+from kreplica.wire.messages import LIST_OFFSETS
+
+log = Logger()
+
+PER_REQUEST_MAX = 1000
+TIMEOUT_S = 10.0
+
+_LATEST = -1
+"""As a timestamp in ListOffsets: the log's end."""
+
+
+class LogEnds:
+    """Owned by a broker.
+
+    :param led: the end of a partition that this broker leads; None of others.
+    """
+
+    def __init__(
+        self, view: ClusterView, connections: BrokerConnections, led: Callable[[TopicPartition], int | None]
+    ) -> None:
+        self._view = view
+        self._connections = connections
+        self._led = led
+
+    async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The offset behind the last record that readers may read, of each partition.
+
+        :return: without those whose leader is not known or does not answer.
+        """
+        found: dict[TopicPartition, int] = {}
+        elsewhere: dict[int, list[TopicPartition]] = {}
+        for key in keys:
+            end_offset = self._led(key)
+            if end_offset is not None:
+                found[key] = end_offset
+            elif (leader := self._view.leader_of(key)) is not None:
+                elsewhere.setdefault(leader, []).append(key)
+        for answers in await together(self._ask_all(leader, asked) for leader, asked in elsewhere.items()):
+            found.update(answers)
+        return found
+
+    async def _ask_all(self, leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for start in range(0, len(keys), PER_REQUEST_MAX):
+            try:
+                found.update(await self._ask(leader, keys[start : start + PER_REQUEST_MAX]))
+            except ClientError as error:
+                log.debug("broker {leader} does not say where logs end: {error}", leader=leader, error=str(error))
+                break
+        return found
+
+    async def _ask(self, leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for key in keys:
+            topics.setdefault(key.topic, []).append({"partition_index": key.partition, "timestamp": _LATEST})
+        body = {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        answer = await self._connections.request(leader, LIST_OFFSETS, body, timeout_s=TIMEOUT_S)
+        return {
+            TopicPartition(topic["name"], row["partition_index"]): row["offset"]
+            for topic in answer["topics"]
+            for row in topic["partitions"]
+            if not row["error_code"]
+        }

@@ -1,0 +1,168 @@
+"""What the admin API tells of groups: how far they are behind, by what they commit as time goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from offsets_wire import WireScene, wire_scene
+
+from kreplica.coordination.log_ends import LogEnds
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.lag import Status
+from kreplica.groups.lag_tracking import GroupLag, LagConfig, LagTracker
+from kreplica.model import TopicPartition
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.records import Record
+
+INTERVAL_S = 10.0
+
+
+class LagScene:
+    """A tracker on the broker that coordinates the group; topics are led by several brokers."""
+
+    def __init__(self, wire: WireScene) -> None:
+        self.wire = wire
+        self.cluster = wire.cluster
+        self.clients = {
+            (topic, partition): wire.cluster.leader_client(topic, partition, name=f"{topic}-{partition}")
+            for topic in ("t", "u")
+            for partition in (0, 1)
+        }
+        wire.commit("g", {"t": {0: 0}})
+        coordinator = next(
+            machine.program
+            for machine in wire.cluster.brokers.values()
+            if any("g" in shard.groups for shard in machine.program.coordinators.groups.shards.loaded())
+        )
+        coordinators = coordinator.coordinators
+
+        def led(key: TopicPartition) -> int | None:
+            partition = coordinator.partitions.get(key)
+            return partition.high_watermark if partition is not None and partition.is_leader else None
+
+        self.log_ends = LogEnds(coordinators.view, coordinators.connections, led)
+        self.tracker = self.new_tracker(coordinator, LagConfig(INTERVAL_S))
+
+    def new_tracker(self, broker, config: LagConfig) -> LagTracker:
+        self.broker = broker
+        return LagTracker(broker.runtime, broker.coordinators.groups.shards, self.log_ends, config)
+
+    def produce(self, topic: str, partition: int, count: int) -> None:
+        batch = build_batch([Record(index, 1, None, b"x") for index in range(count)])
+        self.cluster.run_until(self.clients[topic, partition].produce(topic, partition, batch))
+
+    def lag(self, group: str = "g") -> GroupLag:
+        return self.cluster.run_until(self.tracker.lag_of(group))
+
+    def close(self) -> None:
+        for client in self.clients.values():
+            self.cluster.run_until(client.close())
+
+
+@pytest.fixture
+def scene() -> Iterator[LagScene]:
+    with wire_scene(brokers=2) as wire:
+        scene = LagScene(wire)
+        yield scene
+        scene.tracker.stop()
+        scene.close()
+
+
+def test_the_lag_of_a_group(scene: LagScene) -> None:
+    """A group's lag is what is left to read in all its partitions, whichever broker leads them."""
+    for topic, partition, count in (("t", 0, 5), ("t", 1, 6), ("u", 0, 7)):
+        scene.produce(topic, partition, count)
+    scene.wire.commit("g", {"t": {0: (2, "here"), 1: 6}, "u": {0: 3}})
+    found = scene.lag()
+    assert (found.group_id, found.state_name, found.lag, found.status) == ("g", "Empty", 7, Status.OK)
+    rows = [(row.topic, row.partition, row.committed.offset, row.log_end_offset, row.lag) for row in found.partitions]
+    assert rows == [("t", 0, 2, 5, 3), ("t", 1, 6, 6, 0), ("u", 0, 3, 7, 4)]
+    assert found.partitions[0].committed.metadata == "here"
+
+
+def test_a_group_that_does_not_exist(scene: LagScene) -> None:
+    """There is no lag of a group that this broker would coordinate and does not know."""
+    with pytest.raises(KafkaError) as refused:
+        scene.lag(same_partition_as(scene, "g"))
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def same_partition_as(scene: LagScene, group: str) -> str:
+    shards = scene.broker.coordinators.groups.shards
+    wanted = shards.shard_of(group)
+    for number in range(100):
+        try:
+            if shards.shard_of(f"other-{number}") is wanted:
+                return f"other-{number}"
+        except KafkaError:
+            continue
+    raise LookupError(group)
+
+
+def test_a_leader_that_does_not_answer(scene: LagScene) -> None:
+    """Where nobody can say where a log ends, lag and status are unknown, and the others are told."""
+    scene.wire.commit("g", {"t": {0: 0, 1: 0}})
+    here = scene.broker.broker_id
+    leaders = {partition: scene.cluster.leader_of("t", partition) for partition in (0, 1)}
+    assert sorted(leaders.values()) == [1, 2]
+    scene.cluster.simulation.network.cut("broker-1", "broker-2")
+    found = {each.partition: each for each in scene.lag().partitions}
+    for partition, leader in leaders.items():
+        assert (found[partition].lag is None) == (leader != here)
+        assert (found[partition].status is None) == (leader != here)
+    scene.cluster.simulation.network.heal()
+
+
+def run_for(scene: LagScene, seconds: int, *, produce: int, commit: int) -> None:
+    """Records come in, and the group commits, every five seconds."""
+    offset = 0
+    for _ in range(seconds // 5):
+        if produce:
+            scene.produce("t", 0, produce)
+        if commit >= 0:
+            offset += commit
+            scene.wire.commit("g", {"t": {0: offset}})
+        scene.cluster.run(5)
+
+
+@pytest.mark.parametrize(
+    ("produce", "commit", "status"),
+    [(5, 5, Status.OK), (5, 3, Status.WARN), (5, 0, Status.STALLED), (0, 0, Status.OK), (5, -1, Status.STOPPED)],
+)
+def test_the_status_comes_of_what_is_committed(scene: LagScene, produce: int, commit: int, status: Status) -> None:
+    """Looked at from time to time, a consumer is seen to keep up, to fall behind, to be stuck or to be gone."""
+    scene.tracker.start()
+    run_for(scene, 150, produce=produce, commit=commit)
+    assert scene.lag().status is status
+
+
+def test_who_asks_often_changes_nothing(scene: LagScene) -> None:
+    """The status is that of the window, however often it is asked for; a commit that just came ends a silence."""
+    scene.tracker.start()
+    run_for(scene, 150, produce=5, commit=-1)
+    for _ in range(30):
+        assert scene.lag().status is Status.STOPPED
+    scene.wire.commit("g", {"t": {0: 1}})
+    assert scene.lag().status is Status.OK
+
+
+def test_what_is_watched_is_bounded(scene: LagScene) -> None:
+    """Beyond so many partitions groups are judged by their last commit alone."""
+    scene.tracker = scene.new_tracker(scene.broker, LagConfig(INTERVAL_S, windows_max=2))
+    scene.wire.commit("g", {"t": {0: 0, 1: 0}, "u": {0: 0}})
+    scene.cluster.run_until(scene.tracker.look())
+    assert len(scene.tracker._windows) == 2
+    assert len(scene.lag().partitions) == 3
+
+
+def test_what_is_gone_is_not_watched(scene: LagScene) -> None:
+    """Deleted offsets leave nothing behind; a tracker that stops leaves no timer."""
+    scene.cluster.run_until(scene.tracker.look())
+    assert len(scene.tracker._windows) == 1
+    scene.wire.delete_offsets("g", {"t": [0]})
+    scene.cluster.run_until(scene.tracker.look())
+    assert scene.tracker._windows == {}
+    scene.tracker.start()
+    scene.tracker.stop()
+    assert scene.tracker._running is None
