@@ -1,0 +1,76 @@
+"""Committed offsets outlive the broker that coordinates their group."""
+
+from __future__ import annotations
+
+import pytest
+from offsets_wire import GROUPS_PARTITIONS, WireScene, fetch_body, topics_of, wire_scene
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.errors import ErrorCode
+from kreplica.testing.coordinator_client import first_error
+from kreplica.wire import messages
+
+
+def coordinator_of(scene: WireScene, group: str) -> int:
+    return scene.cluster.leader_of(CONSUMER_OFFSETS, scene.shard(group).log.partition)
+
+
+def ask(scene: WireScene, group: str, api: messages.Api, body: dict[str, object]) -> dict[str, object]:
+    """Until a coordinator answers, as consumers do."""
+    return scene.cluster.run_until(scene.client(group).ask(api, body)).body
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_offsets_outlive_their_coordinator(end: str) -> None:
+    """What a group was told is committed is there after its coordinator died, or was shut down in order."""
+    with wire_scene(brokers=3) as scene:
+        for offset in (4, 5):
+            commit = {
+                "group_id": "g",
+                "generation_id_or_member_epoch": -1,
+                "member_id": "",
+                "topics": topics_of({"t": {0: (offset, "m", 1)}, "u": {1: 7}}),
+            }
+            ask(scene, "g", messages.OFFSET_COMMIT, commit)
+        first = coordinator_of(scene, "g")
+        scene.cluster.wait_in_sync(CONSUMER_OFFSETS, range(GROUPS_PARTITIONS))
+        machine = scene.cluster.brokers[first]
+        if end == "kill":
+            machine.kill()
+        else:
+            scene.cluster.run_until(machine.stop())
+        answer = ask(scene, "g", messages.OFFSET_FETCH, fetch_body("g", None))
+        rows = [
+            (topic["name"], row["partition_index"], row["committed_offset"], row["metadata"])
+            for topic in answer["groups"][0]["topics"]
+            for row in topic["partitions"]
+        ]
+        assert rows == [("t", 0, 5, "m"), ("u", 1, 7, "")]
+        assert coordinator_of(scene, "g") != first
+
+
+def test_another_broker_does_not_answer_for_a_group() -> None:
+    """A broker that does not coordinate a group sends its clients on, whatever they ask."""
+    with wire_scene(brokers=2) as scene:
+        scene.commit("g", {"t": {0: 5}})
+        other = next(number for number in (1, 2) if number != coordinator_of(scene, "g"))
+        client = scene.cluster.client(broker=other)
+        asked = [
+            (messages.OFFSET_FETCH, fetch_body("g", {"t": [0]}), range(1, 10)),
+            (
+                messages.OFFSET_COMMIT,
+                {
+                    "group_id": "g",
+                    "generation_id_or_member_epoch": -1,
+                    "member_id": "",
+                    "topics": topics_of({"t": {0: 6}}),
+                },
+                range(1, 10),
+            ),
+            (messages.OFFSET_DELETE, {"group_id": "g", "topics": []}, [0]),
+        ]
+        for api, body, versions in asked:
+            for version in versions:
+                answer = scene.request(client, api, body, version)
+                assert first_error(answer) is ErrorCode.NOT_COORDINATOR, (api.name, version)
+        scene.cluster.run_until(client.close())
