@@ -132,7 +132,7 @@ SYNC_GROUP = Api.define(
 DESCRIBE_GROUPS = Api.define(
     15,
     "DescribeGroups",
-    versions=(0, 5),
+    versions=(0, 6),
     flexible_from=5,
     request="""
         groups []str
@@ -142,6 +142,7 @@ DESCRIBE_GROUPS = Api.define(
         throttle_time_ms i32 1+
         groups []
           error_code i16
+          error_message str? 6+ =null
           group_id str
           group_state str
           protocol_type str
