@@ -1,0 +1,261 @@
+"""Groups as clients see them, through a broker, in every version of every request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from kreplica.client.errors import ConnectionLost
+from kreplica.errors import ErrorCode
+from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.coordinator_client import GROUP, CoordinatorClient
+from kreplica.wire import messages
+from kreplica.wire.messages import Api
+
+NOBODY = -(2**31)
+
+
+class Scene:
+    """One broker, and a client on one connection.
+
+    :ivar group_id: of the test that runs.
+    """
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(1)
+        self.cluster.start()
+        reactor = self.cluster.host("client").reactor
+        self.client = CoordinatorClient(reactor, [("broker-1", BROKER_PORT)], "any", GROUP, client_id="reader")
+        self.group_id = ""
+        self.cluster.run_until(self.client.ask(messages.LIST_GROUPS, {}))
+
+    def ask(self, api: Api, version: int, **body: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self.cluster.run_until(self.client.request(api, body, at_most=version))
+        return answer
+
+    def join(self, version: int, member_id: str = "", **fields: Any) -> dict[str, Any]:
+        return self.ask(messages.JOIN_GROUP, version, **self.join_body(member_id) | fields)
+
+    def join_body(self, member_id: str = "") -> dict[str, Any]:
+        protocols = [{"name": "range", "metadata": b"what I read"}]
+        return {
+            "group_id": self.group_id,
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+            "member_id": member_id,
+            "protocol_type": "consumer",
+            "protocols": protocols,
+            "reason": "to read",
+        }
+
+    def member(self, version: int = 3, **fields: Any) -> dict[str, Any]:
+        """The answer to who has become the only member."""
+        joined = self.join(version, **fields)
+        if joined["error_code"] == ErrorCode.MEMBER_ID_REQUIRED:
+            joined = self.join(version, joined["member_id"], **fields)
+        assert joined["error_code"] == 0
+        return joined
+
+    def sync(self, version: int, joined: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        body = {
+            "group_id": self.group_id,
+            "generation_id": joined["generation_id"],
+            "member_id": joined["member_id"],
+            "assignments": [{"member_id": joined["member_id"], "assignment": b"read this"}],
+        }
+        return self.ask(messages.SYNC_GROUP, version, **body | fields)
+
+    def stable(self, **fields: Any) -> dict[str, Any]:
+        joined = self.member(9, **fields)
+        assert self.sync(5, joined, group_instance_id=fields.get("group_instance_id"))["error_code"] == 0
+        return joined
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Scene]:
+    made = Scene()
+    yield made
+    made.cluster.run_until(made.client.close())
+    made.cluster.stop()
+
+
+@pytest.fixture
+def scene(whole: Scene, request: pytest.FixtureRequest) -> Scene:
+    whole.group_id = request.node.name
+    return whole
+
+
+def versions(api: Api) -> list[int]:
+    return list(range(api.versions[0], api.versions[1] + 1))
+
+
+@pytest.mark.parametrize("version", versions(messages.JOIN_GROUP))
+def test_join(scene: Scene, version: int) -> None:
+    """JoinGroup: who is new is told its id first from version 4 on, and the leader is told of the members."""
+    joined = scene.join(version)
+    if version >= 4:
+        assert joined["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
+        assert joined["member_id"].startswith("reader-")
+        assert joined["protocol_name"] == (None if version >= 7 else "")
+        joined = scene.join(version, joined["member_id"])
+    assert joined["error_code"] == 0
+    assert joined["generation_id"] == 1
+    assert joined["protocol_name"] == "range"
+    assert joined["leader"] == joined["member_id"]
+    assert [(row["member_id"], row["metadata"]) for row in joined["members"]] == [
+        (joined["member_id"], b"what I read")
+    ]
+    if version >= 7:
+        assert joined["protocol_type"] == "consumer"
+
+
+@pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
+def test_static_member_joins(scene: Scene, version: int) -> None:
+    """A static member has its instance id in front of its own, and is told that it may skip the assignment by 9."""
+    first = scene.stable(group_instance_id="one")
+    assert first["member_id"].startswith("one-")
+    again = scene.join(version, group_instance_id="one")
+    assert again["error_code"] == 0
+    assert again["generation_id"] == 1
+    if version >= 9:
+        assert again["skip_assignment"]
+        assert [row["group_instance_id"] for row in again["members"]] == ["one"]
+    else:
+        assert again["leader"] == first["member_id"]
+        assert again["members"] == []
+
+
+def test_the_first_version_has_one_timeout(scene: Scene) -> None:
+    """A client of JoinGroup 0 has as long to join as its session lasts."""
+    scene.member(0, session_timeout_ms=7000)
+    group = scene.cluster.brokers[1].program.coordinators.groups.shards.shard_of(scene.group_id).classic(scene.group_id)
+    (member,) = group.roster.members.values()
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (7000, 7000)
+
+
+@pytest.mark.parametrize("version", versions(messages.SYNC_GROUP))
+def test_sync(scene: Scene, version: int) -> None:
+    """SyncGroup: the leader's assignment comes back once it is committed."""
+    joined = scene.member(9)
+    synced = scene.sync(version, joined)
+    assert (synced["error_code"], synced["assignment"]) == (0, b"read this")
+    if version >= 5:
+        assert (synced["protocol_type"], synced["protocol_name"]) == ("consumer", "range")
+        refused = scene.sync(version, joined, protocol_type="connect", protocol_name="range")
+        assert refused["error_code"] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert scene.sync(version, joined, generation_id=0)["error_code"] == ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("version", versions(messages.HEARTBEAT))
+def test_heartbeat(scene: Scene, version: int) -> None:
+    """Heartbeat: a member is told that it is one, and a stranger that it is not."""
+    joined = scene.stable()
+    body = {"group_id": scene.group_id, "generation_id": 1, "member_id": joined["member_id"]}
+    assert scene.ask(messages.HEARTBEAT, version, **body)["error_code"] == 0
+    stranger = scene.ask(messages.HEARTBEAT, version, **body | {"member_id": "x"})
+    assert stranger["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
+    if version >= 3:
+        fenced = scene.ask(messages.HEARTBEAT, version, **body, group_instance_id="x")
+        assert fenced["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("version", versions(messages.LEAVE_GROUP))
+def test_leave(scene: Scene, version: int) -> None:
+    """LeaveGroup: one member leaves, or several do by version 3, each with an answer."""
+    member_id = scene.stable(group_instance_id="one")["member_id"]
+    if version < 3:
+        left = [
+            scene.ask(messages.LEAVE_GROUP, version, group_id=scene.group_id, member_id=each)["error_code"]
+            for each in ("x", member_id)
+        ]
+        assert left == [ErrorCode.UNKNOWN_MEMBER_ID, 0]
+    else:
+        members = [{"member_id": "x"}, {"member_id": "", "group_instance_id": "one"}]
+        left = scene.ask(messages.LEAVE_GROUP, version, group_id=scene.group_id, members=members)
+        assert left["error_code"] == 0
+        assert [(row["member_id"], row["group_instance_id"], row["error_code"]) for row in left["members"]] == [
+            ("x", None, ErrorCode.UNKNOWN_MEMBER_ID),
+            ("", "one", 0),
+        ]
+    nameless = scene.ask(messages.LEAVE_GROUP, version, group_id="", member_id="x", members=[{"member_id": "x"}])
+    assert nameless["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", versions(messages.DESCRIBE_GROUPS))
+def test_describe(scene: Scene, version: int) -> None:
+    """DescribeGroups: members with what they said and were told; what is not there is dead, or not found by 6."""
+    joined = scene.stable(group_instance_id="one")
+    answer = scene.ask(
+        messages.DESCRIBE_GROUPS, version, groups=[scene.group_id, "nothing"], include_authorized_operations=True
+    )
+    found, missing = answer["groups"]
+    assert (found["error_code"], found["group_state"]) == (0, "Stable")
+    assert (found["protocol_type"], found["protocol_data"]) == ("consumer", "range")
+    (member,) = found["members"]
+    assert member["member_id"] == joined["member_id"]
+    assert (member["client_id"], member["client_host"]) == ("reader", "/client")
+    assert (member["member_metadata"], member["member_assignment"]) == (b"what I read", b"read this")
+    if version >= 3:
+        assert found["authorized_operations"] == 0b1_0100_1000
+    if version >= 4:
+        assert member["group_instance_id"] == "one"
+    assert (missing["group_state"], missing["members"]) == ("Dead", [])
+    assert missing["error_code"] == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+    if version >= 6:
+        assert missing["error_message"] == "Group nothing not found."
+        assert missing["authorized_operations"] == NOBODY
+
+
+@pytest.mark.parametrize("version", versions(messages.LIST_GROUPS))
+def test_list(scene: Scene, version: int) -> None:
+    """ListGroups: by 4 with states and for some of them, by 5 the same with types."""
+    scene.stable()
+    listed = scene.ask(messages.LIST_GROUPS, version)
+    assert listed["error_code"] == 0
+    (row,) = [row for row in listed["groups"] if row["group_id"] == scene.group_id]
+    assert row["protocol_type"] == "consumer"
+    if version >= 4:
+        assert row["group_state"] == "Stable"
+        assert row not in scene.ask(messages.LIST_GROUPS, version, states_filter=["Empty"])["groups"]
+        assert row in scene.ask(messages.LIST_GROUPS, version, states_filter=["Empty", "stable"])["groups"]
+    if version >= 5:
+        assert row["group_type"] == "classic"
+        assert scene.ask(messages.LIST_GROUPS, version, types_filter=["consumer"])["groups"] == []
+
+
+@pytest.mark.parametrize("version", versions(messages.DELETE_GROUPS))
+def test_delete(scene: Scene, version: int) -> None:
+    """DeleteGroups: a group with members stays; one without goes; each has an answer, once."""
+    member_id = scene.stable()["member_id"]
+
+    def delete(*groups: str) -> list[tuple[str, int]]:
+        answer = scene.ask(messages.DELETE_GROUPS, version, groups_names=list(groups))
+        return [(row["group_id"], row["error_code"]) for row in answer["results"]]
+
+    assert delete() == []
+    assert delete(scene.group_id, "nothing", scene.group_id) == [
+        (scene.group_id, ErrorCode.NON_EMPTY_GROUP),
+        ("nothing", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    scene.ask(messages.LEAVE_GROUP, 2, group_id=scene.group_id, member_id=member_id)
+    assert delete(scene.group_id) == [(scene.group_id, 0)]
+    assert delete(scene.group_id) == [(scene.group_id, ErrorCode.GROUP_ID_NOT_FOUND)]
+
+
+def test_client_goes_while_it_waits(scene: Scene) -> None:
+    """A client that closes its connection while it waits to join disturbs nobody, and its answer is nobody's."""
+    scene.stable()
+    waiting = Deferred.fromCoroutine(scene.client.request(messages.JOIN_GROUP, scene.join_body(), at_most=3))
+    scene.cluster.run(1)
+    scene.cluster.run_until(scene.client.close())
+    with pytest.raises(ConnectionLost):
+        scene.cluster.run_until(waiting)
+    scene.cluster.run(11)
+    answer = scene.ask(messages.DESCRIBE_GROUPS, 5, groups=[scene.group_id])
+    # The first member's session is over; who has gone is a member of the generation since, until its own is.
+    assert [row["client_id"] for row in answer["groups"][0]["members"]] == ["reader"]
+    scene.cluster.run(11)
+    assert scene.ask(messages.DESCRIBE_GROUPS, 5, groups=[scene.group_id])["groups"][0]["group_state"] == "Empty"
