@@ -170,6 +170,7 @@ class JournalFiles:
             assert self._writing is not None
             await self._writing
         self._over = True
+        await self._runtime.offload.run(self._files.close)
 
 
 class _Files:
@@ -211,6 +212,12 @@ class _Files:
                 lines.append(encode_line(self._entries_count, entry))
         self._append(lines)
         self._remove_oldest()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def _leave_file(self) -> None:
         """What is whole of it stays.  A number is left out: the next file does not go on with it."""
