@@ -9,7 +9,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.server.answers import NO_LEADER_HINT
 from kreplica.storage.results import AppendResult
-from kreplica.wire.batches import codec_of
+from kreplica.wire.batches import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, attributes_of
 from kreplica.wire.compression import Codec
 
 ZSTD_FROM = 7
@@ -19,11 +19,12 @@ Row = dict[str, Any]
 
 
 def find_partition(
-    partitions: Partitions, key: TopicPartition, records: memoryview | None, version: int
+    partitions: Partitions, key: TopicPartition, records: memoryview | None, version: int, transactional: int = 0
 ) -> Partition:
     """Where a batch is to go.
 
     :param version: of Produce.
+    :param transactional: ``TRANSACTIONAL_BIT`` where the request is of a transaction.
     :raise KafkaError: it may not go anywhere.
     """
     partition = partitions.get(key)
@@ -31,7 +32,10 @@ def find_partition(
         raise partitions.unknown(key)
     if records is None or len(records) == 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-    if version < ZSTD_FROM and codec_of(records) == Codec.ZSTD:
+    attributes = attributes_of(records)
+    if attributes & TRANSACTIONAL_BIT != transactional and len(records) >= HEADER_SIZE:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "of the request and its batch only one is of a transaction")
+    if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_FROM} or later")
     return partition
 

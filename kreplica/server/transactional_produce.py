@@ -18,7 +18,7 @@ from kreplica.server.request import Request
 from kreplica.storage.scanning import header_at
 from kreplica.transactions.admission import Admission, Producer
 from kreplica.transactions.verification import refusal_of
-from kreplica.wire.batches import BatchHeader, check_batch
+from kreplica.wire.batches import TRANSACTIONAL_BIT, BatchHeader, check_batch
 
 ADDS_FROM = 12
 """From this version on the leader adds the partition to the transaction, and its producer does not."""
@@ -127,12 +127,9 @@ class _UnderWay:
         return batches
 
     def _batch(self, key: TopicPartition, records: memoryview | None, row: Row) -> Batch:
-        partition = find_partition(self._produces.partitions, key, records, self._version)
+        partition = find_partition(self._produces.partitions, key, records, self._version, TRANSACTIONAL_BIT)
         assert records is not None
-        header = header_at(records, 0) or check_batch(records)
-        if not header.is_transactional:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "the request is of a transaction, and its batch is not")
-        return Batch(partition, header, records, row)
+        return Batch(partition, header_at(records, 0) or check_batch(records), records, row)
 
     def _refusal(self, batches: list[Batch]) -> KafkaError | None:
         """What is wrong with all of them together."""

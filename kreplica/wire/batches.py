@@ -180,14 +180,9 @@ def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
     return bool(crc32c(memoryview(buffer)[position + CRC_START : end]) == header.crc)
 
 
-def is_transactional(buffer: Bytes) -> bool:
-    """Whether the batch that a buffer starts with says that it belongs to a transaction; False of too few bytes."""
-    return len(buffer) >= HEADER_SIZE and buffer[CRC_START + 1] & TRANSACTIONAL_BIT != 0
-
-
-def codec_of(buffer: Bytes) -> int:
-    """The codec id of the batch that a buffer starts with; 0 of too few bytes."""
-    return buffer[CRC_START + 1] & CODEC_MASK if len(buffer) >= HEADER_SIZE else 0
+def attributes_of(buffer: Bytes) -> int:
+    """The lower half of the attributes of the batch that a buffer starts with, in which all are; 0 of too few bytes."""
+    return buffer[CRC_START + 1] if len(buffer) >= HEADER_SIZE else 0
 
 
 def check_batch(buffer: Bytes) -> BatchHeader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -150,29 +150,16 @@ class StopReplica:
 
 
 class UpdateMetadata:
-    """Tells this broker what to tell its clients.
+    """Tells this broker what to tell its clients."""
 
-    :param removed: told of the topics that are gone.
-    """
-
-    def __init__(
-        self,
-        fence: ControlFence,
-        metadata: MetadataCache,
-        settings: DynamicSettings,
-        removed: Callable[[Sequence[str]], None],
-    ) -> None:
+    def __init__(self, fence: ControlFence, metadata: MetadataCache, settings: DynamicSettings) -> None:
         self._fence = fence
         self._metadata = metadata
         self._settings = settings
-        self._removed = removed
 
     def __call__(self, request: Request) -> None:
         refused = _refused(self._fence, request)
         if refused is ErrorCode.NONE:
-            gone = self._metadata.update(request.body)
-            for topic in gone:
+            for topic in self._metadata.update(request.body):
                 self._settings.forget(topic)
-            if gone:
-                self._removed(gone)
         request.answer({"error_code": int(refused)})

@@ -23,7 +23,8 @@ from kreplica.server.produced import appended_row, error_row, find_partition
 from kreplica.server.request import Request
 from kreplica.server.transactional_produce import TransactionalProduces
 from kreplica.transactions.admission import Admission
-from kreplica.wire.batches import is_transactional
+
+_ACKS = (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY)
 
 Row = dict[str, Any]
 
@@ -52,7 +53,7 @@ class Produce:
         body = request.body
         acks = body["acks"]
         now_ms = self._wall_clock_ms()
-        refusal = _refusal(acks)
+        refusal = None if acks in _ACKS else _wrong_acks(acks)
         if refusal is None and body.get("transactional_id") is not None:
             timeout_s = body["timeout_ms"] / 1000
             self._transactional.begin(request, lambda produced: self._finish(request, acks, timeout_s, *produced))
@@ -124,8 +125,6 @@ class Produce:
     ) -> Row:
         partition = find_partition(self._partitions, key, records, version)
         assert records is not None
-        if is_transactional(records):
-            raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is of a transaction, and the request is not")
         result = partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
         row = appended_row(key.partition, partition, result)
         if not is_reached(partition, result.last_offset + 1, acks):
@@ -133,11 +132,8 @@ class Produce:
         return row
 
 
-def _refusal(acks: int) -> KafkaError | None:
-    """What is wrong with the request as a whole."""
-    if acks not in (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
-    return None
+def _wrong_acks(acks: int) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
 
 
 def _body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
