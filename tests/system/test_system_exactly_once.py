@@ -1,0 +1,213 @@
+"""Exactly once, end to end: what a chain of consumers and transactional producers makes while brokers are bounced."""
+
+import itertools
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+
+PARTITIONS = 4
+WORKERS = 2
+WORKER = Path(__file__).with_name("exactly_once_worker.py")
+STALLED_S_MAX = 180.0
+
+
+class Workers:
+    """Processes of the chain; whoever gives up, or is killed, is started again under its transactional id."""
+
+    def __init__(self, bootstrap, source, target, batch_max, directory):
+        self._arguments = (bootstrap, f"chain-{source}")
+        self._work = (source, target, str(batch_max))
+        self._seeds = itertools.count()
+        self._directory = directory
+        self._running = {}
+        self.restarts = 0
+
+    def __enter__(self):
+        self.keep_running()
+        return self
+
+    def __exit__(self, *_):
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+    def keep_running(self):
+        for number in range(WORKERS):
+            process = self._running.get(number)
+            if process is None or process.poll() is not None:
+                self.restarts += process is not None
+                command = [sys.executable, WORKER, *self._arguments, f"worker-{number}", *self._work]
+                with open(self._directory / f"worker-{number}.log", "ab") as log:
+                    self._running[number] = subprocess.Popen(
+                        [*command, str(next(self._seeds))], stdout=log, stderr=subprocess.STDOUT
+                    )
+
+    def kill(self, number):
+        self._running[number].kill()
+        self._running[number].wait()
+
+    def told(self, number):
+        return (self._directory / f"worker-{number}.log").read_text()
+
+    def count(self, word):
+        return sum(self.told(number).count(word) for number in range(WORKERS))
+
+
+def value_of(number):
+    return b"%012d" % number
+
+
+def fill(cluster, topic, records):
+    """Record i goes to partition i modulo their number: each partition's are in order."""
+    failed = []
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 200_000,
+        }
+    )
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    value_of(number),
+                    partition=number % PARTITIONS,
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+    assert not failed
+
+
+def read(cluster, topic, isolation):
+    """All values by partition, as a consumer of that isolation sees them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": f"reader-{topic}-{isolation}",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    values = {partition: [] for partition in range(PARTITIONS)}
+    ended = set()
+    deadline_s = time.monotonic() + 120
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < deadline_s, f"{topic} cannot be read to its end"
+        for message in consumer.consume(10_000, 1.0):
+            if message.error():
+                ended.add(message.partition())
+            else:
+                values[message.partition()].append(message.value())
+                ended.discard(message.partition())
+    consumer.close()
+    return values
+
+
+def consumed(cluster, group, topic):
+    """How many records of the source the group has committed."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    try:
+        asked = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+        return sum(max(row.offset, 0) for row in consumer.committed(asked, timeout=60))
+    finally:
+        consumer.close()
+
+
+def check_exactly_once(cluster, target, records):
+    """Every record of the source is there once, in the order of its partition."""
+    seen = read(cluster, target, "read_committed")
+    everything = Counter(itertools.chain.from_iterable(seen.values()))
+    wanted = {b"seen " + value_of(number) for number in range(records)}
+    doubled = [value for value, count in everything.items() if count > 1]
+    assert not doubled, f"{len(doubled)} are there more than once, such as {doubled[:5]}"
+    lost = sorted(wanted - everything.keys())
+    assert not lost, f"{len(lost)} are not there, such as {lost[:5]}"
+    assert everything.keys() == wanted
+    for partition, values in seen.items():
+        assert values == sorted(values), f"partition {partition} is out of order"
+    written = sum(len(values) for values in read(cluster, target, "read_uncommitted").values())
+    return written - records
+
+
+def run_chain(cluster, directory, records, bounces, batch_max):
+    """:return: how many records were aborted, and the seconds that the chain took."""
+    source, target = f"source-{records}", f"target-{records}"
+    for topic in (source, target):
+        cluster.create_topic(topic, PARTITIONS)
+    fill(cluster, source, records)
+    started_s = progressed_s = time.monotonic()
+    done = 0
+    turns = itertools.cycle(cluster.brokers.values())
+    with Workers(cluster.bootstrap_servers, source, target, batch_max, directory) as workers:
+        while done < records:
+            if bounces and done:
+                bounce(next(turns), hard=bounces % 2 == 0)
+                bounces -= 1
+                if bounces == 1:
+                    workers.kill(0)
+            time.sleep(1.0)
+            workers.keep_running()
+            before, done = done, consumed(cluster, f"chain-{source}", source)
+            now_s = time.monotonic()
+            progressed_s = now_s if done > before else progressed_s
+            assert now_s - progressed_s < STALLED_S_MAX, f"stuck at {done} of {records}:\n{workers.told(0)[-3000:]}"
+        took_s = time.monotonic() - started_s
+        committed, aborted = workers.count("committed"), workers.count("aborted")
+        print(f"{committed} transactions committed, {aborted} aborted, {workers.restarts} restarts of workers")
+    aborted = check_exactly_once(cluster, target, records)
+    assert not cluster.tracebacks()
+    return aborted, took_s
+
+
+def bounce(broker, *, hard):
+    if hard:
+        broker.kill()
+    else:
+        broker.stop()
+    broker.start()
+
+
+@pytest.fixture
+def chain_cluster(zookeeper, tmp_path):
+    settings = {
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.num.partitions": 4,
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.replication.factor": 3,
+    }
+    places = direct_places(f"{zookeeper.connect_string}/{tmp_path.name}")
+    with ProcessCluster(tmp_path, places, settings=settings) as cluster:
+        wait_until(lambda: cluster.controller() > 0, "a controller")
+        yield cluster
+
+
+def test_a_chain_is_exactly_once(chain_cluster, tmp_path):
+    """Every record of the source is transformed once, though brokers bounce and transactions are aborted."""
+    aborted, took_s = run_chain(chain_cluster, tmp_path, records=10_000, bounces=2, batch_max=100)
+    print(f"10,000 records in {took_s:.0f} s, {aborted} records were aborted")
+
+
+@pytest.mark.soak
+def test_a_million_records_exactly_once(chain_cluster, tmp_path):
+    """The same with a million records, every broker bounced several times, softly and with ``kill -9``."""
+    aborted, took_s = run_chain(chain_cluster, tmp_path, records=1_000_000, bounces=24, batch_max=1000)
+    print(f"1,000,000 records in {took_s:.0f} s, {aborted} records were aborted")
+    assert aborted > 0
