@@ -80,6 +80,15 @@ class CoordinatorClient(WireClient):
             self._connection = await self._connect(coordinator, CONNECT_TIMEOUT_S)
         return self._connection
 
+    async def found(self) -> None:
+        """Wait until somebody coordinates."""
+        while True:
+            try:
+                await self.connection()
+                return
+            except (ClientError, KafkaError):
+                await sleep(self.reactor, TRY_AGAIN_S_MAX)
+
     async def ask(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> Answered:

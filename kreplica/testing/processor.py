@@ -94,7 +94,7 @@ class Processor:
     def _transformed(self, value: bytes) -> bytes:
         """It differs from one transaction to the next, so that every record of every attempt is told apart."""
         assert self._producer.transaction is not None
-        return value.rstrip(b".") + MARK + self._producer.transaction.encode()
+        return value.rstrip(b". ") + MARK + self._producer.transaction.encode()
 
     async def _recover(self, error: Refused) -> None:
         """Whatever was begun is aborted, and begun again from what is committed."""

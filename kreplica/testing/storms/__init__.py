@@ -8,6 +8,8 @@
 * ``replicated_run`` the cluster, its load, and what scripted tests do to it
 * ``companion`` what may be there besides: ``loose_clients``, to whom less is promised; ``readers`` that come and go;
   ``side_topics`` that do, each partition with clients of its own (``side_partition``, ``side_clients``)
+* ``chain`` consume, transform, produce in transactions, and a plain group; ``chain_clients`` who does that, ``seats``
+  places in a group, in each of which one process after the other works
 * ``expected`` what may be, after what administrators asked for
 * ``scenarios`` rare orders of events, a script each; ``guards`` the rules that they are about, and how to be without
 * ``mutations`` what notices that a guard is not there

@@ -19,6 +19,9 @@ LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100
 """Messages a second, and in a batch.  What takes time is the batches; faults find as much between few of them."""
 
 
+CHAIN_CHANCE = 0.25
+
+
 class BadOption(KreplicaError):
     """An option that nobody knows, or a value that cannot be."""
 
@@ -40,6 +43,7 @@ class StormOptions:
     :param side_topics: whether topics come, grow, shrink and go meanwhile.
     :param loose: whether there are producers with ``acks=1`` and without idempotence, on a topic of their own.
     :param racks: whether brokers are in racks, and consumers read from the nearest replica.
+    :param chain: whether groups and transactions carry what is in one topic over to another.
     :param journal: whether the brokers keep their controllers' journals, which are then replayed.
     """
 
@@ -57,6 +61,7 @@ class StormOptions:
     side_topics: bool = False
     loose: bool = False
     racks: bool = False
+    chain: bool = False
     journal: bool = False
 
     def __str__(self) -> str:
@@ -96,6 +101,7 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
         side_topics=random.random() < 0.4,
         loose=random.random() < 0.2,
         racks=random.random() < 0.3,
+        chain=Random(f"{seed}/options of the chain").random() < CHAIN_CHANCE,
     )
     options = replace(drawn, **{name: _parsed(name, text) for name, text in (chosen or {}).items()})
     _check(options)

@@ -37,15 +37,19 @@ class Fault:
         return f"{self.number:3}  at {self.at_s:7.3f} s  for {self.lasts_s:6.3f} s  {self.name}"
 
 
-def make_plan(seed: int, options: StormOptions, weights: Mapping[str, float]) -> list[Fault]:
+def make_plan(
+    seed: int, options: StormOptions, weights: Mapping[str, float], *, of: str = "plan", begin: int = 1
+) -> list[Fault]:
     """The faults of one storm, in order.
 
     Each seed leaves some kinds of faults out altogether: what only happens where nothing else disturbs it gets its
     chance so (swarm testing).
 
     :param weights: of the kinds of faults, by name.
+    :param of: by which plans of one seed are different.
+    :param begin: the number of the first fault.
     """
-    random = Random(f"{seed}/plan")
+    random = Random(f"{seed}/{of}")
     kept = random.uniform(KEPT_MIN, 1.0)
     names = [name for name in weights if random.random() < kept] or list(weights)
     ends_s: list[float] = []
@@ -58,7 +62,7 @@ def make_plan(seed: int, options: StormOptions, weights: Mapping[str, float]) ->
         steps = random.randrange(STEPS_MAX)
         if len(ends_s) < options.overlap:
             ends_s.append(at_s + lasts_s)
-            plan.append(Fault(len(plan) + 1, name, at_s, lasts_s, steps))
+            plan.append(Fault(len(plan) + begin, name, at_s, lasts_s, steps))
         at_s += random.expovariate(1 / options.calm_s)
     return plan
 

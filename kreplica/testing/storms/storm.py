@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from kreplica.testing.storms.faults import FAULTS, OF_SIDE_TOPICS, topics
+from kreplica.testing.storms.chain import OVERRIDES as CHAIN_OVERRIDES
+from kreplica.testing.storms.chain import Chain
+from kreplica.testing.storms.faults import FAULTS, OF_CHAINS, OF_SIDE_TOPICS, topics
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.loose_clients import LooseClients
 from kreplica.testing.storms.options import StormOptions
@@ -26,8 +28,12 @@ def weights(options: StormOptions) -> dict[str, float]:
 
 
 def planned(seed: int, options: StormOptions) -> list[Fault]:
-    """The faults that a seed wants."""
-    return make_plan(seed, options, weights(options))
+    """The faults that a seed wants; those of a chain are behind the others, which are the same without it."""
+    plan = make_plan(seed, options, weights(options))
+    if options.chain:
+        of_chain = {name: weight for name, (_, weight) in OF_CHAINS.items()}
+        plan += make_plan(seed, options, of_chain, of="plan of the chain", begin=len(plan) + 1)
+    return plan
 
 
 class _Moment(NamedTuple):
@@ -59,12 +65,15 @@ class Storm:
                 f"zookeeper.session.timeout.ms={options.session_ms}",
                 f"replica.lag.time.max.ms={options.lag_ms}",
                 f"kreplica.controller.journal.max.bytes={JOURNAL_BYTES_MAX if options.journal else 0}",
+                *(CHAIN_OVERRIDES if options.chain else ()),
             ],
             load=options.load,
             racks=options.racks,
             trace=trace,
         )
         self._ends: dict[int, End] = {}
+        if options.chain:
+            self.run.companions.append(Chain(self.run, REPLICAS, configs))
         if options.loose:
             self.run.companions.append(LooseClients(self.run, REPLICAS, configs))
         if options.side_topics:
@@ -91,7 +100,7 @@ class Storm:
 
     def _begin(self, fault: Fault) -> None:
         self.run.tell(f"{fault.number}: {fault.name}")
-        begin, _ = FAULTS[fault.name]
+        begin, _ = {**FAULTS, **OF_CHAINS}[fault.name]
         end = begin(self.run, Random(f"{self.seed}/fault/{fault.number}"))
         if end is not None:
             self._ends[fault.number] = end

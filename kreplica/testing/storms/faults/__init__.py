@@ -9,12 +9,14 @@
 * ``roles`` trouble just when leaders and controllers change
 * ``interruptions`` controllers that die over such things
 * ``clients`` who read from the beginning, and ask for offsets
+* ``chains`` coordinators of groups and transactions, and the members of these
 * ``fault`` what all of them have
 """
 
 from __future__ import annotations
 
 from kreplica.testing.storms.faults import (
+    chains,
     clients,
     clocks,
     coordinator,
@@ -90,3 +92,15 @@ OF_SIDE_TOPICS = (
     "change settings",
 )
 """Those for storms that have topics besides the main one."""
+
+OF_CHAINS: dict[str, tuple[Begin, float]] = {
+    "kill group coordinator": (chains.kill_coordinator, 2.0),
+    "pause group coordinator": (chains.pause_coordinator, 1.0),
+    "isolate group coordinator": (chains.isolate_coordinator, 1.0),
+    "expire group coordinator": (chains.expire_coordinator, 1.0),
+    "kill member": (chains.kill_member, 2.0),
+    "pause member": (chains.pause_member, 1.0),
+    "replace member": (chains.replace_member, 1.5),
+    "member leaves": (chains.member_leaves, 1.0),
+}
+"""Those for storms that have a chain, in a plan of their own beside that of the others."""
