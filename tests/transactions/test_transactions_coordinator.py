@@ -210,6 +210,23 @@ def test_what_cannot_be_written_in_time_is_written_again():
     assert scene.end(producer, commits=True).code is E.NONE
 
 
+def test_a_record_that_is_in_the_log_twice_is_obeyed_once():
+    """Both are committed, the second when what follows from the first is under way."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.ask_to_end(producer, commits=True)
+    scene.log.time_out()
+    scene.clock.advance(0.5)
+    scene.log.commit(1)
+    scene.clock.advance(0)
+    assert scene.markers_in(P0) == [True]
+    scene.settle(1.0)
+    assert scene.state == "CompleteCommit"
+    assert scene.markers_in(P0) == [True]
+    scene.stop()
+
+
 def test_what_is_refused_is_written_when_replicas_are_back():
     """Too few are in sync: the decision waits with the log, for as long as it takes."""
     scene = Scene()

@@ -162,6 +162,33 @@ def test_one_request_at_a_time_goes_to_a_broker():
         for _, body in scene.cluster.requests
         for marker in body["markers"]
     ] == [[("t", [1, 2])]]
+    for number in range(3):
+        other = f"other-{number}"
+        begun = []
+        scene.coordinator.begin(other, Beginning(60_000), begun.append)
+        scene.log.commit()
+        scene.coordinator.add(other, begun[0].identity, [P1], lambda _: None)
+        scene.log.commit()
+        scene.coordinator.end(other, Ending(begun[0].identity, True, False), begun.append)
+        scene.log.commit()
+        scene.clock.advance(0)
+    assert len(scene.cluster.held) == 1
+    scene.cluster.release()
+    assert [len(body["markers"]) for _, body in scene.cluster.requests] == [1, 3]
+    scene.stop()
+
+
+def test_a_partition_that_is_led_elsewhere_sends_no_more_markers():
+    """What was under way is answered, and nothing follows from it here; what waited is not sent."""
+    scene = decided(P0, P1, holds=True, down={2: True})
+    scene.clock.advance(0)
+    scene.shard.unload()
+    scene.cluster.down.clear()
+    scene.cluster.release()
+    scene.clock.advance(30.0)
+    assert [broker for broker, _ in scene.cluster.requests] == [1, 2]
+    assert not scene.log.waiting
+    assert scene.markers.count == 0
     scene.stop()
 
 
