@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from twisted.logger import Logger
 
@@ -23,11 +24,11 @@ from kreplica.storage.leftovers import clear_leftovers
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.producer_snapshots import SnapshotFiles
 from kreplica.storage.producers import ProducerStates
-from kreplica.storage.scanning import header_at, scan_batches
+from kreplica.storage.scanning import header_after, scan_batches
 from kreplica.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
 from kreplica.storage.segments import Segments, remove_files
 from kreplica.storage.validation import read_marker
-from kreplica.wire.batches import HEADER_SIZE, BatchHeader, verify_crc
+from kreplica.wire.batches import BatchHeader, verify_crc
 from kreplica.wire.control_records import EndMarker
 
 _log = Logger()
@@ -61,7 +62,7 @@ def nothing_yet(
     first = Segment(path, 0, disk, open_segments, size=0, new=True)
     first.created_ms = now_ms
     return Opened(
-        Segments(disk, [first], lambda paths: remove_files(disk, paths)),
+        Segments(disk, [first], partial(remove_files, disk)),
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
@@ -118,7 +119,7 @@ class Loading:
         self._disk.make_directories(self._path)
         names = clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
-        self._segments = Segments(self._disk, self._list_segments(names, start_offset), self._remove)
+        self._segments = Segments(self._disk, self._list_segments(names, start_offset), partial(remove_files, self._disk))
         self._check_indexes(self._segments if clean_shutdown else self._segments.closed, set(names))
         if not clean_shutdown:
             self._recover_from(recovery_point)
@@ -146,9 +147,6 @@ class Loading:
             self._was_cut,
             self._damages,
         )
-
-    def _remove(self, paths: list[str]) -> None:
-        remove_files(self._disk, paths)
 
     def _list_segments(self, names: Sequence[str], start_offset: int) -> list[Segment]:
         bases = sorted(
@@ -218,9 +216,9 @@ class Loading:
         next_offset = segment.base_offset
         latest_epoch = self._epochs[-1][0] if self._epochs else NO_EPOCH
         for position, header, data in scan_batches(segment.file, 0, size):
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
+            if self._is_out_of_place(segment, position, header, next_offset):
                 break
-            if not verify_crc(data, header) and not self._keep(segment, position, header, size, recovery_point):
+            if not verify_crc(data, header) and not self._keep(segment, position, header, recovery_point):
                 break
             if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                 break
@@ -253,12 +251,21 @@ class Loading:
         segment.cut_back(segment.size)
         return False
 
-    def _keep(self, segment: Segment, position: int, header: BatchHeader, size: int, recovery_point: int) -> bool:
+    def _is_out_of_place(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> bool:
+        """Whether its offset, which no checksum covers, cannot be what was written.
+
+        Offsets follow upon each other but where compaction left some out; there the next batch shows it.
+        """
+        if header.base_offset <= next_offset:
+            return header.base_offset < next_offset or header.last_offset_delta < 0
+        following = header_after(segment.file, position, header)
+        return not self._config.compacted or (following is not None and following.base_offset < header.next_offset)
+
+    def _keep(self, segment: Segment, position: int, header: BatchHeader, recovery_point: int) -> bool:
         """Whether to go on past a damaged batch: the next one says that its length and its offsets are right."""
         if not self._keeps_damage or header.next_offset > recovery_point:
             return False
-        end = position + header.size
-        following = header_at(segment.file.read_at(end, HEADER_SIZE), 0) if end < size else None
+        following = header_after(segment.file, position, header)
         next_offset = following.base_offset if following is not None else recovery_point
         if next_offset != header.next_offset:
             return False

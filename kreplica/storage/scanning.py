@@ -67,3 +67,8 @@ def header_at(data: Buffer, at: int) -> BatchHeader | None:
         return parse_header(data, at)
     except KreplicaError:
         return None
+
+
+def header_after(file: File, position: int, header: BatchHeader) -> BatchHeader | None:
+    """The header of the batch behind one that stands there, or None where none is."""
+    return header_at(file.read_at(position + header.size, HEADER_SIZE), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 
 import pytest
@@ -83,6 +84,34 @@ def test_a_flipped_bit_beyond_the_recovery_point_ends_the_log(path):
     assert bases_of(log)[-1] == first_offset
     fill(log, 3)
     assert offsets_of(open_log(path)) == list(range(end + 3))
+
+
+@pytest.mark.parametrize("wrong", [1, 2], ids=["in the middle", "the last one"])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_batch_of_an_offset_that_cannot_be_ends_the_log(path, policy, wrong):
+    """No checksum covers a batch's offset.  That of the last one in a compacted log nobody can say anything about."""
+    config = dataclasses.replace(SMALL, cleanup_policy=frozenset({policy}))
+    fill(open_log(path), 3)
+    file = active_of(path)
+    size = file.stat().st_size // 3
+    damage(file, wrong * size + 5)
+    log = open_log(path, config)
+    if policy == "compact" and wrong == 2:
+        assert offsets_of(log)[:2] == [0, 1]
+        assert len(offsets_of(log)) == 3
+    else:
+        assert offsets_of(log) == list(range(wrong))
+
+
+def test_gaps_of_compaction_are_kept(path, tmp_path):
+    """A follower of a compacted log has them in its newest segment too."""
+    leader = open_log(tmp_path / "leader-0")
+    fill(leader, 21)
+    config = dataclasses.replace(SMALL, cleanup_policy=frozenset({"compact"}))
+    log = open_log(path, config)
+    for offset in (0, 5, 6, 20):
+        log.append_as_follower(read_bytes(leader, offset, offset + 1), now_ms=1)
+    assert offsets_of(open_log(path, config)) == [0, 5, 6, 20]
 
 
 def test_a_flipped_bit_below_the_recovery_point_is_an_error(path):
