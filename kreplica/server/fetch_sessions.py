@@ -113,6 +113,8 @@ class FetchSession:
                 self.partitions[wanted.key] = wanted
             else:
                 wanted.ask(row)
+                # An answer was under way perhaps, and a follower leaves out what it has asked for anew.
+                wanted.may_have_missed = self.follower
             self.pending[wanted] = None
         for gone in forgotten:
             for partition in gone["partitions"]:

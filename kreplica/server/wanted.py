@@ -20,6 +20,7 @@ class Wanted:
     """One partition that a client fetches, and what it was last told of it (inside a session).
 
     :ivar named: whether the request that is being answered names it: a follower acknowledges by that.
+    :ivar may_have_missed: whether the client may have thrown away what it was told last: that is told again, in time.
     :ivar watched: where a change of it is waited for.
     """
 
@@ -29,6 +30,7 @@ class Wanted:
         "fetch_offset",
         "last_fetched_epoch",
         "log_start_offset",
+        "may_have_missed",
         "named",
         "partition",
         "told",
@@ -43,6 +45,7 @@ class Wanted:
         self.partition: int = row["partition"]
         self.told: tuple[int, int] | None = None
         self.watched: Partition | None = None
+        self.may_have_missed = False
         self.ask(row)
 
     def ask(self, row: Row) -> None:
@@ -62,7 +65,8 @@ class Wanted:
         """Whether an answer inside a session has to name this partition."""
         told = (row["high_watermark"], row["log_start_offset"])
         diverges = row["diverging_epoch"] is not NO_DIVERGENCE
-        news = bool(row["error_code"] or row["records"] or told != self.told or diverges)
+        news = bool(row["error_code"] or row["records"] or told != self.told or diverges or self.may_have_missed)
+        self.may_have_missed = False
         # An error is told again and again, until it is gone and the figures are told too.
         self.told = None if row["error_code"] else told
         return news or row["preferred_read_replica"] >= 0

@@ -214,3 +214,13 @@ def test_epochs_wrap() -> None:
     context.session.epoch = 2**31 - 1
     begin(sessions, session_id, 2**31 - 1)
     begin(sessions, session_id, 1)
+
+
+def test_a_follower_is_told_again_what_it_may_have_left_out() -> None:
+    """It leaves out of an answer what it has asked for anew meanwhile; what that said must not be lost to it."""
+    sessions = FetchSessions(random.Random(1), 10)
+    session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)]), follower=True), row())
+    assert finish(begin(sessions, session_id, 1, follower=True), row(high_watermark=6))[1]
+    asked_again = begin(sessions, session_id, 2, topics(a=[(0, 6)]), follower=True)
+    assert finish(asked_again, row(high_watermark=6))[1], "the answer before may have been left out"
+    assert not finish(begin(sessions, session_id, 3, follower=True), row(high_watermark=6))[1]
