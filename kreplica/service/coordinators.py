@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from kreplica.coordination import BrokerConnections, Shards, StateLog, StateLogConfig
+from kreplica.coordination import BrokerConnections, LogEnds, Shards, StateLog, StateLogConfig
 from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.groups.lag_tracking import LagConfig, LagTracker
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
+from kreplica.model import TopicPartition
 from kreplica.server.internal_topics import InternalTopic, InternalTopics
 from kreplica.service.cluster_view import PublishedCluster
-from kreplica.service.settings_maps import groups_config, transactions_config
+from kreplica.service.settings_maps import admin_listener, groups_config, transactions_config
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.transactions import Markers, TransactionCoordinator
 from kreplica.transactions.admission import Admission
@@ -32,6 +34,7 @@ class Coordinators:
     :ivar connections: to the other brokers, and to this one.
     :ivar admission: where those wait who write in transactions.
     :ivar groups: the coordinator of groups; ``consumer_groups`` is that of those of KIP-848.
+    :ivar lag: how far groups are behind.
     :ivar transactions: the coordinator of transactions.
     """
 
@@ -45,6 +48,7 @@ class Coordinators:
         self.verifier = Verifier(broker.runtime.reactor, self.view, self.connections, broker.turn.at_end)
         self.admission = Admission(self.verifier, lambda: broker.dynamic_settings.verifies_transactions)
         self.groups = self._make_groups()
+        self.lag = self._make_lag()
         self.consumer_groups = ConsumerCoordinator(
             broker.runtime, self.groups.shards, self.view, groups_config(broker.settings).consumer
         )
@@ -66,7 +70,20 @@ class Coordinators:
                 codec=settings["offsets.topic.compression.codec"],
             ),
         )
-        return GroupCoordinator(broker.runtime, shards, config.classic)
+        groups = GroupCoordinator(broker.runtime, shards, config.classic)
+        self.view.on_topics_removed(groups.topics_removed)
+        return groups
+
+    def _make_lag(self) -> LagTracker:
+        broker = self._broker
+        interval_s = broker.settings["kreplica.groups.lag.interval.ms"] / 1000
+
+        def led_end(key: TopicPartition) -> int | None:
+            partition = broker.partitions.get(key)
+            return partition.high_watermark if partition is not None and partition.is_leader else None
+
+        log_ends = LogEnds(self.view, self.connections, led_end)
+        return LagTracker(broker.runtime, self.groups.shards, log_ends, LagConfig(interval_s))
 
     def _make_transactions(self) -> TransactionCoordinator:
         broker = self._broker
@@ -98,12 +115,15 @@ class Coordinators:
 
     def start(self) -> None:
         """What coordinators do by themselves begins."""
+        if admin_listener(self._broker.settings) is not None:  # nobody else asks
+            self.lag.start()
         self.transactions.start()
 
     def stop(self) -> None:
         """Ask nobody anything any more; what is under way fails."""
         if self._internal_topics is not None:
             self._internal_topics.stop()
+        self.lag.stop()
         self.transactions.stop()
         self.verifier.stop()
         self.connections.stop()

@@ -150,7 +150,7 @@ def test_a_name_that_does_not_fit_into_the_log(scene: WireScene) -> None:
 
 def test_a_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:
     """A commit is written as a whole or not at all."""
-    offsets = {"t": {index: (1, "m" * 20) for index in range(20_000)}}
+    offsets = {"t": dict.fromkeys(range(20000), (1, "m" * 20))}
     assert scene.commit("large", offsets) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     with pytest.raises(LookupError):
         scene.shard("large")

@@ -27,7 +27,6 @@ CONSUMER_ASSIGNORS = (
 )
 MIGRATION_POLICIES = OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True)
 GROUP_PROTOCOLS = EachOneOf(("consumer", "classic", "share", "unknown"))
-GROUPS_LATER = "consumer groups are not served"
 LOADED_IN_PIECES = "a megabyte is read at a time"
 
 PRODUCERS = (
@@ -51,27 +50,23 @@ GROUPS = (
     Setting(
         "group.max.session.timeout.ms", INT, 1_800_000, ANY, MEDIUM, READ_ONLY,
         "The longest session that a member of a group may ask for.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "group.max.size", INT, 2**31 - 1, at_least(1), MEDIUM, READ_ONLY,
         "How many members one group may have.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "group.min.session.timeout.ms", INT, 6000, ANY, MEDIUM, READ_ONLY,
         "The shortest session that a member of a group may ask for.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "offset.metadata.max.bytes", INT, 4096, ANY, HIGH, READ_ONLY,
         "The longest text that may be committed along with an offset.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "offsets.commit.required.acks", SHORT, -1, ANY, HIGH, READ_ONLY,
         "How many replicas a commit of offsets waits for; -1 is all that are in sync.",
-        instead=GROUPS_LATER,
+        instead="a commit of offsets waits for all that are in sync",
     ),
     Setting(
         "offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH, READ_ONLY,
@@ -80,17 +75,15 @@ GROUPS = (
     Setting(
         "offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
         "How many bytes are read at a time when committed offsets are loaded.",
-        instead=GROUPS_LATER,
+        instead=LOADED_IN_PIECES,
     ),
     Setting(
         "offsets.retention.check.interval.ms", LONG, 600_000, at_least(1), HIGH, READ_ONLY,
         "How often expired offsets are looked for.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "offsets.retention.minutes", INT, 10_080, at_least(1), HIGH, READ_ONLY,
         "How long the offsets of a group without members are kept.",
-        instead=GROUPS_LATER,
     ),
     Setting(
         "offsets.topic.compression.codec", INT, 0, ANY, HIGH, READ_ONLY,

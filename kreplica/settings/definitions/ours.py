@@ -36,6 +36,10 @@ OURS = (
         "How many bytes those notes take at most, the oldest go first; 0 notes nothing.",
     ),
     Setting(
+        "kreplica.groups.lag.interval.ms", INT, 10_000, at_least(100), LOW, READ_ONLY,
+        "How often it is looked at what groups commit; a group's status is that of ten looks that saw a new commit.",
+    ),
+    Setting(
         "kreplica.scrub.bytes.per.second", LONG, 2**20, at_least(0), LOW, READ_ONLY,
         "How fast stored records are read again to find damage while other replicas have them; 0 is not at all.",
     ),

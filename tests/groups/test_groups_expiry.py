@@ -1,0 +1,175 @@
+"""Offsets go when nothing keeps them, and groups with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from offsets_wire import WireScene, wire_scene
+
+from kreplica.groups.expiry import is_expired
+from kreplica.groups.records import CommittedOffset
+from kreplica.wire import messages
+
+MINUTE_MS = 60_000
+RETENTION_MIN = 10
+CHECK_S = 60
+PATIENCE_S = 3 * CHECK_S
+"""A check finds it, its tombstones are committed, and the group goes at once, or with the next check."""
+
+COMMITTED = CommittedOffset(5, -1, "", 100 * MINUTE_MS)
+EXPIRING = COMMITTED._replace(expire_timestamp_ms=105 * MINUTE_MS)
+
+
+@pytest.fixture
+def scene() -> Iterator[WireScene]:
+    settings = (
+        f"offsets.retention.minutes={RETENTION_MIN}",
+        f"offsets.retention.check.interval.ms={CHECK_S * 1000}",
+        "group.min.session.timeout.ms=1000",
+    )
+    with wire_scene(*settings) as scene:
+        yield scene
+
+
+@pytest.mark.parametrize(
+    ("committed", "since_ms", "minute", "expected"),
+    [
+        (COMMITTED, None, 10_000, False),
+        (COMMITTED, 100 * MINUTE_MS, 109, False),
+        (COMMITTED, 100 * MINUTE_MS, 110, True),
+        (COMMITTED, 200 * MINUTE_MS, 110, False),
+        (COMMITTED, 200 * MINUTE_MS, 210, True),
+        (EXPIRING, 100 * MINUTE_MS, 104, False),
+        (EXPIRING, 100 * MINUTE_MS, 105, True),
+        (EXPIRING, 200 * MINUTE_MS, 105, True),
+        (EXPIRING, None, 10_000, False),
+    ],
+)
+def test_when_an_offset_expires(
+    committed: CommittedOffset, since_ms: int | None, minute: int, expected: bool
+) -> None:
+    """By the retention from when it counts, or at the time that an old client named; never while a group keeps it."""
+    assert is_expired(committed, since_ms, minute * MINUTE_MS, RETENTION_MIN * MINUTE_MS) is expected
+
+
+def exists(scene: WireScene, group: str) -> bool:
+    try:
+        scene.shard(group)
+    except LookupError:
+        return False
+    return True
+
+
+def test_a_simple_consumers_offset_expires_by_its_own_commit(scene: WireScene) -> None:
+    """Without members, each offset is kept from its last commit on; the group goes with the last one."""
+    scene.commit("g", {"t": {0: 5, 1: 6}})
+    scene.cluster.run(RETENTION_MIN * 60 - 2 * CHECK_S)
+    scene.commit("g", {"t": {1: 7}})
+    scene.cluster.run(PATIENCE_S)
+    assert scene.fetch("g", None) == {("t", 1): (7, "")}
+    assert exists(scene, "g")
+    scene.cluster.run(RETENTION_MIN * 60)
+    assert scene.fetch("g", None) == {}
+    assert not exists(scene, "g")
+
+
+def test_what_expired_is_gone_from_the_log(scene: WireScene) -> None:
+    """The next coordinator does not find it again."""
+    scene.commit("g", {"t": {0: 5}})
+    partition = scene.shard("g").log.partition
+    scene.cluster.run(RETENTION_MIN * 60 + PATIENCE_S)
+    machine = scene.cluster.brokers[1]
+    scene.close()
+    scene.cluster.run_until(machine.stop())
+    scene.cluster.run_until(machine.start())
+    groups = machine.program.coordinators.groups
+    scene.cluster.run_until(lambda: any(shard.log.partition == partition for shard in groups.shards.loaded()))
+    scene.cluster.run_until(lambda: not groups.shards.is_loading)
+    assert scene.fetch("g", None) == {}
+    assert not exists(scene, "g")
+
+
+def test_a_groups_offsets_expire_from_when_it_is_empty(scene: WireScene) -> None:
+    """While a group has members its offsets stay, however old; from when the last has left they are kept so long."""
+    member_id, generation = scene.join("g", ["t"])
+    who = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+    scene.commit("g", {"t": {0: 5}}, **who)
+    for _ in range(2 * RETENTION_MIN * 3):
+        scene.cluster.run(20)
+        heartbeat = {"group_id": "g", "generation_id": generation, "member_id": member_id}
+        answer = scene.request(scene.client("g"), messages.HEARTBEAT, heartbeat)
+        assert answer["error_code"] == 0
+    assert scene.fetch("g", None) == {("t", 0): (5, "")}
+    scene.leave("g", member_id)
+    scene.cluster.run(RETENTION_MIN * 60 - CHECK_S)
+    assert scene.fetch("g", None) == {("t", 0): (5, "")}
+    scene.cluster.run(PATIENCE_S)
+    assert scene.fetch("g", None) == {}
+    assert not exists(scene, "g")
+
+
+
+
+def test_offsets_of_topics_that_nobody_reads_any_more_expire(scene: WireScene) -> None:
+    """In a group that lives, an offset of a topic without subscribers expires by its last commit."""
+    member_id, generation = scene.join("g", ["t"])
+    who = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+    scene.commit("g", {"t": {0: 5}, "u": {0: 6}}, **who)
+    for _ in range(RETENTION_MIN * 3 + 6):
+        scene.cluster.run(20)
+        scene.request(
+            scene.client("g"),
+            messages.HEARTBEAT,
+            {"group_id": "g", "generation_id": generation, "member_id": member_id},
+        )
+    assert scene.fetch("g", None) == {("t", 0): (5, "")}
+
+
+def test_old_clients_say_when_an_offset_expires(scene: WireScene) -> None:
+    """A retention that came with the commit (OffsetCommit 2 to 4) counts instead of the broker's."""
+    scene.commit("short", {"t": {0: 5}}, version=4, retention_time_ms=2 * MINUTE_MS)
+    scene.commit("long", {"t": {0: 5}}, version=4, retention_time_ms=3 * RETENTION_MIN * MINUTE_MS)
+    scene.cluster.run(2 * 60 + PATIENCE_S)
+    assert scene.fetch("short", None) == {}
+    scene.cluster.run(RETENTION_MIN * 60)
+    assert scene.fetch("long", None) == {("t", 0): (5, "")}
+
+
+def test_an_empty_group_without_offsets_goes(scene: WireScene) -> None:
+    """A group whose members have left, and that has no offsets, is forgotten at the next check."""
+    member_id, _ = scene.join("g", ["t"])
+    scene.leave("g", member_id)
+    assert exists(scene, "g")
+    scene.cluster.run(PATIENCE_S)
+    assert not exists(scene, "g")
+
+
+def test_offsets_go_with_their_topic(scene: WireScene) -> None:
+    """A topic that is deleted and made again is not read from where the old one's readers stopped."""
+    scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
+    scene.commit("h", {"t": {1: 5}})
+    scene.cluster.run_until(scene.any_broker.delete_topic("t"))
+    scene.cluster.run_until(scene.any_broker.create_topic("t", 2))
+    scene.cluster.run_until(lambda: not exists(scene, "h"))
+    assert scene.fetch("g", {"t": [0], "u": [0]}) == {("t", 0): (-1, ""), ("u", 0): (6, "")}
+
+
+def test_a_topic_that_went_unnoticed_is_noticed(scene: WireScene) -> None:
+    """A coordinator that was not told of a deletion finds the offsets at its next check."""
+    scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
+    broker = scene.cluster.brokers[1].program
+    broker.metadata._removal_observers.clear()
+    scene.cluster.run_until(scene.any_broker.delete_topic("t"))
+    assert scene.fetch("g", None) == {("t", 0): (5, ""), ("u", 0): (6, "")}
+    scene.cluster.run(PATIENCE_S)
+    assert scene.fetch("g", None) == {("u", 0): (6, "")}
+
+
+def test_a_stopped_broker_looks_no_more(scene: WireScene) -> None:
+    """A broker that leads no partition has no timer for offsets."""
+    scene.commit("g", {"t": {0: 5}})
+    expiry = scene.shard("g").expiry
+    assert expiry._running
+    scene.cluster.run_until(scene.cluster.brokers[1].stop())
+    assert not expiry._running
