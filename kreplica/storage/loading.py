@@ -119,11 +119,12 @@ class Loading:
         self._disk.make_directories(self._path)
         names = clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
-        self._segments = Segments(self._disk, self._list_segments(names, start_offset), partial(remove_files, self._disk))
+        segments = self._list_segments(names, start_offset)
+        self._segments = Segments(self._disk, segments, partial(remove_files, self._disk))
         self._check_indexes(self._segments if clean_shutdown else self._segments.closed, set(names))
         if not clean_shutdown:
             self._recover_from(recovery_point)
-        end_offset = self._find_end(recovery_point if not clean_shutdown else 0)
+        end_offset = self._find_end(0 if clean_shutdown else recovery_point)
         start_offset = max(start_offset, self._segments.first.base_offset)
         if end_offset < start_offset:
             _log.warn(
@@ -282,9 +283,7 @@ class Loading:
         """
         if self._config.compacted or segment is self._segments.active:
             return False
-        last = segment.last_batch()
-        next_offset = last.next_offset if last is not None else segment.base_offset
-        next_base = self._segments.end_of(segment)
+        next_offset, next_base = segment.last_end(), self._segments.end_of(segment)
         if next_offset >= next_base:
             return False
         _log.warn(
@@ -314,8 +313,7 @@ class Loading:
                 if end < active.size and not self._recover(active, recovery_point):
                     self._was_cut = True
                 active.find_largest()
-            last = active.last_batch()
-            return last.next_offset if last is not None else active.base_offset
+            return active.last_end()
 
     def _start_anew(self, start_offset: int) -> int:
         self._rebuilt.clear()

@@ -283,12 +283,12 @@ class Segment:
             raise Damage(self.path(), self.base_offset, position, "no batch stands there")
         return header
 
-    def last_batch(self) -> BatchHeader | None:
-        """The header of its last batch; None when it is empty."""
-        last = None
-        for _, last in self.headers(self.offset_index.last[1]):  # noqa: B007
-            pass
-        return last
+    def last_end(self) -> int:
+        """The offset after its last batch; its base offset when it is empty."""
+        end = self.base_offset
+        for _, header in self.headers(self.offset_index.last[1]):
+            end = header.next_offset
+        return end
 
     @property
     def largest(self) -> tuple[int, int]:
