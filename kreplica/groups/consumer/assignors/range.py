@@ -1,4 +1,4 @@
-"""Ranges: of each topic a member gets neighbouring partitions.
+"""Ranges: a member gets neighbouring partitions of a topic; the first members get one more, if it is not even.
 
 Topics with as many partitions and the same subscribers are shared out alike, so that whoever reads a partition of one
 reads the partition of the same number of the other: what joins of two topics by key need.
@@ -25,8 +25,9 @@ class RangeAssignor:
         for topic_id, subscribers in group.subscribers().items():
             subscribers.sort(key=lambda member_id: _rank(group, member_id))
             start = 0
+            quota, extra = divmod(group.partition_counts[topic_id], max(len(subscribers), 1))
             for index, member_id in enumerate(subscribers):
-                end = group.partition_counts[topic_id] * (index + 1) // len(subscribers)
+                end = start + quota + (index < extra)
                 if end > start:
                     shares[member_id][topic_id] = frozenset(range(start, end))
                 start = end

@@ -29,6 +29,8 @@ class UniformAssignor:
         for subscribers, topic_ids in classes:
             shares.hand_out(subscribers, topic_ids)
         # A move in one class may make another possible elsewhere.  Each makes the sum of the squared counts smaller.
+        # Those with many subscribers come first, where a partition may go to whoever has least at once.
+        classes.reverse()
         while sum(shares.level(subscribers, topic_ids) for subscribers, topic_ids in classes):
             pass
         return shares.result()

@@ -1,0 +1,369 @@
+"""A coordinator of groups of KIP-848 on virtual time, a log that commits when the test says so, and members that do as
+they are told; whole stories of them can be told as transcripts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+from classic_scene import NOT_TRANSACTIONAL, START_MS, OneShard, ScriptedLog
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.config import GroupsConfig
+from kreplica.groups.consumer.assignment import Assignment, from_rows, pairs, union
+from kreplica.groups.consumer.config import ConsumerConfig
+from kreplica.groups.consumer.coordinator import ConsumerCoordinator
+from kreplica.groups.consumer.group import ConsumerGroup
+from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_FOR_A_WHILE
+from kreplica.groups.consumer.requests import Heartbeat
+from kreplica.groups.consumer.state import GroupState
+from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.offsets import Offsets
+from kreplica.groups.shard import GroupShard
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+
+if TYPE_CHECKING:
+    from kreplica.coordination.cluster_view import ClusterView
+    from kreplica.coordination.shards import Shards
+    from kreplica.coordination.state_log import StateLog
+
+GROUP = "group"
+VERSION = 1
+
+
+class Cluster:
+    """A ``ClusterView`` of topics that the test makes; one that is made anew has another id."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.ids: dict[str, UUID] = {}
+        self._made = 0
+        self._callbacks: list[Callable[[], None]] = []
+
+    def become(self, topic: str, partitions: int) -> None:
+        """A topic has so many partitions from now on; with none it is gone."""
+        if not partitions:
+            del self.counts[topic], self.ids[topic]
+        else:
+            if topic not in self.counts:
+                self._made += 1
+                self.ids[topic] = UUID(int=self._made)
+            self.counts[topic] = partitions
+        for callback in self._callbacks:
+            callback()
+
+    def partition_count(self, topic: str) -> int | None:
+        return self.counts.get(topic)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        return self.ids.get(topic)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return next((name for name, each in self.ids.items() if each == topic_id), None)
+
+    def topics(self) -> list[str]:
+        return sorted(self.counts)
+
+    def racks_of(self, key: TopicPartition) -> frozenset[str]:
+        return frozenset()
+
+    def leader_of(self, key: TopicPartition) -> int | None:
+        return 1
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+
+class Member:
+    """A client's side of a membership.
+
+    :ivar owned: what it reads.
+    :ivar is_stubborn: it does not give up what it is told to.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.member_id = name
+        self.epoch = JOINING
+        self.instance_id: str | None = None
+        self.subscription: dict[str, Any] = {}
+        self.owned: Assignment = {}
+        self.is_stubborn = False
+
+    def joining(self) -> Heartbeat:
+        """A heartbeat that joins, or joins again."""
+        self.epoch, self.owned = JOINING, {}
+        return self.beating(full=True)
+
+    def beating(self, *, full: bool = False, quiet: bool = False, epoch: int | None = None) -> Heartbeat:
+        """A heartbeat.
+
+        :param full: it says all there is to say.
+        :param quiet: it does not say what it owns.
+        """
+        said = self.subscription if full else {}
+        return Heartbeat(
+            GROUP,
+            self.member_id,
+            self.epoch if epoch is None else epoch,
+            instance_id=self.instance_id,
+            owned=None if quiet else self.owned,
+            client_id="client",
+            client_host="/127.0.0.1",
+            **said,
+        )
+
+    def leaving(self, epoch: int = LEAVING) -> Heartbeat:
+        """Its last heartbeat."""
+        self.owned = {}
+        return Heartbeat(GROUP, self.member_id, epoch, instance_id=self.instance_id)
+
+    def told(self, answer: Answer) -> None:
+        """It does as it is told, at once, unless it is stubborn."""
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = union(self.owned, answer.assignment) if self.is_stubborn else answer.assignment
+
+    def fenced(self) -> None:
+        """It was given up: it owns nothing, and has to join again."""
+        self.epoch, self.owned = JOINING, {}
+
+
+class ConsumerShard(OneShard):
+    """``Shards`` that know of a lease."""
+
+    def current_shard_of(self, name: str) -> GroupShard:
+        return self.shard_of(name)
+
+
+class ConsumerScene:
+    """Time, a cluster, a log, and one coordinator after the other."""
+
+    def __init__(self, **config: Any) -> None:
+        self.clock = Clock()
+        self.config = ConsumerConfig(**config)
+        self.cluster = Cluster()
+        self.log = ScriptedLog()
+        self.shards = ConsumerShard()
+        self.runtime = Runtime(
+            reactor=cast(Any, self.clock),
+            disk=cast(Any, None),
+            offload=cast(Any, None),
+            random=random.Random(1),
+            wall_clock_ms=lambda: START_MS + round(self.clock.seconds() * 1000),
+        )
+        self.load()
+
+    def load(self) -> None:
+        """A broker begins to lead: it replays what is committed."""
+        view = cast("ClusterView", self.cluster)
+        self.coordinator = ConsumerCoordinator(
+            self.runtime, cast("Shards[GroupShard]", self.shards), view, self.config
+        )
+        log = cast("StateLog", self.log)
+        shard = GroupShard(self.runtime, log, view, GroupsConfig(consumer=self.config), Offsets(log))
+        for key, value in self.log.records:
+            shard.replay(key, value, NOT_TRANSACTIONAL)
+        shard.loaded()
+        self.shards.shard = shard
+
+    def unload(self) -> None:
+        """The broker leads no more; what it appended in vain is lost."""
+        self.shard.unload()
+        self.shards.shard = None
+        waiting = list(self.log.waiting)
+        self.log.waiting.clear()
+        for _, _, answer in waiting:
+            answer(ErrorCode.NOT_COORDINATOR)
+
+    def fail_over(self) -> None:
+        """Another broker loads the log."""
+        self.unload()
+        self.load()
+
+    @property
+    def shard(self) -> GroupShard:
+        assert self.shards.shard is not None
+        return self.shards.shard
+
+    @property
+    def group(self) -> ConsumerGroup:
+        group = self.shard.group(GROUP)
+        assert isinstance(group, ConsumerGroup), group
+        return group
+
+    @property
+    def state(self) -> GroupState:
+        return self.group.committed
+
+    def send(self, heartbeat: Heartbeat, told: Callable[[Answer | ErrorCode], None], version: int = VERSION) -> None:
+        """Send a heartbeat."""
+
+        def failed(failure: Failure) -> None:
+            failure.trap(KafkaError)
+            told(cast(KafkaError, failure.value).code)
+
+        Deferred.fromCoroutine(self.coordinator.heartbeat(heartbeat, version)).addCallbacks(told, failed)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, one timer at a time; what is written meanwhile is committed."""
+        end = self.clock.seconds() + seconds
+        while (times := [call.getTime() for call in self.clock.getDelayedCalls()]) and min(times) <= end:
+            self.clock.advance(max(min(times) - self.clock.seconds(), 0))
+            self.log.commit()
+        self.clock.advance(end - self.clock.seconds())
+
+    def text(self, assignment: Assignment) -> str:
+        """Partitions as transcripts have them; those of a topic that is gone with a question mark."""
+        words = [f"{self.cluster.topic_name(topic_id) or '?'}{each}" for topic_id, each in pairs(assignment)]
+        return " ".join(sorted(words)) or "nothing"
+
+
+class Transcript:
+    """Does what the lines of a story say, and writes down what becomes of it."""
+
+    def __init__(self, **config: Any) -> None:
+        self.scene = ConsumerScene(**config)
+        self.scene.cluster.become("t", 4)
+        self.members: dict[str, Member] = {}
+        self.lines: list[str] = []
+        self._is_holding = False
+
+    def tell(self, line: str) -> None:
+        """Do one line."""
+        self.lines.append(f"> {line}")
+        first, *words = line.split()
+        command = getattr(self, f"_{first.replace('-', '_')}", None)
+        if command is not None:
+            command(*words)
+        else:
+            self._member(first, *words)
+        if not self._is_holding:
+            self.scene.log.commit()
+
+    def _member(self, name: str, verb: str, *words: str) -> None:
+        member = self.members.setdefault(name, Member(name))
+        getattr(self, f"_{verb}")(member, *words)
+
+    # --- what members do ---------------------------------------------------------------------------------------------
+
+    def _joins(self, member: Member, *words: str) -> None:
+        if words:
+            self._subscribe(member, words)
+        self._send(member, member.joining())
+
+    def _subscribe(self, member: Member, words: Iterable[str]) -> None:
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        expression = next((word[1:] for word in words if word.startswith("~")), None)
+        member.instance_id = options.get("static", member.instance_id)
+        member.subscription = {
+            "topic_names": tuple(sorted(word for word in words if "=" not in word and not word.startswith("~"))),
+            "regular_expression": expression,
+            "rebalance_timeout_ms": int(options.get("timeout", 60)) * 1000,
+            "server_assignor": options.get("assignor"),
+        }
+
+    def _subscribes(self, member: Member, *words: str) -> None:
+        self._subscribe(member, words)
+        self._send(member, member.beating(full=True))
+
+    def _beats(self, member: Member, *words: str) -> None:
+        epoch = next((int(word) for word in words if word.isdigit()), None)
+        self._send(member, member.beating(full="fully" in words, quiet="quietly" in words, epoch=epoch))
+
+    def _leaves(self, member: Member, *words: str) -> None:
+        self._send(member, member.leaving(LEAVING_FOR_A_WHILE if words else LEAVING))
+
+    def _holds(self, member: Member, *_: str) -> None:
+        member.is_stubborn = True
+
+    def _lets(self, member: Member, *_: str) -> None:
+        member.is_stubborn = False
+        state = self.scene.state.members[member.member_id].progress
+        member.owned = state.assigned
+
+    def _owns(self, member: Member, *words: str) -> None:
+        ids = self.scene.cluster.ids
+        member.owned = from_rows({"topic_id": ids[word[:-1]], "partitions": [int(word[-1])]} for word in words)
+
+    def _commits(self, member: Member, epoch: str | None = None) -> None:
+        self._check(member, lambda: self.scene.group.check_commit(
+            member.member_id, member.instance_id, int(epoch or member.epoch), transactional=False, version=9
+        ))  # fmt: skip
+
+    def _fetches(self, member: Member, epoch: str | None = None) -> None:
+        self._check(member, lambda: self.scene.group.check_fetch(member.member_id, int(epoch or member.epoch)))
+
+    def _check(self, member: Member, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except KafkaError as error:
+            self.lines.append(f"  {member.name}: {error.code.name}")
+        else:
+            self.lines.append(f"  {member.name}: may")
+
+    def _send(self, member: Member, heartbeat: Heartbeat) -> None:
+        def told(answer: Answer | ErrorCode) -> None:
+            if isinstance(answer, ErrorCode):
+                self.lines.append(f"  {member.name}: {answer.name}")
+                if answer in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+                    member.fenced()
+                return
+            news = f", owns {self.scene.text(answer.assignment)}" if answer.assignment is not None else ""
+            self.lines.append(f"  {member.name}: {answer.member_epoch}{news}")
+            member.told(answer)
+
+        self.scene.send(heartbeat, told)
+
+    # --- what happens to them ----------------------------------------------------------------------------------------
+
+    def _topic(self, name: str, partitions: str) -> None:
+        self.scene.cluster.become(name, int(partitions))
+
+    def _wait(self, seconds: str) -> None:
+        self.scene.advance(float(seconds))
+
+    def _hold(self) -> None:
+        self._is_holding = True
+
+    def _commit(self) -> None:
+        self._is_holding = False
+
+    def _refuse(self, code: str = "COORDINATOR_NOT_AVAILABLE") -> None:
+        self.scene.log.refuse(ErrorCode[code])
+
+    def _fail_over(self) -> None:
+        self._is_holding = False
+        self.scene.fail_over()
+
+    def _show(self) -> None:
+        state = self.scene.state
+        self.lines.append(f"  {state.name.value} {state.epoch}, target of {state.target_epoch}")
+        for member_id, member in state.members.items():
+            progress = member.progress
+            line = f"  {member_id}: {progress.epoch} {progress.state.name}, {self.scene.text(progress.assigned)}"
+            if progress.pending_revocation:
+                line += f", to give up {self.scene.text(progress.pending_revocation)}"
+            self.lines.append(f"{line}; to have {self.scene.text(state.target.get(member_id, {}))}")
+
+
+def tells(story: str, **config: Any) -> None:
+    """Tell a story: each line after ``>`` is done, and what follows it must be what comes of it.
+
+    Topic ``t`` has four partitions.  What a member does is committed at once, unless after ``hold``.
+    """
+    lines = [line.rstrip() for line in story.strip("\n").splitlines()]
+    transcript = Transcript(**config)
+    for line in lines:
+        if line.startswith("> "):
+            transcript.tell(line[2:])
+    transcript.scene.unload()
+    assert transcript.scene.clock.getDelayedCalls() == [], "timers are left"
+    assert transcript.lines == lines, "\n".join(["it was:", *transcript.lines])

@@ -1,0 +1,432 @@
+"""What members of a group of KIP-848 are told, heartbeat by heartbeat."""
+
+from __future__ import annotations
+
+from consumer_scene import tells
+
+
+def test_a_second_member() -> None:
+    """A second member gets its half when the first has given it up, and not a heartbeat before."""
+    tells("""
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> a beats
+  a: 1
+> b joins t
+  b: 2, owns nothing
+> a beats
+  a: 1, owns t0 t1
+> show
+  Reconciling 2, target of 2
+  a: 1 UNREVOKED_PARTITIONS, t0 t1, to give up t2 t3; to have t0 t1
+  b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
+> b beats
+  b: 2
+> a beats quietly
+  a: 1
+> b beats
+  b: 2
+> a beats
+  a: 2
+> b beats
+  b: 2, owns t2 t3
+> show
+  Stable 2, target of 2
+  a: 2 STABLE, t0 t1; to have t0 t1
+  b: 2 STABLE, t2 t3; to have t2 t3
+""")
+
+
+def test_the_assignment_is_said_when_it_is_news() -> None:
+    """A member is told what it owns when that changes, when it joins, and when it asks by saying all there is to say."""
+    tells("""
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> a beats
+  a: 1
+> a beats quietly
+  a: 1
+> a beats fully
+  a: 1, owns t0 t1 t2 t3
+> a joins
+  a: 1, owns t0 t1 t2 t3
+""")
+
+
+def test_members_that_leave() -> None:
+    """What a member leaves behind is shared out at the next heartbeat of whoever is left."""
+    tells("""
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> b joins t
+  b: 2, owns nothing
+> a leaves
+  a: -1
+> show
+  Assigning 3, target of 2
+  b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
+> b beats
+  b: 3, owns t0 t1 t2 t3
+> a beats 1
+  a: UNKNOWN_MEMBER_ID
+> b leaves
+  b: -1
+> show
+  Empty 4, target of 3
+> b leaves
+  b: UNKNOWN_MEMBER_ID
+> a joins
+  a: 5, owns t0 t1 t2 t3
+""")
+
+
+def test_a_member_that_dies() -> None:
+    """A member that is not heard of for a session is one no more; a later heartbeat of it is told so."""
+    tells("""
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> b joins t
+  b: 2, owns nothing
+> a beats
+  a: 1, owns t0 t1
+> a beats
+  a: 2
+> b beats
+  b: 2, owns t2 t3
+> wait 40
+> a beats
+  a: 2
+> wait 4
+> b commits
+  b: may
+> wait 1
+> b commits
+  b: UNKNOWN_MEMBER_ID
+> a beats
+  a: 3, owns t0 t1 t2 t3
+> b beats
+  b: UNKNOWN_MEMBER_ID
+> b joins
+  b: 4, owns nothing
+""")
+
+
+def test_a_member_that_does_not_give_up() -> None:
+    """A member that keeps what it is to give up for its rebalance timeout is one no more, though it sends heartbeats."""
+    tells("""
+> a joins t timeout=20
+  a: 1, owns t0 t1 t2 t3
+> b joins t
+  b: 2, owns nothing
+> a holds on
+> a beats
+  a: 1, owns t0 t1
+> wait 19
+> a beats
+  a: 1
+> b beats
+  b: 2
+> wait 1
+> b beats
+  b: 3, owns t0 t1 t2 t3
+> a beats
+  a: UNKNOWN_MEMBER_ID
+> a joins
+  a: 4, owns nothing
+""")
+
+
+def test_a_member_that_gives_up_late() -> None:
+    """Who gives up within its rebalance timeout stays, and the timeout is over."""
+    tells("""
+> a joins t timeout=20
+  a: 1, owns t0 t1 t2 t3
+> b joins t
+  b: 2, owns nothing
+> a holds on
+> a beats
+  a: 1, owns t0 t1
+> wait 19
+> a lets go
+> a beats
+  a: 2
+> wait 19
+> a beats
+  a: 2
+> b beats
+  b: 2, owns t2 t3
+> a commits
+  a: may
+""")
+
+
+def test_a_target_that_changes_while_partitions_are_given_up() -> None:
+    """A member on its way to one target goes on to the next: it is told all that it is not to have by then."""
+    tells("""
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> b joins t
+  b: 2, owns nothing
+> a holds on
+> a beats
+  a: 1, owns t0 t1
+> c joins t
+  c: 3, owns nothing
+> a lets go
+> a beats
+  a: 1, owns t0
+> show
+  Reconciling 3, target of 3
+  a: 1 UNREVOKED_PARTITIONS, t0, to give up t1; to have t0
+  b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
+  c: 3 UNRELEASED_PARTITIONS, nothing; to have t1
+> b beats
+  b: 3, owns t2 t3
+> c beats
+  c: 3
+> a beats
+  a: 3
+> c beats
+  c: 3, owns t1
+""")
+
+
+def test_a_lost_answer() -> None:
+    """Who did not hear of its new epoch may say the old one once, if it owns no more than it may; else it is fenced."""
+    tells("""
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> b joins t
+  b: 2, owns nothing
+> a beats
+  a: 1, owns t0 t1
+> a beats
+  a: 2
+> a beats 1
+  a: 2, owns t0 t1
+> a beats 1 quietly
+  a: FENCED_MEMBER_EPOCH
+> a joins
+  a: 2, owns t0 t1
+> c joins t
+  c: 3, owns nothing
+> a beats
+  a: 2, owns t0
+> a beats
+  a: 3
+> a beats 1
+  a: FENCED_MEMBER_EPOCH
+> a joins
+  a: 3, owns t0
+> a beats 4
+  a: FENCED_MEMBER_EPOCH
+""")
+
+
+def test_a_previous_epoch_with_what_was_given_away() -> None:
+    """Who says the epoch before, and owns what others may have by now, is fenced."""
+    tells("""
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> b joins t
+  b: 2, owns nothing
+> a beats
+  a: 1, owns t0 t1
+> a beats
+  a: 2
+> b beats
+  b: 2, owns t2 t3
+> a owns t0 t2
+> a beats 1
+  a: FENCED_MEMBER_EPOCH
+""")
+
+
+def test_commits_and_fetches_of_offsets() -> None:
+    """Offsets are committed and fetched by members with their epoch of now, and by others only without members."""
+    tells("""
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> a commits
+  a: may
+> a fetches
+  a: may
+> b joins t
+  b: 2, owns nothing
+> a beats
+  a: 1, owns t0 t1
+> a beats
+  a: 2
+> a commits 1
+  a: STALE_MEMBER_EPOCH
+> a fetches 1
+  a: STALE_MEMBER_EPOCH
+> a commits
+  a: may
+> c commits -1
+  c: UNKNOWN_MEMBER_ID
+> a leaves
+  a: -1
+> b leaves
+  b: -1
+> c commits -1
+  c: may
+> c fetches 2
+  c: UNKNOWN_MEMBER_ID
+""")
+
+
+def test_topics_that_change() -> None:
+    """Topics that come, grow, go, and are made anew, reach the members with their next heartbeats."""
+    tells("""
+> a joins t u
+  a: 1, owns t0 t1 t2 t3
+> topic u 2
+> a beats
+  a: 2, owns t0 t1 t2 t3 u0 u1
+> topic t 5
+> a beats
+  a: 3, owns t0 t1 t2 t3 t4 u0 u1
+> topic t 3
+> a beats
+  a: 3, owns t0 t1 t2 u0 u1
+> a beats
+  a: 4
+> topic u 0
+> a beats
+  a: 4, owns t0 t1 t2
+> show
+  Reconciling 5, target of 5
+  a: 4 UNREVOKED_PARTITIONS, t0 t1 t2, to give up ?0 ?1; to have t0 t1 t2
+> topic u 1
+> a beats
+  a: 6, owns t0 t1 t2 u0
+> topic v 9
+> a beats
+  a: 6
+""")
+
+
+def test_subscriptions_that_change() -> None:
+    """A member that reads other topics than before gives up the old ones first."""
+    tells("""
+> topic u 2
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> a subscribes u
+  a: 1, owns nothing
+> a beats
+  a: 2, owns u0 u1
+> a subscribes u t
+  a: 3, owns t0 t1 t2 t3 u0 u1
+""")
+
+
+def test_regular_expressions() -> None:
+    """The topics that a regular expression names are looked up here, also those that come and go later."""
+    tells("""
+> topic x1 1
+> a joins t ~x.*
+  a: 1, owns t0 t1 t2 t3 x10
+> topic x2 1
+> topic y 1
+> a beats
+  a: 2, owns t0 t1 t2 t3 x10 x20
+> b joins ~x[12]|y
+  b: 3, owns y0
+> a beats
+  a: 2, owns t0 t1 t2 t3
+> a beats
+  a: 3
+> b beats
+  b: 3, owns x10 x20 y0
+> topic x1 0
+> topic y 0
+> b beats
+  b: 3, owns x20
+> b subscribes t ~
+  b: 3, owns nothing
+> a beats
+  a: 3, owns t0 t1
+> b beats
+  b: 5
+> c joins ~x(
+  c: INVALID_REGULAR_EXPRESSION
+> b leaves
+  b: -1
+> a leaves
+  a: -1
+> show
+  Empty 7, target of 5
+""")
+
+
+def test_assignors() -> None:
+    """The assignor that most members ask for shares out; where none is asked for, it is the first of the settings."""
+    tells("""
+> topic u 4
+> a joins t u assignor=range
+  a: 1, owns t0 t1 t2 t3 u0 u1 u2 u3
+> b joins t u assignor=range
+  b: 2, owns nothing
+> a beats
+  a: 1, owns t0 t1 u0 u1
+> a beats
+  a: 2
+> b beats
+  b: 2, owns t2 t3 u2 u3
+> c joins t u
+  c: 3, owns nothing
+> show
+  Reconciling 3, target of 3
+  a: 2 STABLE, t0 t1 u0 u1; to have t0 t1 u0 u1
+  b: 2 STABLE, t2 t3 u2 u3; to have t2 u2
+  c: 3 UNRELEASED_PARTITIONS, nothing; to have t3 u3
+> a subscribes t u assignor=uniform
+  a: 3, owns t0 t1 u0 u1
+> c subscribes t u assignor=uniform
+  c: 3, owns nothing
+> d joins t
+  d: 4, owns nothing
+> show
+  Reconciling 4, target of 4
+  a: 3 STABLE, t0 t1 u0 u1; to have u0 u1
+  b: 2 STABLE, t2 t3 u2 u3; to have t2 u2
+  c: 3 UNRELEASED_PARTITIONS, nothing; to have t3 u3
+  d: 4 UNRELEASED_PARTITIONS, nothing; to have t0 t1
+> e joins t assignor=sticky
+  e: UNSUPPORTED_ASSIGNOR
+""")
+
+
+def test_a_full_group() -> None:
+    """Nobody joins a group that has as many members as it may; its members may join again."""
+    tells(
+        """
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> b joins t
+  b: GROUP_MAX_SIZE_REACHED
+> a joins
+  a: 1, owns t0 t1 t2 t3
+> a leaves
+  a: -1
+> b joins
+  b: 3, owns t0 t1 t2 t3
+""",
+        size_max=1,
+    )
+
+
+def test_a_group_that_is_not_there() -> None:
+    """Only who joins makes a group."""
+    tells("""
+> a beats 3
+  a: GROUP_ID_NOT_FOUND
+> a leaves
+  a: GROUP_ID_NOT_FOUND
+> a joins t
+  a: 1, owns t0 t1 t2 t3
+> b beats 3
+  b: UNKNOWN_MEMBER_ID
+""")

@@ -1,0 +1,267 @@
+"""Random joins, leaves, crashes, lost messages, metadata changes, failing writes and coordinator failovers.
+
+After each step: no partition has two owners, neither by the coordinator's word nor by the members' own; epochs never go
+back; what the log says is what the coordinator knows.  When all faults stop, everything is owned again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from consumer_scene import GROUP, ConsumerScene, Member
+
+from kreplica.errors import ErrorCode
+from kreplica.groups.consumer import fencing
+from kreplica.groups.consumer.assignment import count, pairs, union
+from kreplica.groups.consumer.group import ConsumerGroup
+from kreplica.groups.consumer.members import LEAVING, LEAVING_FOR_A_WHILE
+from kreplica.groups.consumer.persistence import ReplayedGroups
+from kreplica.groups.consumer.requests import Heartbeat
+from kreplica.groups.consumer.state import GroupState, StateName
+from kreplica.groups.consumer.transitions import Answer
+
+STEPS = 200
+SEEDS = range(8)
+TOPICS = ("t", "u", "v")
+SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
+    {"topic_names": ("t",)},
+    {"topic_names": ("t", "u")},
+    {"topic_names": ("u", "v")},
+    {"topic_names": (), "regular_expression": "[tv]"},
+    {"topic_names": ("u",), "server_assignor": "range"},
+)
+LOST = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+
+
+class Client(Member):
+    """A member whose messages may be lost, and that sends one at a time.
+
+    :ivar is_asking: its heartbeat is not answered yet.
+    :ivar is_sure: it knows that its last heartbeat was answered; else it says everything again.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.is_asking = False
+        self.is_sure = True
+        self.epoch_of_group = 0
+
+
+class Storm:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.scene = ConsumerScene(session_timeout_ms=45_000)
+        self.clients: list[Client] = []
+        self.is_calm = False
+        self._born = 0
+        self._epoch = 0
+        for topic in TOPICS:
+            self.scene.cluster.become(topic, self.random.randint(1, 6))
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        weights: dict[Callable[[], None], int] = {
+            self.beat: 60,
+            self.commit: 40,
+            self.pass_time: 12,
+            self.join: 6,
+            self.resubscribe: 4,
+            self.leave: 3,
+            self.crash: 2,
+            self.change_topic: 4,
+            self.refuse: 4,
+            self.fail_over: 3,
+        }
+        self.random.choices(list(weights), list(weights.values()))[0]()
+        self.check()
+
+    def join(self) -> None:
+        if len(self.clients) >= 6:
+            return
+        client = Client(f"m{self._born}")
+        self._born += 1
+        taken = {each.instance_id for each in self.clients}
+        instance_id = self.random.choice(["i0", "i1", None, None])
+        client.instance_id = instance_id if instance_id not in taken else None
+        client.subscription = self.subscription()
+        client.is_stubborn = self.random.random() < 0.2
+        self.clients.append(client)
+        self.send(client, client.joining())
+
+    def subscription(self) -> dict[str, Any]:
+        return {"rebalance_timeout_ms": self.random.choice([10_000, 60_000]), **self.random.choice(SUBSCRIPTIONS)}
+
+    def beat(self) -> None:
+        for client in self.random.sample(self.clients, min(len(self.clients), 2)):
+            self.send(client, self.heartbeat(client))
+
+    def heartbeat(self, client: Client) -> Heartbeat:
+        if not client.epoch:
+            return client.joining()
+        return client.beating(full=not client.is_sure, quiet=client.is_sure and self.random.random() < 0.3)
+
+    def resubscribe(self) -> None:
+        if self.clients:
+            client = self.random.choice(self.clients)
+            client.subscription = self.subscription()
+            client.is_sure = False
+            self.beat()
+
+    def leave(self) -> None:
+        if self.clients:
+            client = self.random.choice(self.clients)
+            self.clients.remove(client)
+            epoch = LEAVING_FOR_A_WHILE if client.instance_id and self.random.random() < 0.7 else LEAVING
+            self.scene.send(client.leaving(epoch), lambda answer: None)
+
+    def crash(self) -> None:
+        if self.clients:
+            self.clients.remove(self.random.choice(self.clients))
+
+    def change_topic(self) -> None:
+        topic = self.random.choice(TOPICS)
+        partitions = self.random.randint(0, 6)
+        if partitions or topic in self.scene.cluster.counts:
+            self.scene.cluster.become(topic, partitions)
+
+    def commit(self) -> None:
+        self.scene.log.commit()
+
+    def refuse(self) -> None:
+        """A write is refused, or is answered as if, and committed later, or its repetition is."""
+        log = self.scene.log
+        if not log.waiting:
+            return
+        records, committed, answer = log.waiting[0]
+        if self.random.random() < 0.5:
+            log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            log.waiting[0] = (records, committed, lambda code: None)
+            answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def fail_over(self) -> None:
+        """What was appended is in the log up to some point, and nobody was told; the rest is lost."""
+        scene = self.scene
+        waiting = list(scene.log.waiting)
+        scene.log.waiting.clear()
+        for records, _, _ in waiting[: self.random.randint(0, len(waiting))]:
+            scene.log.records += records
+        scene.unload()
+        for _, _, answer in waiting:
+            answer(ErrorCode.NOT_COORDINATOR)
+        scene.load()
+
+    def pass_time(self) -> None:
+        end = self.scene.clock.seconds() + self.random.choice([0.1, 2, 8, 20])
+        while self.scene.clock.seconds() < end:
+            self.scene.clock.advance(min(1.0, end - self.scene.clock.seconds()))
+            if self.random.random() < 0.5:
+                self.beat()
+
+    def send(self, client: Client, heartbeat: Heartbeat) -> None:
+        if client.is_asking or (not self.is_calm and self.random.random() < 0.05):
+            return
+        client.is_asking = True
+
+        def told(answer: Answer | ErrorCode) -> None:
+            client.is_asking = False
+            if client not in self.clients:
+                return
+            client.is_sure = self.is_calm or self.random.random() > 0.1
+            if not client.is_sure:
+                return  # the answer is lost on the way
+            if isinstance(answer, Answer):
+                assert answer.member_epoch >= client.epoch, f"{client.name} went back"
+                client.told(answer)
+            elif answer in LOST:
+                client.fenced()
+            else:
+                client.is_sure = False
+
+        self.scene.send(heartbeat, told)
+
+    # --- what must hold ----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        read = ReplayedGroups()
+        for key, value in self.scene.log.records:
+            read.replay(key, value)
+        states = read.states()
+        logged = states[0] if states else GroupState(GROUP)
+        group = self.scene.shard.group(GROUP)
+        if isinstance(group, ConsumerGroup):
+            assert group.committed == logged, "the log says something else"
+            self.check_state(group.state)
+        self.check_state(logged)
+        assert logged.epoch >= self._epoch, "the group's epoch went back"
+        self._epoch = logged.epoch
+        self.check_clients(logged)
+
+    def check_state(self, state: GroupState) -> None:
+        held = Counter(
+            partition
+            for member in state.members.values()
+            for partition in pairs(union(member.progress.assigned, member.progress.pending_revocation))
+        )
+        assert set(held.values()) <= {1}, "a partition is owned by two"
+        owners = {(topic_id, each): owner for topic_id, those in state.owners.items() for each, owner in those.items()}
+        assert dict.fromkeys(owners, 1) == dict(held), "who owns what does not follow from the members"
+
+    def check_clients(self, state: GroupState) -> None:
+        """Whoever is still a member reads nothing that another one reads."""
+        members = [client for client in self.clients if client.member_id in state.members]
+        read = Counter(partition for client in members for partition in pairs(client.owned))
+        assert set(read.values()) <= {1}, "a partition is read by two"
+
+    def calm_down(self) -> None:
+        """No more faults: all is owned by those who are left, and nothing moves any more."""
+        self.is_calm = True
+        for client in self.clients:
+            client.is_stubborn = False
+        for _ in range(30):
+            self.scene.log.commit()
+            for client in self.clients:
+                client.is_sure = False
+                self.send(client, self.heartbeat(client))
+                self.scene.log.commit()
+            self.scene.advance(5)
+            self.check()
+        if not self.clients:
+            return
+        state = self.scene.state
+        assert state.name is StateName.STABLE
+        assert sorted(state.members) == sorted(client.member_id for client in self.clients)
+        assert all(client.owned == state.target[client.member_id] for client in self.clients)
+        counts = self.scene.cluster.counts
+        assert sum(count(client.owned) for client in self.clients) == sum(
+            counts[topic] for topic in counts if self.scene.group.is_subscribed_to(topic)
+        )
+
+
+def run(seed: int) -> None:
+    storm = Storm(seed)
+    for _ in range(STEPS):
+        storm.step()
+    storm.calm_down()
+    storm.scene.unload()
+    assert storm.scene.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_storm(seed: int) -> None:
+    """Whatever happens, nothing is owned twice, and in the end everything is owned."""
+    run(seed)
+
+
+@pytest.mark.parametrize("guard", ["is_free", "has_given_up"])
+def test_the_storm_finds_what_guards_prevent(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a rule that keeps partitions from having two owners, this test would find two."""
+    monkeypatch.setattr(fencing, guard, lambda *_: True)
+    with pytest.raises(AssertionError, match=r"by two|does not follow"):
+        for seed in SEEDS:
+            run(seed)
