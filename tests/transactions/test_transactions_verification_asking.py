@@ -1,0 +1,282 @@
+"""What leaders of partitions ask coordinators of transactions, and what becomes of the answers (KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from kreplica.client.errors import ClientError, ConnectionFailed, ConnectionLost, UnsupportedVersion
+from kreplica.coordination import partition_of
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.transactions.verification import Codes, Question, Verifier, VerifierConfig, refusal_of
+from kreplica.wire.messages import ADD_PARTITIONS_TO_TXN, Api
+
+KEY, OTHER = TopicPartition("t", 0), TopicPartition("u", 3)
+COUNT = 50
+Row = dict[str, Any]
+
+
+class World:
+    """Coordinators that answer when the test says so: each partition of their topic is led by broker 1 or 2."""
+
+    def __init__(self, config: VerifierConfig | None = None, *, known: bool = True) -> None:
+        self.clock = Clock()
+        self.requests: list[tuple[int, Row, Deferred[Row]]] = []
+        self.ends: list[Callable[[], object]] = []
+        self.leaders: dict[int, int | None] = {}
+        self.count = COUNT if known else None
+        self.answers: list[tuple[str, Codes]] = []
+        view: Any = self
+        connections: Any = self
+        self.verifier = Verifier(self.clock, view, connections, self.ends.append, config)  # type: ignore[arg-type]
+
+    # --- what a verifier sees ---
+
+    def partition_count(self, topic: str) -> int | None:
+        assert topic == "__transaction_state"
+        return self.count
+
+    def leader_of(self, key: TopicPartition) -> int | None:
+        return self.leaders.get(key.partition, 1)
+
+    def request(self, broker_id: int, api: Api, body: Row, *, timeout_s: float) -> Deferred[Row]:
+        assert api is ADD_PARTITIONS_TO_TXN
+        assert api.request.build(5, body), "it fits the schema"
+        answer: Deferred[Row] = Deferred()
+        self.requests.append((broker_id, body, answer))
+        return answer
+
+    # --- what a test does ---
+
+    def ask(self, transactional_id: str = "tx", *keys: TopicPartition, epoch: int = 0, adds: bool = False) -> None:
+        question = Question(transactional_id, 7, epoch, keys or (KEY,), adds)
+        self.verifier.ask(question, lambda codes: self.answers.append((transactional_id, codes)))
+
+    def end_turn(self) -> None:
+        ends, self.ends[:] = list(self.ends), []
+        for callback in ends:
+            callback()
+
+    def asked(self) -> list[tuple[int, list[str]]]:
+        """Each request's coordinator, and the transactional ids in it."""
+        return [(to, [row["transactional_id"] for row in body["transactions"]]) for to, body, _ in self.requests]
+
+    def answer(self, number: int = 0, code: int = 0, codes: dict[str, int] | None = None, top: int = 0) -> None:
+        """Answer a request: one code for all partitions, or by topic."""
+        _, body, waiting = self.requests.pop(number)
+        rows = [
+            {
+                "transactional_id": row["transactional_id"],
+                "topic_results": [
+                    {
+                        "name": topic["name"],
+                        "results_by_partition": [
+                            {"partition_index": index, "partition_error_code": (codes or {}).get(topic["name"], code)}
+                            for index in topic["partitions"]
+                        ],
+                    }
+                    for topic in row["topics"]
+                ],
+            }
+            for row in body["transactions"]
+        ]
+        waiting.callback({"error_code": top, "results_by_transaction": [] if top else rows})
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_questions_of_one_turn_leave_together(world: World) -> None:
+    """However many producers begin in one turn, each coordinator gets one request, with what each of them asks."""
+    world.leaders = {partition_of("b", COUNT): 2}
+    for name in ("a", "b", "c"):
+        world.ask(name, KEY, OTHER, adds=name == "c")
+    assert world.requests == []
+    world.end_turn()
+    assert world.asked() == [(1, ["a", "c"]), (2, ["b"])]
+    first, second = world.requests[0][1]["transactions"]
+    assert (first["verify_only"], second["verify_only"]) == (True, False)
+    assert first["topics"] == [{"name": "t", "partitions": [0]}, {"name": "u", "partitions": [3]}]
+    world.answer(0, codes={"u": 120})
+    assert world.answers == [
+        ("a", {KEY: ErrorCode.NONE, OTHER: ErrorCode.TRANSACTION_ABORTABLE}),
+        ("c", {KEY: ErrorCode.NONE, OTHER: ErrorCode.TRANSACTION_ABORTABLE}),
+    ]
+
+
+def test_one_transactional_id_stands_in_a_request_once(world: World) -> None:
+    """An answer names transactional ids alone: of two incarnations the second is asked about in another request."""
+    world.ask("tx", epoch=0)
+    world.ask("tx", epoch=1)
+    world.end_turn()
+    assert [body["transactions"][0]["producer_epoch"] for _, body, _ in world.requests] == [0, 1]
+    world.answer(0, 90)
+    world.answer(0, 0)
+    assert [codes[KEY] for _, codes in world.answers] == [ErrorCode.PRODUCER_FENCED, ErrorCode.NONE]
+
+
+def test_what_is_asked_meanwhile_gathers() -> None:
+    """Only so many requests are under way to one coordinator, and each holds only so many questions."""
+    world = World(VerifierConfig(requests_max=2, per_request_max=2))
+    for number in range(7):
+        world.ask(f"id{number}")
+    world.end_turn()
+    assert [len(ids) for _, ids in world.asked()] == [2, 2]
+    world.answer(1)
+    assert [len(ids) for _, ids in world.asked()] == [2, 2]
+    world.answer(0)
+    world.answer(0)
+    world.answer(0)
+    assert len(world.answers) == 7
+
+
+def test_without_a_coordinator_it_is_told_so(world: World) -> None:
+    """The topic is not known yet, or its partition has no leader: whoever asks is told, and never at once."""
+    world.count = None
+    world.ask()
+    assert world.answers == []
+    world.end_turn()
+    world.count = COUNT
+    world.leaders = {partition_of("tx", COUNT): None}
+    world.ask()
+    world.end_turn()
+    assert world.answers == [("tx", {KEY: ErrorCode.COORDINATOR_NOT_AVAILABLE})] * 2
+
+
+def test_too_many_questions_are_refused() -> None:
+    """A coordinator that does not answer costs bounded memory."""
+    world = World(VerifierConfig(questions_max=2))
+    for number in range(3):
+        world.ask(f"id{number}")
+    world.end_turn()
+    assert world.answers == [("id2", {KEY: ErrorCode.COORDINATOR_NOT_AVAILABLE})]
+    world.answer()
+    world.ask("again")
+    world.end_turn()
+    world.answer()
+    assert [name for name, _ in world.answers] == ["id2", "id0", "id1", "again"]
+
+
+@pytest.mark.parametrize("error", [ConnectionFailed("no"), ConnectionLost("gone")])
+def test_no_answer_is_told_as_such(world: World, error: ClientError) -> None:
+    """Where the connection fails, whoever asked may ask again."""
+    world.ask()
+    world.end_turn()
+    world.requests.pop()[2].errback(error)
+    assert world.answers == [("tx", {KEY: ErrorCode.NETWORK_EXCEPTION})]
+
+
+@pytest.mark.parametrize(("adds", "code"), [(False, ErrorCode.NONE), (True, ErrorCode.COORDINATOR_NOT_AVAILABLE)])
+def test_a_coordinator_that_is_too_old(world: World, adds: bool, code: ErrorCode) -> None:
+    """One that cannot verify is not asked to, as before there was verification; to add, it would have to be newer."""
+    world.ask(adds=adds)
+    world.end_turn()
+    world.requests.pop()[2].errback(UnsupportedVersion("old"))
+    world.ask(adds=adds)
+    world.end_turn()
+    world.requests.pop()[2].callback({"results_by_topic_v3_and_below": []})
+    assert world.answers == [("tx", {KEY: code})] * 2
+
+
+def test_an_error_of_the_whole_request_is_that_of_each(world: World) -> None:
+    """What the coordinator refuses altogether, it refuses for each partition; one it leaves out had no answer."""
+    world.ask()
+    world.end_turn()
+    world.answer(top=31)
+    world.ask()
+    world.end_turn()
+    world.requests.pop()[2].callback({"error_code": 0, "results_by_transaction": []})
+    assert [codes[KEY] for _, codes in world.answers] == [
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.NETWORK_EXCEPTION,
+    ]
+
+
+def test_a_transaction_that_is_being_completed_is_waited_for(world: World) -> None:
+    """Whoever adds a partition while the markers of the last transaction are written is spared the error."""
+    world.ask(adds=True)
+    world.end_turn()
+    world.answer(code=51)
+    assert world.answers == []
+    world.clock.advance(0.02)
+    world.end_turn()
+    world.answer(code=0)
+    assert world.answers == [("tx", {KEY: ErrorCode.NONE})]
+
+
+def test_but_not_for_long(world: World) -> None:
+    """After a tenth of a second the producer is told, and asks again itself; one that does not add is told at once."""
+    world.ask("old")
+    world.ask("new", adds=True)
+    world.end_turn()
+    for _ in range(6):
+        world.answer(code=51)
+        world.clock.advance(0.02)
+        world.end_turn()
+    assert world.answers == [(name, {KEY: ErrorCode.CONCURRENT_TRANSACTIONS}) for name in ("old", "new")]
+    assert world.requests == []
+
+
+def test_stopping_leaves_nobody_waiting() -> None:
+    """All are told that no answer came, and neither timers nor requests stay behind."""
+    world = World(VerifierConfig(requests_max=1))
+    world.ask("again", adds=True)
+    world.end_turn()
+    world.answer(code=51)
+    world.ask("sent")
+    world.end_turn()
+    world.ask("queued")
+    world.end_turn()
+    world.ask("gathered")
+    world.verifier.stop()
+    world.ask("late")
+    world.end_turn()
+    told = {name: codes[KEY] for name, codes in world.answers}
+    no_answer = dict.fromkeys(("again", "sent", "queued", "gathered"), ErrorCode.NETWORK_EXCEPTION)
+    assert told == no_answer | {"late": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert world.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "old", "abortable", "adding"),
+    [
+        (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
+        *[
+            (code, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS)
+            for code in (
+                ErrorCode.NETWORK_EXCEPTION,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ErrorCode.NOT_COORDINATOR,
+            )
+        ],
+        (
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+        ),
+        (ErrorCode.PRODUCER_FENCED, *[ErrorCode.INVALID_PRODUCER_EPOCH] * 3),
+        (
+            ErrorCode.TRANSACTION_ABORTABLE,
+            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTION_ABORTABLE,
+            ErrorCode.TRANSACTION_ABORTABLE,
+        ),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, *[ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 3),
+    ],
+)
+def test_producers_are_told_what_they_know(
+    code: ErrorCode, old: ErrorCode, abortable: ErrorCode, adding: ErrorCode
+) -> None:
+    """Each age of producers hears of a coordinator's answer what it can make something of."""
+    assert refusal_of(code, adds=False, knows_abortable=False) is old
+    assert refusal_of(code, adds=False, knows_abortable=True) is abortable
+    assert refusal_of(code, adds=True, knows_abortable=True) is adding
