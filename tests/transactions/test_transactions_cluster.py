@@ -1,0 +1,167 @@
+"""Three brokers on virtual time: the one that coordinates a transaction is killed at each of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster.topic_names import TRANSACTION_STATE
+from kreplica.coordination import partition_of
+from kreplica.errors import KafkaError
+from kreplica.model import TopicPartition
+from kreplica.replication import READ_COMMITTED
+from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.coordinator_client import TRANSACTION, CoordinatorClient, Refused
+from kreplica.testing.isolation import shown
+from kreplica.testing.transaction_history import TransactionHistory
+from kreplica.testing.transactional_producer import TransactionalProducer, TransactionSettings
+from kreplica.transactions.shard import Entry
+
+ID = "tx"
+TOPIC = "t"
+PARTITIONS = 3
+SETTINGS = (
+    "transaction.state.log.num.partitions=3",
+    "offsets.topic.num.partitions=3",
+    "zookeeper.session.timeout.ms=6000",
+)
+
+
+class Scene:
+    """A cluster with a topic of three partitions, and one producer at a time that writes to all of them."""
+
+    def __init__(self, seed: int, *, grows: bool) -> None:
+        self.cluster = SimulatedCluster(seed, brokers=3, overrides=SETTINGS)
+        self.cluster.start()
+        self._grows = grows
+        self.history = TransactionHistory(PARTITIONS)
+        self._count = 0
+        client = self.cluster.client()
+        self.cluster.run_until(client.create_topic(TOPIC, PARTITIONS, replication_factor=3))
+        self.cluster.wait_in_sync(TOPIC, range(PARTITIONS))
+        self.producer = self.new_producer()
+
+    def new_producer(self) -> TransactionalProducer:
+        """Another incarnation of the transactional id, on a host of its own."""
+        self._count += 1
+        name = f"producer-{self._count}"
+        host = self.cluster.host(name)
+        brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
+        return TransactionalProducer(
+            host.runtime,
+            TransactionSettings(ID, timeout_ms=20_000, epoch_grows=self._grows),
+            CoordinatorClient(host.reactor, brokers, ID, TRANSACTION, client_id=name),
+            lambda key: self.cluster.leader_client(key.topic, key.partition, name=name),
+            self.history,
+        )
+
+    @property
+    def coordinator(self) -> int:
+        """The broker that coordinates, as ZooKeeper has it."""
+        return self.cluster.leader_of(TRANSACTION_STATE, partition_of(ID, 3))
+
+    def entry(self) -> Entry | None:
+        """What the coordinator knows of the producer."""
+        leader = self.coordinator
+        if leader < 0 or not self.cluster.brokers[leader].running:
+            return None
+        try:
+            return self.cluster.brokers[leader].program.coordinators.transactions.shards.shard_of(ID).get(ID)
+        except KafkaError:
+            return None
+
+    async def whole_transaction(self, text: bytes) -> bool:
+        """Write to all partitions, and commit.
+
+        :return: whether it was told that it is committed.
+        """
+        try:
+            await self.producer.begin()
+            for number in range(PARTITIONS):
+                await self.producer.send(TopicPartition(TOPIC, number), [text])
+            await self.producer.commit()
+        except Refused:
+            return False
+        return True
+
+    def read(self, partition: int) -> list[bytes]:
+        """All that is committed in a partition.
+
+        :raise AssertionError: something there is not decided.
+        """
+        return self.cluster.run_until(self._read(partition), 120.0)
+
+    async def _read(self, partition: int) -> list[bytes]:
+        client = self.cluster.leader_client(TOPIC, partition, name="reader")
+        values: list[bytes] = []
+        position = 0
+        end = await client.list_offset(TOPIC, partition, -1)
+        assert await client.list_offset(TOPIC, partition, -1, isolation=READ_COMMITTED) == end, "a transaction is open"
+        while position < end:
+            row = await client.fetch_row(TOPIC, partition, position, isolation=READ_COMMITTED)
+            given = shown(row, position)
+            values += [record.value or b"" for record in given.records]
+            position = given.position
+        await client.close()
+        return values
+
+
+def is_pending(title: str) -> Callable[[Entry | None], bool]:
+    return lambda entry: entry is not None and entry.pending is not None and entry.pending.state.title == title
+
+
+def has_become(title: str) -> Callable[[Entry | None], bool]:
+    return lambda entry: entry is not None and entry.transaction is not None and entry.transaction.state.title == title
+
+
+STEPS = {
+    "a producer comes": is_pending("Empty"),
+    "it has its identity": has_become("Empty"),
+    "a transaction begins": is_pending("Ongoing"),
+    "it has begun": has_become("Ongoing"),
+    "it is about to be decided": is_pending("PrepareCommit"),
+    "it is decided": has_become("PrepareCommit"),
+    "its markers are written": is_pending("CompleteCommit"),
+    "it is complete": has_become("CompleteCommit"),
+}
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("victim", ["the coordinator", "another broker"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None:
+    """All partitions decide alike, and what the producer was told stands; the next transaction is as any other."""
+    scene = Scene(100 + list(STEPS).index(step), grows=grows)
+    cluster = scene.cluster
+
+    async def first() -> bool:
+        await scene.producer.start()
+        return await scene.whole_transaction(b"first")
+
+    told: list[Any] = []
+    Deferred.fromCoroutine(first()).addBoth(told.append)
+    cluster.run_until(lambda: STEPS[step](scene.entry()))
+    coordinator = scene.coordinator
+    number = coordinator if victim == "the coordinator" else 1 + coordinator % 3
+    cluster.brokers[number].kill()
+    cluster.run_until(lambda: bool(told), 120.0)
+    assert told[0] in (True, False), told
+    cluster.run_until(lambda: scene.coordinator not in (-1, number), 120.0)
+    cluster.run_until(cluster.brokers[number].start(), 120.0)
+    cluster.wait_in_sync(TOPIC, range(PARTITIONS))
+
+    async def second() -> bool:
+        await scene.producer.close()
+        scene.producer = scene.new_producer()
+        await scene.producer.start()
+        return await scene.whole_transaction(b"second")
+
+    assert cluster.run_until(second(), 120.0)
+    cluster.run_until(lambda: has_become("CompleteCommit")(scene.entry()))
+    found = [scene.read(partition) for partition in range(PARTITIONS)]
+    assert found == [[b"first", b"second"] if told[0] else [b"second"]] * PARTITIONS
+    cluster.run_until(scene.producer.close())
+    cluster.stop()
