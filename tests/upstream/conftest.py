@@ -1,0 +1,74 @@
+"""Brokers for other people's suites, and for scenarios like theirs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_scene import Scene
+
+from kreplica.testing.broker_process import direct_place
+from kreplica.testing.coordinator import CoordinatorProcess
+from kreplica.testing.process_cluster import ProcessCluster
+
+SETTINGS = {
+    # Suites write to topics that they do not create.
+    "auto.create.topics.enable": "true",
+    "num.partitions": 4,
+    # A group's first members are there at once in a test.
+    "group.initial.rebalance.delay.ms": 200,
+    "offsets.topic.num.partitions": 6,
+    "transaction.state.log.num.partitions": 6,
+    # What is too long for somebody else is too long for a test.
+    "group.min.session.timeout.ms": 1000,
+    "group.consumer.heartbeat.interval.ms": 200,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+}
+OF_ONE_BROKER = {
+    "default.replication.factor": 1,
+    "min.insync.replicas": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+}
+
+
+@contextmanager
+def running(directory: Path, brokers: range, settings: Mapping[str, object]) -> Iterator[ProcessCluster]:
+    with CoordinatorProcess(directory / "coordinator") as coordinator:
+        places = {broker_id: direct_place(coordinator.address) for broker_id in brokers}
+        with ProcessCluster(directory, places, settings={**SETTINGS, **settings}) as cluster:
+            yield cluster
+
+
+@pytest.fixture(scope="session")
+def broker_zero(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """A single broker of id 0, which is what suites are written for."""
+    with running(tmp_path_factory.mktemp("broker-zero"), range(1), OF_ONE_BROKER) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """Three brokers, with three replicas of everything."""
+    with running(tmp_path_factory.mktemp("cluster"), range(1, 4), {}) as three:
+        yield three
+
+
+@pytest.fixture
+def topic(cluster: ProcessCluster) -> str:
+    """A topic of two partitions that nobody has used."""
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    cluster.create_topic(name, partitions=2)
+    return name
+
+
+@pytest.fixture
+def scene(cluster: ProcessCluster) -> Iterator[Scene]:
+    """Clients of confluent-kafka."""
+    scene = Scene(cluster.bootstrap_servers)
+    yield scene
+    scene.close()

@@ -1,0 +1,60 @@
+"""The suite of kafka-python."""
+
+from __future__ import annotations
+
+from suites import Suite
+
+SERVICE = '''"""How the suite sees a broker that it did not start."""
+
+
+class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+    def open(self):
+        """It runs already."""
+
+    def stop(self):
+        """It goes on."""
+
+    def dump_logs(self):
+        """They are elsewhere."""
+
+
+class SpawnedService:
+    def __init__(self, *arguments, **options):
+        raise RuntimeError("this run has its brokers already")
+'''
+
+KAFKA_VERSION = "3.9"
+"""What the suite is told that the brokers are, as far as the protocol goes."""
+
+ADMIN = "test/integration/test_admin_integration.py::"
+CONSUMER = "test/integration/test_consumer_integration.py::"
+NO_KRAFT = "asks for what only Kafka with KRaft has: skipped by the suite for versions below 4"
+
+NOT_PASSED = {
+    f"{ADMIN}test_create_describe_delete_acls": "access control lists are not served",
+    f"{ADMIN}test_describe_configs_broker_resource_returns_configs": (
+        "expects listeners that change without a restart, and described as such"
+    ),
+    f"{ADMIN}test_alter_replica_log_dirs": "replicas do not move between the log directories of a broker",
+    f"{ADMIN}test_describe_metadata_quorum": NO_KRAFT,
+    f"{ADMIN}test_describe_topic_partitions": NO_KRAFT,
+    f"{ADMIN}test_list_config_resources": NO_KRAFT,
+    f"{CONSUMER}test_kafka_consumer_offsets_for_time_old": "for brokers older than 0.10.1 only: skipped by the suite",
+    "test/integration/test_sasl_integration.py::": "SASL is not served: skipped by the suite for given brokers",
+    "test/integration/test_ssl_integration.py::": "TLS needs brokers that the suite starts itself",
+}
+
+KAFKA_PYTHON = Suite(
+    project="kafka-python",
+    version="3.0.12",
+    sha256="4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65",
+    folder="test",
+    run="test/integration",
+    missing={"test/__init__.py": "", "test/service.py": SERVICE},
+    tests_count=67,
+    passed_count=48,
+    not_passed=NOT_PASSED,
+)

@@ -1,0 +1,37 @@
+"""A pytest plugin: writes what became of each test to the file named by ``OUTCOMES``, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+TEXT_SIZE_MAX = 4000
+
+
+class Outcomes:
+    """What became of each test: "passed", or the first thing that went otherwise in its set-up, call or end."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        before = self._outcomes.setdefault(report.nodeid, "passed")
+        if before == "passed" and report.outcome != "passed":
+            self._outcomes[report.nodeid] = f"{report.outcome} ({report.when}): {self._text(report)}"
+
+    def pytest_sessionfinish(self) -> None:
+        Path(os.environ["OUTCOMES"]).write_text(json.dumps(dict(sorted(self._outcomes.items()))))
+
+    @staticmethod
+    def _text(report: pytest.TestReport) -> str:
+        skipped = isinstance(report.longrepr, tuple)
+        return report.longrepr[2] if skipped else report.longreprtext[-TEXT_SIZE_MAX:]  # type: ignore[index]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Of several processes only the one that hears of all tests.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Outcomes())

@@ -1,0 +1,42 @@
+"""Runs a suite in a pytest of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from suites import Suite
+
+
+def run_suite(
+    suite: Suite, directory: Path, environment: Mapping[str, str], arguments: tuple[str, ...], timeout_s: float
+) -> dict[str, str]:
+    """Unpack a suite and run it.
+
+    :param environment: what the suite is to find in its environment, such as where the brokers are.
+    :param arguments: further ones for pytest.
+    :return: test -> "passed", or what happened instead.
+    :raise AssertionError: pytest did not get to its end; the text is what it wrote.
+    """
+    suite.unpack(directory)
+    command = [sys.executable, "-m", "pytest", "-q", suite.run, "-p", "outcomes_plugin", *arguments]
+    # Its own configuration and root: nothing of this project's pytest settings applies to it.
+    isolation = ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "-p", "no:kreplica", "--tb", "short"]
+    file = directory / "outcomes.json"
+    path = os.pathsep.join([str(directory), str(Path(__file__).parent)])
+    done = subprocess.run(
+        [*command, *isolation],
+        env={**os.environ, "PYTHONPATH": path, "OUTCOMES": str(file), **environment},
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert file.exists(), done.stdout[-6000:] + done.stderr[-2000:]
+    outcomes: dict[str, str] = json.loads(file.read_text())
+    return outcomes

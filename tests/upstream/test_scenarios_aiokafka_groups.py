@@ -1,0 +1,169 @@
+"""aiokafka's consumer groups: what its own ``test_consumer.py`` and ``test_coordinator.py`` expect of a broker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import CommitFailedError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.structs import OffsetAndMetadata
+from aiokafka_scene import Scene, read, scenario, until, until_shared
+
+ASSIGNORS = [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor]
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assignor: assignor.name)
+def test_two_members_share_a_topic(cluster, topic, assignor):
+    """Each has a partition, both together all records, and the one that stays takes over what the other leaves."""
+
+    async def play(scene: Scene, topic: str) -> None:
+        quick = {"group_id": topic, "heartbeat_interval_ms": 200, "partition_assignment_strategy": [assignor]}
+        first = await scene.consumer(topic, **quick)
+        second = await scene.consumer(topic, **quick)
+        await until_shared([first, second], topic, 2)
+        sent = await scene.send(topic, 0, range(10)) + await scene.send(topic, 1, range(10, 20))
+        assert sorted(await read(first, 10) + await read(second, 10)) == sorted(sent)
+        await second.stop()
+        await until_shared([first], topic, 2)
+
+    scenario(play)(cluster, topic)
+
+
+@scenario
+async def test_offsets_are_kept_for_the_group(scene: Scene, topic: str) -> None:
+    """Who comes later goes on where the group has committed, with the text that was committed along."""
+    await scene.send(topic, 0, range(10))
+    partition = TopicPartition(topic, 0)
+    first = await scene.consumer(topic, group_id=topic)
+    assert await first.committed(partition) is None
+    await read(first, 10)
+    await first.commit({partition: OffsetAndMetadata(7, "up to seven, für später")})
+    await first.stop()
+    second = await scene.consumer(topic, group_id=topic)
+    assert await second.committed(partition) == 7
+    assert await read(second, 3) == [b"7", b"8", b"9"]
+    admin = await scene.admin()
+    kept = await admin.list_consumer_group_offsets(topic)
+    assert kept == {partition: OffsetAndMetadata(7, "up to seven, für später")}
+
+
+@scenario
+async def test_commits_by_the_way_lose_and_repeat_nothing(scene: Scene, topic: str) -> None:
+    """A consumer that commits by itself commits at its end, too."""
+    await scene.send(topic, 0, range(20))
+    options = {"group_id": topic, "enable_auto_commit": True, "auto_commit_interval_ms": 100}
+    first = await scene.consumer(topic, **options)
+    begun = await read(first, 8)
+    await first.stop()
+    second = await scene.consumer(topic, **options)
+    assert begun + await read(second, 12) == [b"%d" % number for number in range(20)]
+
+
+@scenario
+async def test_topics_are_found_by_a_pattern(scene: Scene, topic: str) -> None:
+    """Also one that is made after the subscription, and the topic of committed offsets where it is asked for."""
+    consumer = await scene.consumer(group_id=topic, metadata_max_age_ms=200, heartbeat_interval_ms=200)
+    consumer.subscribe(pattern=f"{topic}.*")
+    await until(lambda: consumer.subscription() == {topic}, "a subscription to the topic")
+    producer = await scene.producer()
+    await producer.send_and_wait(f"{topic}-later", b"late", partition=0)
+    await until(lambda: consumer.subscription() == {topic, f"{topic}-later"}, "a subscription to both")
+    assert await read(consumer, 1) == [b"late"]
+    internal = await scene.consumer(group_id=f"{topic}-internal", exclude_internal_topics=False)
+    internal.subscribe(pattern="__consumer_off.*")
+    await until(lambda: "__consumer_offsets" in internal.subscription(), "a subscription to the internal topic")
+
+
+@scenario
+async def test_what_is_committed_when_partitions_are_taken_counts(scene: Scene, topic: str) -> None:
+    """A listener that commits before it gives its partitions up sees no record read twice."""
+    await scene.send(topic, 0, range(10))
+    await scene.send(topic, 1, range(10, 20))
+
+    class Commits(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked):
+            await first.commit()
+            await asyncio.sleep(0.2)
+
+        async def on_partitions_assigned(self, assigned):
+            await asyncio.sleep(0.2)
+
+    first = await scene.consumer(group_id=topic, heartbeat_interval_ms=200)
+    first.subscribe([topic], listener=Commits())
+    begun = [*await read(first, 3, TopicPartition(topic, 0)), *await read(first, 3, TopicPartition(topic, 1))]
+    second = await scene.consumer(topic, group_id=topic, heartbeat_interval_ms=200)
+    await until_shared([first, second], topic, 2)
+    rest = await read(first, 7) + await read(second, 7)
+    assert sorted(begun + rest) == sorted(b"%d" % number for number in range(20))
+
+
+@scenario
+async def test_without_an_offset_somebody_must_choose(scene: Scene, topic: str) -> None:
+    """Where nothing is committed and nothing is to be chosen, and beyond the log's end, the consumer is told."""
+    await scene.send(topic, 0, range(1))
+    partition = TopicPartition(topic, 0)
+    consumer = await scene.consumer(topic, group_id=topic, auto_offset_reset="none")
+    with pytest.raises(NoOffsetForPartitionError):
+        await asyncio.wait_for(consumer.getone(), 20)
+    consumer.seek(partition, 19_999)
+    with pytest.raises(OffsetOutOfRangeError):
+        await asyncio.wait_for(consumer.getone(partition), 20)
+
+
+@scenario
+async def test_a_long_poll_holds_no_commit_back(scene: Scene, topic: str) -> None:
+    """Commits have a way of their own to the coordinator."""
+    await scene.send(topic, 0, range(10))
+    consumer = await scene.consumer(topic, group_id=topic, fetch_max_wait_ms=10_000)
+    await read(consumer, 10)
+    waiting = asyncio.ensure_future(consumer.getmany(timeout_ms=3000))
+    await asyncio.sleep(0.2)
+    await asyncio.wait_for(consumer.commit(), 1)
+    assert not waiting.done()
+    assert await waiting == {}
+
+
+@scenario
+async def test_a_member_that_falls_silent_loses_its_partitions(scene: Scene, topic: str) -> None:
+    """When its session is over the others have them, and its commits are refused."""
+    options = {"group_id": topic, "session_timeout_ms": 1500, "heartbeat_interval_ms": 200}
+    silent = await scene.consumer(topic, **options)
+    other = await scene.consumer(topic, **options)
+    await until_shared([silent, other], topic, 2)
+    # What sends its heartbeats, and what would begin to.
+    await until(lambda: silent._coordinator._heartbeat_task is not None, "the first heartbeat")
+    silent._coordinator._heartbeat_task.cancel()
+    silent._coordinator._coordination_task.cancel()
+    await until_shared([other], topic, 2)
+    with pytest.raises(CommitFailedError):
+        await silent.commit(dict.fromkeys(silent.assignment(), 1))
+
+
+@scenario
+async def test_a_subscription_may_change_at_once(scene: Scene, topic: str) -> None:
+    """Also while the consumer is still joining for the one before; that join is forgotten when its session is over."""
+    await scene.send(f"{topic}-b", 0, range(3))
+    consumer = await scene.consumer(group_id=topic, session_timeout_ms=1500, heartbeat_interval_ms=200)
+    consumer.subscribe([topic])
+    await asyncio.sleep(0.01)
+    consumer.unsubscribe()
+    consumer.subscribe([f"{topic}-b"])
+    assert await read(consumer, 3) == [b"0", b"1", b"2"]
+
+
+@scenario
+async def test_an_admin_client_sees_the_group(scene: Scene, topic: str) -> None:
+    """Its coordinator, its state and its members, and that it is there at all."""
+    consumer = await scene.consumer(topic, group_id=topic, client_id="a reader")
+    await until_shared([consumer], topic, 2)
+    admin = await scene.admin()
+    assert (topic, "consumer") in await admin.list_consumer_groups()
+    assert await admin.find_coordinator(topic) in {node.nodeId for node in consumer._client.cluster.brokers()}
+    (described,) = await admin.describe_consumer_groups([topic])
+    (error, group, state, kind, assignor, members, *_) = described.groups[0]
+    assert (error, group, state, kind, assignor) == (0, topic, "Stable", "consumer", "roundrobin")
+    assert [member[1] for member in members] == ["a reader"]

@@ -1,0 +1,108 @@
+"""confluent-kafka's admin calls on groups: what its own tests below ``tests/integration/admin`` expect of a broker."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_scene import PROTOCOLS, Scene, until_shared, wait_until
+
+TYPES = {"classic": ConsumerGroupType.CLASSIC, "consumer": ConsumerGroupType.CONSUMER}
+REQUEST_TIME_S = 10
+
+
+def listed(admin: AdminClient, **which: object) -> dict[str, object]:
+    """Groups by their names."""
+    result = admin.list_consumer_groups(request_timeout=REQUEST_TIME_S, **which).result()
+    assert result.errors == []
+    return {group.group_id: group for group in result.valid}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_is_listed_and_described(scene: Scene, topic: str, protocol: str) -> None:
+    """By its state and by its type, with its members and what they have."""
+    admin, consumer = scene.admin(), scene.consumer(topic, protocol, client_id="a-reader")
+    consumer.subscribe([topic])
+    until_shared([consumer], 2)
+    with pytest.warns(DeprecationWarning, match="list_groups"):
+        assert topic in {group.id for group in admin.list_groups(topic, timeout=REQUEST_TIME_S)}
+    assert topic in listed(admin)
+    assert topic in listed(admin, states={ConsumerGroupState.STABLE})
+    assert topic not in listed(admin, states={ConsumerGroupState.EMPTY})
+    for name, group_type in TYPES.items():
+        assert (topic in listed(admin, types={group_type})) == (name == protocol)
+    described = admin.describe_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result()
+    assert (described.group_id, described.state, described.type) == (topic, ConsumerGroupState.STABLE, TYPES[protocol])
+    assert described.coordinator is not None
+    (member,) = described.members
+    assert (member.client_id, member.member_id) == ("a-reader", consumer.memberid())
+    assert sorted(member.assignment.topic_partitions) == sorted(consumer.assignment())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_offsets_are_listed_and_moved(scene: Scene, topic: str, protocol: str) -> None:
+    """When the group is empty, and not while it has members."""
+    admin, consumer = scene.admin(), scene.consumer(topic, protocol)
+    consumer.subscribe([topic])
+    until_shared([consumer], 2)
+    at = [TopicPartition(topic, 0, 5), TopicPartition(topic, 1, 7)]
+    consumer.commit(offsets=at, asynchronous=False)
+    kept = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)])[topic].result()
+    assert {tp.partition: tp.offset for tp in kept.topic_partitions} == {0: 5, 1: 7}
+    moved = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)])
+    refused = admin.alter_consumer_group_offsets([moved])[topic].result()
+    assert [tp.error.code() for tp in refused.topic_partitions] == [KafkaError.UNKNOWN_MEMBER_ID] * 2
+    consumer.close()
+    altered = admin.alter_consumer_group_offsets([moved])[topic].result()
+    assert [tp.error for tp in altered.topic_partitions] == [None, None]
+    one = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 1)])
+    kept = admin.list_consumer_group_offsets([one])[topic].result()
+    assert [(tp.partition, tp.offset) for tp in kept.topic_partitions] == [(1, 0)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_is_deleted_when_it_is_empty(scene: Scene, topic: str, protocol: str) -> None:
+    """Before it is refused, and afterwards there is no such group."""
+    admin, consumer = scene.admin(), scene.consumer(topic, protocol)
+    consumer.subscribe([topic])
+    until_shared([consumer], 2)
+
+    def refused() -> int:
+        with pytest.raises(KafkaException) as raised:
+            admin.delete_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result()
+        return int(raised.value.args[0].code())
+
+    assert refused() == KafkaError.NON_EMPTY_GROUP
+    consumer.close()
+    admin.delete_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result()
+    assert topic not in listed(admin)
+    assert refused() == KafkaError.GROUP_ID_NOT_FOUND
+
+
+def test_an_open_transaction_has_no_place_in_the_committed_end(scene: Scene, topic: str) -> None:
+    """The latest offset is that of the last stable record for whoever reads committed records only."""
+    admin, producer = scene.admin(), scene.producer(transactional_id=topic)
+    scene.send(topic, 0, [b"before"])
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush()
+
+    def end(level: IsolationLevel) -> int:
+        asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
+        (future,) = admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIME_S).values()
+        return int(future.result().offset)
+
+    assert (end(IsolationLevel.READ_COMMITTED), end(IsolationLevel.READ_UNCOMMITTED)) == (1, 2)
+    producer.commit_transaction()
+    # The markers follow the commit.
+    wait_until(lambda: end(IsolationLevel.READ_COMMITTED) == 3, "the end of the transaction", lambda: None)
+    assert end(IsolationLevel.READ_UNCOMMITTED) == 3

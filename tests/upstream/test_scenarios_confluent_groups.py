@@ -1,0 +1,164 @@
+"""confluent-kafka's consumer groups: what its own tests below ``tests/integration/consumer`` expect of a broker."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_scene import PROTOCOLS, Scene, read, read_to_the_end, until_shared, wait_until
+
+VALUES = [b"%d" % number for number in range(50)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_two_members_share_a_topic(scene: Scene, topic: str, protocol: str) -> None:
+    """Each reads its partition; who comes later goes on where they have committed."""
+    pair = [scene.consumer(topic, protocol) for _ in range(2)]
+    for consumer in pair:
+        consumer.subscribe([topic])
+    until_shared(pair, 2)
+    for partition in (0, 1):
+        scene.send(topic, partition, VALUES)
+    for consumer in pair:
+        assert [message.value() for message in read(consumer, 50)] == VALUES
+        consumer.commit(asynchronous=False)
+        consumer.close()
+    scene.send(topic, 0, [b"later"])
+    third = scene.consumer(topic, protocol)
+    third.subscribe([topic])
+    assert [message.value() for message in read_to_the_end(third, 2)] == [b"later"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_member_takes_over_from_the_other(scene: Scene, topic: str, protocol: str) -> None:
+    """Who leaves gives up its partitions at once, long before any session ends."""
+    pair = [scene.consumer(topic, protocol) for _ in range(2)]
+    for consumer in pair:
+        consumer.subscribe([topic])
+    until_shared(pair, 2)
+    begun_s = time.monotonic()
+    pair[1].close()
+    until_shared(pair[:1], 2)
+    assert time.monotonic() - begun_s < 10
+
+
+@pytest.mark.parametrize("metadata", [None, "hello world", "नमस्ते दुनिया", ""])
+def test_a_text_is_committed_along_with_an_offset(scene: Scene, topic: str, metadata: str | None) -> None:
+    """It comes back as it went in, whatever the letters; none and an empty one differ."""
+    consumer = scene.consumer(topic)
+    partition = TopicPartition(topic, 0, 1) if metadata is None else TopicPartition(topic, 0, 1, metadata)
+    consumer.commit(offsets=[partition], asynchronous=False)
+    (kept,) = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+    assert (kept.offset, kept.metadata) == (1, metadata)
+
+
+def test_only_what_was_stored_is_committed(scene: Scene, topic: str) -> None:
+    """A consumer that stores offsets itself commits those, and not how far it has read."""
+    scene.send(topic, 0, VALUES)
+    consumer = scene.consumer(topic, **{"enable.auto.offset.store": False})
+    consumer.subscribe([topic])
+    consumer.store_offsets(message=read(consumer, 50)[9])
+    consumer.commit(asynchronous=False)
+    (kept,) = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+    assert kept.offset == 10
+
+
+def test_partitions_come_and_go_one_by_one(scene: Scene, topic: str) -> None:
+    """What is assigned in addition is read from where it was committed; what was taken away is not read."""
+    scene.send(topic, 0, [b"a"])
+    scene.send(topic, 1, [b"b"])
+    consumer = scene.consumer(topic, **{"auto.offset.reset": "error"})
+    consumer.incremental_assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    (first,) = read(consumer, 1)
+    consumer.commit(first, asynchronous=False)
+    with pytest.raises(KafkaException) as raised:
+        consumer.incremental_assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    assert raised.value.args[0].code() == KafkaError._CONFLICT
+    consumer.incremental_assign([TopicPartition(topic, 1, OFFSET_BEGINNING)])
+    assert read(consumer, 1)[0].value() == b"b"
+    consumer.incremental_unassign([TopicPartition(topic, 0)])
+    scene.send(topic, 0, [b"aa"])
+    scene.send(topic, 1, [b"bb"])
+    assert read(consumer, 1)[0].value() == b"bb"
+    consumer.incremental_assign([TopicPartition(topic, 0)])
+    assert [(message.value(), message.offset()) for message in read(consumer, 1)] == [(b"aa", 1)]
+
+
+class Rebalances:
+    """Counts what a consumer is told of its partitions."""
+
+    def __init__(self) -> None:
+        self.assigned: list[int] = []
+        self.revoked: list[int] = []
+        self.lost: list[int] = []
+
+    def callbacks(self) -> dict[str, object]:
+        return {
+            "on_assign": lambda _, partitions: self.assigned.append(len(partitions)),
+            "on_revoke": lambda _, partitions: self.revoked.append(len(partitions)),
+            "on_lost": lambda _, partitions: self.lost.append(len(partitions)),
+        }
+
+
+def test_a_cooperative_member_keeps_what_it_has(scene: Scene, topic: str) -> None:
+    """A further topic is assigned in addition; who polls too rarely loses all of it, and gets it again."""
+    scene.send(topic, 0, [b"a"])
+    scene.send(f"{topic}-b", 0, [b"b"])
+    short = {"session.timeout.ms": 1500, "max.poll.interval.ms": 2000}
+    consumer = scene.consumer(topic, **{"partition.assignment.strategy": "cooperative-sticky", **short})
+    told = Rebalances()
+    consumer.subscribe([topic], **told.callbacks())
+    assert read(consumer, 1)[0].value() == b"a"
+    consumer.subscribe([topic, f"{topic}-b"], **told.callbacks())
+    assert read(consumer, 1)[0].value() == b"b"
+    assert (told.assigned, told.revoked, told.lost) == ([2, 4], [], [])
+    # It does not poll for longer than it may.
+    time.sleep(3)
+    errors: list[int] = []
+    wait_until(lambda: bool(told.lost), "the loss of its partitions", lambda: errors.extend(error_codes(consumer)))
+    assert KafkaError._MAX_POLL_EXCEEDED in errors
+    assert {message.value() for message in read(consumer, 2)} == {b"a", b"b"}
+    assert (told.assigned, told.revoked, told.lost) == ([2, 4, 6], [], [6])
+
+
+def error_codes(consumer: object) -> list[int]:
+    """What a poll tells that is no record and no end of a partition."""
+    message = consumer.poll(0.1)  # type: ignore[attr-defined]
+    error = message.error() if message is not None else None
+    return [error.code()] if error is not None and error.code() != KafkaError._PARTITION_EOF else []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_has_an_id(scene: Scene, topic: str, protocol: str) -> None:
+    """While it is in its group."""
+    consumer = scene.consumer(topic, protocol)
+    consumer.subscribe([topic])
+    until_shared([consumer], 2)
+    assert consumer.memberid()
+
+
+def test_a_static_member_comes_back_unnoticed(scene: Scene, topic: str) -> None:
+    """A restart under the same instance id within the session moves nothing."""
+    names = [{"group.instance.id": name, "session.timeout.ms": 6000} for name in ("one", "two")]
+    first, second = (scene.consumer(topic, **name) for name in names)
+    told = Rebalances()
+    first.subscribe([topic], **told.callbacks())
+    second.subscribe([topic])
+    until_shared([first, second], 2)
+    generations, had = list(told.assigned), second.assignment()
+    second.close()
+    again = scene.consumer(topic, **names[1])
+    again.subscribe([topic])
+    until_shared([first, again], 2)
+    assert again.assignment() == had
+    assert told.assigned == generations
+
+
+def test_an_impossible_session_is_refused(scene: Scene, topic: str) -> None:
+    """The application is told that its session is too short for the broker."""
+    consumer = scene.consumer(topic, **{"session.timeout.ms": 100, "heartbeat.interval.ms": 50})
+    consumer.subscribe([topic])
+    errors: list[int] = []
+    wait_until(lambda: bool(errors), "an error", lambda: errors.extend(error_codes(consumer)))
+    assert errors == [KafkaError.INVALID_SESSION_TIMEOUT]

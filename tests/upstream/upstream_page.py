@@ -1,0 +1,63 @@
+"""Writes ``docs/upstream-tests.md``: ``python tests/upstream/upstream_page.py``; a test tells where that differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafka_python import KAFKA_PYTHON
+from suites import ROOT, Suite
+
+PAGE = ROOT / "docs" / "upstream-tests.md"
+
+PAGE_TEXT = """\
+# Other people's tests
+
+What clients' authors expect of a Kafka broker, they have written down as tests. They run here in `make test`, against
+real processes (`tests/upstream`). This page is written by `python tests/upstream/upstream_page.py`.
+
+## Suites that are run as they are
+
+A suite is taken from its project's source distribution, pinned by version and hash, fetched from the package index once
+(`build/upstream`) and run unchanged with the client that is installed. What does not pass is listed by name; a failure
+or a skip that is not listed fails `make test`, and so does a listed test that passes.
+
+{suites}
+## Scenarios after suites that are not published
+
+The source distributions of aiokafka and confluent-kafka leave their tests out. What their integration tests ask of a
+broker is asked here in tests of our own, with these clients, against three brokers:
+
+{scenarios}
+
+With a checkout of confluent-kafka's repository its own tests run against any broker: they read the addresses from the
+environment. With settings as in `tests/upstream/conftest.py`:
+
+    BROKERS=127.0.0.1:9092 python -m pytest tests/integration/consumer tests/integration/producer
+"""
+
+
+def suite(one: Suite) -> str:
+    """What a suite is, and why some of it does not pass."""
+    left = one.tests_count - one.passed_count
+    counts = f"`{one.run}`: {one.tests_count} tests run, {one.passed_count} pass, {left} do not:"
+    rows = [f"| `{name.removeprefix(one.run).lstrip('/')}` | {reason} |" for name, reason in one.not_passed.items()]
+    table = ["| tests whose names begin with | why |", "|---|---|", *rows]
+    return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table, ""])
+
+
+def scenarios() -> str:
+    """The files of scenarios, by what their first line says."""
+    rows = []
+    for file in sorted(Path(__file__).parent.glob("test_scenarios_*.py")):
+        first = file.read_text().splitlines()[0].strip('"').replace("``", "`")
+        rows.append(f"| `{file.name}` | {first} |")
+    return "\n".join(["| file | what it is after |", "|---|---|", *rows])
+
+
+def text() -> str:
+    """The page."""
+    return PAGE_TEXT.format(suites=suite(KAFKA_PYTHON), scenarios=scenarios())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text())
