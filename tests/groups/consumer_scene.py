@@ -164,9 +164,7 @@ class ConsumerScene:
     def load(self) -> None:
         """A broker begins to lead: it replays what is committed."""
         view = cast("ClusterView", self.cluster)
-        self.coordinator = ConsumerCoordinator(
-            self.runtime, cast("Shards[GroupShard]", self.shards), view, self.config
-        )
+        self.coordinator = ConsumerCoordinator(self.runtime, cast("Shards[GroupShard]", self.shards), view, self.config)
         log = cast("StateLog", self.log)
         shard = GroupShard(self.runtime, log, view, GroupsConfig(consumer=self.config), Offsets(log))
         for key, value in self.log.records:

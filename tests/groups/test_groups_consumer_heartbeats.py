@@ -38,7 +38,7 @@ def test_a_second_member() -> None:
 
 
 def test_the_assignment_is_said_when_it_is_news() -> None:
-    """A member is told what it owns when that changes, when it joins, and when it asks by saying all there is to say."""
+    """A member is told what it owns when that changes, when it joins, and when it says all there is to say."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -112,7 +112,7 @@ def test_a_member_that_dies() -> None:
 
 
 def test_a_member_that_does_not_give_up() -> None:
-    """A member that keeps what it is to give up for its rebalance timeout is one no more, though it sends heartbeats."""
+    """A member that keeps what it is to give up for its rebalance timeout is one no more, though it is alive."""
     tells("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3

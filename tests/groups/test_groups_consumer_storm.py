@@ -252,6 +252,11 @@ def run(seed: int) -> None:
     assert storm.scene.clock.getDelayedCalls() == []
 
 
+def run_all() -> None:
+    for seed in SEEDS:
+        run(seed)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_storm(seed: int) -> None:
     """Whatever happens, nothing is owned twice, and in the end everything is owned."""
@@ -263,5 +268,4 @@ def test_the_storm_finds_what_guards_prevent(guard: str, monkeypatch: pytest.Mon
     """Without a rule that keeps partitions from having two owners, this test would find two."""
     monkeypatch.setattr(fencing, guard, lambda *_: True)
     with pytest.raises(AssertionError, match=r"by two|does not follow"):
-        for seed in SEEDS:
-            run(seed)
+        run_all()

@@ -1,0 +1,117 @@
+"""Groups that change their protocol: only while they have no members, and with their offsets."""
+
+from __future__ import annotations
+
+import pytest
+from classic_scene import START_MS, join_request
+from consumer_scene import GROUP, ConsumerScene, Member
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic.group import ClassicGroup
+from kreplica.groups.classic.requests import Joined
+from kreplica.groups.consumer.group import ConsumerGroup
+from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.records import GroupRecord, MemberRecord, build_group_key, build_group_value
+
+CLASSIC_MEMBER = MemberRecord("old", None, "client", "/127.0.0.1", 10_000, 10_000, b"", b"")
+
+
+class Scene(ConsumerScene):
+    """A group that was classic, of these members."""
+
+    def __init__(self, *members: MemberRecord) -> None:
+        super().__init__()
+        self.cluster.become("t", 4)
+        self.member = Member("a")
+        self.member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
+        record = GroupRecord("consumer", 3, "range" if members else None, None, START_MS, members)
+        self.log.records.append((build_group_key(GROUP), build_group_value(record)))
+        self.fail_over()
+
+    def join(self) -> Answer | ErrorCode:
+        told: list[Answer | ErrorCode] = []
+        self.send(self.member.joining(), told.append)
+        self.log.commit()
+        if isinstance(told[0], Answer):
+            self.member.told(told[0])
+        return told[0]
+
+    def leave(self) -> None:
+        self.send(self.member.leaving(), lambda answer: None)
+        self.log.commit()
+
+    def join_as_classic(self) -> Joined:
+        told: list[Joined] = []
+        self.shard.classic(GROUP).join(join_request(), told.append)
+        self.log.commit()
+        self.advance(5)
+        return told[-1]
+
+
+def test_a_classic_group_without_members_becomes_one_of_the_new_protocol() -> None:
+    """Whoever joins first replaces it, in the same write that makes the new group."""
+    scene = Scene()
+    assert isinstance(scene.join(), Answer)
+    assert scene.state.epoch == 1
+    keys = [key for key, value in scene.log.records]
+    assert keys.index(build_group_key(GROUP), 1) == 1
+    scene.fail_over()
+    assert isinstance(scene.shard.group(GROUP), ConsumerGroup)
+    scene.unload()
+
+
+def test_a_classic_group_with_members_does_not() -> None:
+    """Who heartbeats to a classic group with members is told that there is no such group, and nothing changes."""
+    scene = Scene(CLASSIC_MEMBER)
+    assert scene.join() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert isinstance(scene.shard.group(GROUP), ClassicGroup)
+    assert len(scene.log.records) == 1
+    scene.unload()
+    assert scene.clock.getDelayedCalls() == []
+
+
+def test_a_refused_heartbeat_leaves_the_classic_group() -> None:
+    """A heartbeat that makes no sense does not replace a classic group."""
+    scene = Scene()
+    told: list[Answer | ErrorCode] = []
+    scene.send(scene.member.beating(), told.append)
+    scene.member.subscription["server_assignor"] = "none"
+    assert scene.join() is ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert told == [ErrorCode.INVALID_REQUEST]
+    assert isinstance(scene.shard.group(GROUP), ClassicGroup)
+    scene.unload()
+
+
+def test_a_group_without_members_becomes_classic() -> None:
+    """Whoever joins with the classic protocol replaces a group of the new one that is empty."""
+    scene = Scene()
+    scene.join()
+    scene.leave()
+    assert scene.join_as_classic().error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
+    assert isinstance(scene.shard.group(GROUP), ClassicGroup)
+    scene.fail_over()
+    assert not isinstance(scene.shard.group(GROUP), ConsumerGroup)
+    scene.unload()
+
+
+def test_a_group_with_members_does_not_become_classic() -> None:
+    """Who joins it with the classic protocol is told that the protocols do not agree."""
+    scene = Scene()
+    scene.join()
+    with pytest.raises(KafkaError) as caught:
+        scene.shard.classic(GROUP)
+    assert caught.value.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    scene.unload()
+
+
+def test_a_conversion_that_was_not_written() -> None:
+    """Where the log has both groups, the one that was not taken away in time is replaced by the other."""
+    scene = Scene()
+    scene.join()
+    scene.leave()
+    record = GroupRecord("consumer", 1, "range", "old", START_MS, (CLASSIC_MEMBER,))
+    scene.log.records.append((build_group_key(GROUP), build_group_value(record)))
+    scene.fail_over()
+    assert isinstance(scene.shard.group(GROUP), ClassicGroup)
+    scene.unload()
+    assert scene.clock.getDelayedCalls() == []

@@ -1,0 +1,181 @@
+"""Heartbeats that make no sense in any group, and what tools may ask of groups of KIP-848."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from consumer_scene import GROUP, ConsumerScene, Member
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.consumer.requests import Heartbeat, read_heartbeat
+from kreplica.groups.consumer.transitions import Answer
+from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT
+
+JOIN = Heartbeat(GROUP, "a", 0, rebalance_timeout_ms=1000, topic_names=("t",), owned={})
+BEAT = Heartbeat(GROUP, "a", 1)
+TOPIC_ID = UUID(int=7)
+TOO_LONG = "x" * 2**15
+
+
+def answer_to(heartbeat: Heartbeat, version: int = 1, **config: Any) -> Answer | ErrorCode:
+    """What a coordinator without groups answers."""
+    scene = ConsumerScene(**config)
+    told: list[Answer | ErrorCode] = []
+    scene.send(heartbeat, told.append, version)
+    scene.log.commit()
+    scene.unload()
+    assert scene.clock.getDelayedCalls() == []
+    return told[0]
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "code"),
+    [
+        (replace(JOIN, group_id=""), ErrorCode.INVALID_GROUP_ID),
+        (replace(JOIN, group_id=TOO_LONG), ErrorCode.INVALID_GROUP_ID),
+        (replace(JOIN, member_id=""), ErrorCode.INVALID_REQUEST),
+        (replace(BEAT, member_id=""), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, member_id=TOO_LONG), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, instance_id=""), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, instance_id=TOO_LONG), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, rack_id=" "), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, regular_expression="é" * 2**14), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, rebalance_timeout_ms=-1), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, owned=None), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, topic_names=None), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, topic_names=tuple(map(str, range(100_001)))), ErrorCode.INVALID_REQUEST),
+        (replace(JOIN, server_assignor="sticky"), ErrorCode.UNSUPPORTED_ASSIGNOR),
+        (replace(JOIN, regular_expression="a("), ErrorCode.INVALID_REGULAR_EXPRESSION),
+        (replace(BEAT, member_epoch=-3), ErrorCode.INVALID_REQUEST),
+        (replace(BEAT, member_epoch=-2), ErrorCode.INVALID_REQUEST),
+        (BEAT, ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_what_makes_no_sense_is_refused(heartbeat: Heartbeat, code: ErrorCode) -> None:
+    """A heartbeat that is malformed is answered with what is wrong, and makes no group."""
+    assert answer_to(heartbeat) is code
+
+
+def test_where_the_protocol_is_not_enabled() -> None:
+    """Where ``group.coordinator.rebalance.protocols`` does not name it, the answer is UNSUPPORTED_VERSION."""
+    assert answer_to(JOIN, enabled=False) is ErrorCode.UNSUPPORTED_VERSION
+    scene = ConsumerScene(enabled=False)
+    with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
+        scene.coordinator.describe(GROUP)
+    scene.unload()
+
+
+def test_ids_that_the_coordinator_chooses() -> None:
+    """By version 0 a member may leave its id to the coordinator."""
+    answer = answer_to(replace(JOIN, member_id=""), 0)
+    assert isinstance(answer, Answer)
+    assert len(answer.member_id) == 22
+    assert answer.member_epoch == 1
+
+
+def test_a_subscription_to_nothing() -> None:
+    """Who joins and subscribes to nothing, or to what is not there, is a member without partitions."""
+    for heartbeat in (
+        replace(JOIN, topic_names=()),
+        replace(JOIN, topic_names=None, regular_expression=""),
+        replace(JOIN, topic_names=None, regular_expression="x.*"),
+    ):
+        assert answer_to(heartbeat) == Answer("a", 1, {})
+
+
+def test_a_coordinator_that_does_not_lead() -> None:
+    """Who asks the wrong broker is told so, with both requests."""
+    scene = ConsumerScene()
+    scene.unload()
+    told: list[Answer | ErrorCode] = []
+    scene.send(JOIN, told.append)
+    assert told == [ErrorCode.NOT_COORDINATOR]
+    with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+        scene.coordinator.describe(GROUP)
+
+
+def test_reading_a_request() -> None:
+    """Names may stand twice in a request, topics too; version 0 has no regular expression."""
+    body = CONSUMER_GROUP_HEARTBEAT.request.parse(
+        0,
+        CONSUMER_GROUP_HEARTBEAT.request.build(
+            0,
+            {
+                "group_id": "g",
+                "member_id": "m",
+                "member_epoch": 3,
+                "subscribed_topic_names": ["u", "t", "u"],
+                "topic_partitions": [
+                    {"topic_id": TOPIC_ID, "partitions": [1]},
+                    {"topic_id": TOPIC_ID, "partitions": [2, 1]},
+                ],
+            },
+        ),
+    )
+    heartbeat = read_heartbeat(body, None, "/::1")
+    assert heartbeat == Heartbeat(
+        "g", "m", 3, topic_names=("t", "u"), owned={TOPIC_ID: frozenset({1, 2})}, client_host="/::1"
+    )
+    assert not heartbeat.is_full
+
+
+def test_what_tools_see() -> None:
+    """A group is described as it is in the log; one that is not there, or is not yet, is not found."""
+    scene = ConsumerScene()
+    scene.cluster.become("t", 2)
+    with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
+        scene.coordinator.describe(GROUP)
+    scene.send(JOIN, lambda answer: None)
+    with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
+        scene.coordinator.describe(GROUP)
+    assert scene.group.state_name == "Dead"
+    scene.log.commit()
+    state = scene.coordinator.describe(GROUP)
+    assert state.name.value == scene.group.state_name == "Stable"
+    assert scene.coordinator.assignor_of(state) == "uniform"
+    assert scene.group.is_subscribed_to("t")
+    assert not scene.group.is_subscribed_to("u")
+    assert scene.group.expires_from_ms("t", 5) is None
+    assert scene.group.expires_from_ms("u", 5) == 5
+    scene.unload()
+
+
+def test_commits_by_old_clients_and_in_transactions() -> None:
+    """Commits of before OffsetCommit 9 know of no epochs; TxnOffsetCommit of before KIP-447 says nobody."""
+    scene = ConsumerScene()
+    scene.cluster.become("t", 2)
+    scene.send(JOIN, lambda answer: None)
+    scene.log.commit()
+    group = scene.group
+    with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
+        group.check_commit("a", None, 1, transactional=False, version=8)
+    with pytest.raises(KafkaError, match="ILLEGAL_GENERATION"):
+        group.check_commit("a", None, 0, transactional=True, version=3)
+    with pytest.raises(KafkaError, match="UNKNOWN_MEMBER_ID"):
+        group.check_commit("", None, -1, transactional=False, version=9)
+    group.check_commit("a", None, 1, transactional=False, version=9)
+    group.check_commit("a", None, 1, transactional=True, version=3)
+    group.check_commit("", None, -1, transactional=True, version=2)
+    group.check_fetch("a", 1)
+    group.check_fetch(None, -1)
+    group.check_offset_delete()
+    scene.unload()
+
+
+def test_members_with_many_heartbeats_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many heartbeats come while a write is under way, only so many wait."""
+    monkeypatch.setattr("kreplica.groups.consumer.group.WAITING_MAX", 3)
+    scene = ConsumerScene()
+    scene.cluster.become("t", 2)
+    told: list[Answer | ErrorCode] = []
+    for number in range(5):
+        member = Member(f"m{number}")
+        member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
+        scene.send(member.joining(), told.append)
+    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    scene.log.commit()
+    assert len(scene.state.members) == 3
+    scene.unload()
