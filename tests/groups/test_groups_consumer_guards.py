@@ -1,0 +1,30 @@
+"""Each rule that keeps members apart is missed by a story when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import test_groups_consumer_heartbeats as heartbeats
+import test_groups_consumer_static as static
+
+from kreplica.groups.consumer import fencing
+
+GUARDS: dict[str, tuple[object, Callable[[], None]]] = {
+    "is_current_epoch": (True, heartbeats.test_a_lost_answer),
+    "missed_last_answer": (True, heartbeats.test_a_previous_epoch_with_what_was_given_away),
+    "is_epoch_of_commit": (True, heartbeats.test_commits_and_fetches_of_offsets),
+    "is_free": (True, heartbeats.test_a_second_member),
+    "has_given_up": (True, heartbeats.test_a_second_member),
+    "check_instance": (None, static.test_a_restart),
+    "check_released": (None, static.test_one_that_has_not_left),
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_story_misses_it(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the rule, what members are told is another story."""
+    verdict, story = GUARDS[guard]
+    monkeypatch.setattr(fencing, guard, lambda *_: verdict)
+    with pytest.raises(AssertionError, match="it was"):
+        story()
