@@ -16,6 +16,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from kreplica.controller import elections, events, states
+from kreplica.groups.classic.states import PREVIOUS as CLASSIC_PREVIOUS
+from kreplica.groups.classic.states import State as ClassicState
 from kreplica.testing.storms.guards import GUARDS, Guard, Place
 
 HERE = Path(__file__).parent
@@ -58,6 +60,12 @@ def partition_states() -> str:
 def replica_states() -> str:
     previous = states.REPLICA_PREVIOUS
     return f"{state_diagram(previous, states.ReplicaState.NON_EXISTENT)}\n\n{state_table(previous)}"
+
+
+def classic_group_states() -> str:
+    """Every state but the end, which can come at any time."""
+    previous = {new: olds for new, olds in CLASSIC_PREVIOUS.items() if new is not ClassicState.DEAD}
+    return state_diagram(previous, ClassicState.EMPTY)
 
 
 # --- events and selectors ---------------------------------------------------------------------------------------------
@@ -229,6 +237,7 @@ def leadership_fields() -> str:
 PARTS: Mapping[str, Callable[[], str]] = {
     "partition-states": partition_states,
     "replica-states": replica_states,
+    "classic-group-states": classic_group_states,
     "controller-events": controller_events,
     "leader-selectors": leader_selectors,
     "replication-rules": replication_rules,
