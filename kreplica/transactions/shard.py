@@ -79,6 +79,8 @@ class TransactionShard:
         self._log = state_log
         self._markers = markers
         self._entries: dict[str, Entry] = {}
+        self._undone: dict[str, Transaction] = {}
+        """While it is loaded: those that are decided, and whose markers may be missing."""
         self._unsure: dict[str, Transaction] = {}
         self._timer: IDelayedCall | None = None
         self.is_unloaded = False
@@ -103,6 +105,7 @@ class TransactionShard:
         transaction = None if value is None else decode_value(transactional_id, value)
         if transaction is None or transaction.state is S.DEAD:
             self._entries.pop(transactional_id, None)
+            self._undone.pop(transactional_id, None)
             return
         if transaction.state is S.PREPARE_EPOCH_FENCE:
             # Nothing is decided: it goes on under an epoch that nobody was told of, until its time is up.
@@ -110,21 +113,23 @@ class TransactionShard:
         entry = self._entries.get(transactional_id)
         if entry is None:
             entry = self._entries[transactional_id] = Entry(transactional_id)
+        now_s, now_ms = self._runtime.reactor.seconds(), self._runtime.wall_clock_ms()
         entry.transaction = transaction
+        entry.since_s = now_s - _elapsed_s(transaction.last_update_ms, now_ms)
+        entry.began_s = now_s - _elapsed_s(transaction.start_ms, now_ms)
+        if transaction.state in DECIDED:
+            self._undone[transactional_id] = transaction
+        else:
+            self._undone.pop(transactional_id, None)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Nothing here is written in transactions."""
 
     def loaded(self) -> None:
         """Go on with what the coordinator before this one has decided."""
-        now_s, now_ms = self._runtime.reactor.seconds(), self._runtime.wall_clock_ms()
-        for entry in list(self._entries.values()):
-            transaction = entry.transaction
-            assert transaction is not None
-            entry.since_s = now_s - _elapsed_s(transaction.last_update_ms, now_ms)
-            entry.began_s = now_s - _elapsed_s(transaction.start_ms, now_ms)
-            if transaction.state in DECIDED:
-                self._markers.send(self, transaction)
+        undone, self._undone = self._undone, {}
+        for transaction in undone.values():
+            self._markers.send(self, transaction)
 
     def unload(self) -> None:
         """Another coordinates now: it reads what was decided from the log."""
