@@ -12,6 +12,7 @@ from twisted.web.http import INTERNAL_SERVER_ERROR
 from twisted.web.iweb import IRequest
 from werkzeug.exceptions import HTTPException
 
+from kreplica.admin.groups import GroupsApp
 from kreplica.admin.health import HealthApp
 from kreplica.admin.metrics import MetricsApp
 
@@ -21,13 +22,22 @@ class Root:
 
     app = Klein()
 
-    def __init__(self, health: HealthApp, metrics: MetricsApp) -> None:
+    def __init__(self, health: HealthApp, metrics: MetricsApp, groups: GroupsApp) -> None:
+        self._groups = groups
         self._health = health
         self._metrics = metrics
 
     @app.route("/health/", branch=True)
     def health(self, request: IRequest) -> KleinResource:
         return self._health.app.resource()
+
+    @app.route("/v1/groups", methods=["GET", "HEAD"])
+    def groups(self, request: IRequest) -> Deferred[bytes]:
+        return self._groups.listed(request)
+
+    @app.route("/v1/groups/<path:group_id>/lag", methods=["GET", "HEAD"])
+    def lag(self, request: IRequest, group_id: str) -> Deferred[bytes]:
+        return self._groups.lag(request, group_id)
 
     @app.route("/metrics", methods=["GET", "HEAD"])
     def metrics(self, request: IRequest) -> Deferred[bytes]:

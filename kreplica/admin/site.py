@@ -9,6 +9,7 @@ from twisted.internet.error import CannotListenError
 from twisted.web.http import combinedLogFormatter, datetimeToLogString
 from twisted.web.server import Site
 
+from kreplica.admin.groups import Groups, GroupsApp
 from kreplica.admin.health import HealthApp, Readiness
 from kreplica.admin.metrics import Figures, MetricsApp
 from kreplica.admin.root import Root
@@ -21,9 +22,11 @@ REQUEST_SECONDS_MAX = 60
 class AdminSite:
     """:param host: the address to listen on; without a token only loopback is sensible."""
 
-    def __init__(self, runtime: Runtime, readiness: Readiness, figures: Figures, *, host: str, port: int) -> None:
+    def __init__(
+        self, runtime: Runtime, readiness: Readiness, figures: Figures, groups: Groups, *, host: str, port: int
+    ) -> None:
         reactor = self._reactor = runtime.reactor
-        root = Root(HealthApp(readiness), MetricsApp(figures, runtime.offload))
+        root = Root(HealthApp(readiness), MetricsApp(figures, runtime.offload), GroupsApp(groups))
         self._site = Site(
             root.app.resource(),
             timeout=REQUEST_SECONDS_MAX,

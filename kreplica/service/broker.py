@@ -183,9 +183,11 @@ class Broker:
             # Its web framework takes a sixth of the time in which a broker starts: not where nobody asks for it.
             from kreplica.admin.site import AdminSite
             from kreplica.service.figures import BrokerFigures
+            from kreplica.service.group_documents import GroupDocuments
 
             figures = BrokerFigures(self, self._stalls)
-            self.admin = AdminSite(self.runtime, self, figures, host=listener[0], port=listener[1])
+            groups = GroupDocuments(self.coordinators)
+            self.admin = AdminSite(self.runtime, self, figures, groups, host=listener[0], port=listener[1])
             self.admin.start()
             self._stalls.start()
 

@@ -1,0 +1,73 @@
+"""Groups as the admin API tells of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.coordination import partition_of
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.lag_tracking import PartitionLag
+from kreplica.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kreplica.service.coordinators import Coordinators
+
+Document = dict[str, Any]
+
+
+class GroupDocuments:
+    """An ``admin.groups.Groups`` of one broker's coordinators."""
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._coordinators = coordinators
+
+    async def listed(self) -> Document:
+        code, groups = await self._coordinators.groups.list_groups((), ())
+        rows = [
+            {
+                "group": group.group_id,
+                "type": group.type_name,
+                "protocol_type": group.protocol_type,
+                "state": group.state_name,
+            }
+            for group in sorted(groups)
+        ]
+        return {"groups": rows, "is_complete": code is ErrorCode.NONE}
+
+    async def lag_of(self, group_id: str) -> Document:
+        try:
+            found = await self._coordinators.lag.lag_of(group_id)
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_COORDINATOR:
+                raise KafkaError(error.code, self._who_coordinates(group_id)) from None
+            raise
+        return {
+            "group": found.group_id,
+            "state": found.state_name,
+            "status": found.status.name,
+            "lag": found.lag,
+            "partitions": [_partition(row) for row in found.partitions],
+        }
+
+    def _who_coordinates(self, group_id: str) -> str:
+        view = self._coordinators.view
+        count = view.partition_count(CONSUMER_OFFSETS)
+        key = TopicPartition(CONSUMER_OFFSETS, partition_of(group_id, count)) if count else None
+        leader = view.leader_of(key) if key is not None else None
+        return f"broker {leader} coordinates it" if leader is not None else "nobody is known to coordinate it"
+
+
+def _partition(row: PartitionLag) -> Document:
+    committed = row.committed
+    return {
+        "topic": row.topic,
+        "partition": row.partition,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "committed_at_ms": committed.commit_timestamp_ms,
+        "metadata": committed.metadata,
+        "log_end_offset": row.log_end_offset,
+        "lag": row.lag,
+        "status": row.status.name if row.status is not None else None,
+    }
