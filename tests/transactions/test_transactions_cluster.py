@@ -19,6 +19,8 @@ from kreplica.testing.isolation import shown
 from kreplica.testing.transaction_history import TransactionHistory
 from kreplica.testing.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.transactions.shard import Entry
+from kreplica.wire import messages
+from kreplica.wire.batch_building import BatchBuilder
 
 ID = "tx"
 TOPIC = "t"
@@ -26,6 +28,7 @@ PARTITIONS = 3
 SETTINGS = (
     "transaction.state.log.num.partitions=3",
     "offsets.topic.num.partitions=3",
+    "transaction.two.phase.commit.enable=true",
     "zookeeper.session.timeout.ms=6000",
 )
 
@@ -48,15 +51,18 @@ class Scene:
         """Another incarnation of the transactional id, on a host of its own."""
         self._count += 1
         name = f"producer-{self._count}"
-        host = self.cluster.host(name)
-        brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
         return TransactionalProducer(
-            host.runtime,
+            self.cluster.host(name).runtime,
             TransactionSettings(ID, timeout_ms=20_000, epoch_grows=self._grows),
-            CoordinatorClient(host.reactor, brokers, ID, TRANSACTION, client_id=name),
+            self.coordinator_client(name),
             lambda key: self.cluster.leader_client(key.topic, key.partition, name=name),
             self.history,
         )
+
+    def coordinator_client(self, name: str) -> CoordinatorClient:
+        """A client of whoever coordinates."""
+        brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
+        return CoordinatorClient(self.cluster.host(name).reactor, brokers, ID, TRANSACTION, client_id=name)
 
     @property
     def coordinator(self) -> int:
@@ -164,4 +170,53 @@ def test_a_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None
     found = [scene.read(partition) for partition in range(PARTITIONS)]
     assert found == [[b"first", b"second"] if told[0] else [b"second"]] * PARTITIONS
     cluster.run_until(scene.producer.close())
+    cluster.stop()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_prepared_transaction_outlives_its_producer_and_its_coordinator(commits: bool) -> None:
+    """Long after its time another incarnation takes it over, and ends it in all partitions (KIP-939)."""
+    scene = Scene(1, grows=True)
+    cluster = scene.cluster
+    client = scene.coordinator_client("two-phase")
+
+    async def begin(*, keeps: bool) -> dict[str, Any]:
+        asked = {"transactional_id": ID, "transaction_timeout_ms": 1, "enable_2pc": True, "keep_prepared_txn": keeps}
+        return (await client.ask(messages.INIT_PRODUCER_ID, asked)).body
+
+    async def prepare() -> tuple[int, int]:
+        answer = await begin(keeps=False)
+        who = answer["producer_id"], answer["producer_epoch"]
+        for number in range(PARTITIONS):
+            leader = cluster.leader_client(TOPIC, number, name="two-phase")
+            builder = BatchBuilder(producer_id=who[0], producer_epoch=who[1], base_sequence=0, transactional=True)
+            builder.append(cluster.host("two-phase").runtime.wall_clock_ms(), None, b"prepared")
+            row = {"index": number, "records": builder.build()}
+            data = [{"name": TOPIC, "partition_data": [row]}]
+            body = {"transactional_id": ID, "acks": -1, "timeout_ms": 5000, "topic_data": data}
+            answer = await leader.request(messages.PRODUCE, body)
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+            await leader.close()
+        return who
+
+    async def end(producer_id: int, epoch: int) -> dict[str, Any]:
+        asked = {"transactional_id": ID, "producer_id": producer_id, "producer_epoch": epoch, "committed": commits}
+        return (await client.ask(messages.END_TXN, asked)).body
+
+    prepared = cluster.run_until(prepare())
+    coordinator = scene.coordinator
+    cluster.run(60.0)
+    cluster.brokers[coordinator].kill()
+    cluster.run_until(lambda: scene.coordinator not in (-1, coordinator), 120.0)
+    cluster.run_until(cluster.brokers[coordinator].start(), 120.0)
+    taken = cluster.run_until(begin(keeps=True))
+    assert (taken["ongoing_txn_producer_id"], taken["ongoing_txn_producer_epoch"]) == prepared
+    with pytest.raises(Refused, match="PRODUCER_FENCED"):
+        cluster.run_until(end(*prepared))
+    ended = cluster.run_until(end(taken["producer_id"], taken["producer_epoch"]))
+    assert ended["producer_epoch"] == taken["producer_epoch"] + 1
+    cluster.run_until(lambda: has_become("CompleteCommit" if commits else "CompleteAbort")(scene.entry()))
+    found = [scene.read(partition) for partition in range(PARTITIONS)]
+    assert found == [[b"prepared"] if commits else []] * PARTITIONS
+    cluster.run_until(client.close())
     cluster.stop()
