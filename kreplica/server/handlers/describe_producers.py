@@ -6,7 +6,7 @@ from typing import Any
 
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
-from kreplica.replication import Partitions
+from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.server.answers import answer_from
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class DescribeProducers:
-    """Answers for the partitions that this broker leads; tools look for transactions that hang by it."""
+    """Answers for every replica that this broker has: tools look for transactions that hang, on each replica apart."""
 
     def __init__(self, reactor: Reactor, partitions: Partitions) -> None:
         self._reactor = reactor
@@ -39,7 +39,7 @@ class DescribeProducers:
     async def _describe_one(self, key: TopicPartition, turns: Turns) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0, "active_producers": []}
         try:
-            entries = list(self._partitions.led(key).log.producers.entries)
+            entries = list(self._replica(key).log.producers.entries)
         except KafkaError as error:
             return row | {"error_code": int(error.code), "error_message": error.message or None}
         for entry in sorted(entries, key=lambda entry: entry.producer_id):
@@ -47,6 +47,13 @@ class DescribeProducers:
             if turns.is_over:
                 await turns.next()
         return row
+
+    def _replica(self, key: TopicPartition) -> Partition:
+        partition = self._partitions.get(key)
+        if partition is None:
+            raise self._partitions.unknown(key)
+        partition.check_replica()
+        return partition
 
 
 def _producer(entry: ProducerEntry) -> Row:
