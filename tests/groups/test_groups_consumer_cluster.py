@@ -1,0 +1,54 @@
+"""Groups of KIP-848 in a cluster of three brokers, over the wire: members and coordinators die, and nothing has two."""
+
+from __future__ import annotations
+
+import pytest
+from consumer_members_scene import consumer_members
+
+SENT, ANSWERED = "ConsumerGroupHeartbeat is sent", "ConsumerGroupHeartbeat is answered"
+
+
+def test_members_come_go_and_die() -> None:
+    """Members share evenly whoever comes, leaves, or dies without a word."""
+    with consumer_members() as scene:
+        scene.join()
+        scene.settle()
+        scene.members.pop(0).leave()
+        scene.settle()
+        scene.members.pop(0).die()
+        scene.settle()
+
+
+@pytest.mark.parametrize(
+    ("step", "count", "delay_s"),
+    [(SENT, 1, 0.0), (SENT, 2, 0.001), (SENT, 4, 0.003), (ANSWERED, 1, 0.0), (ANSWERED, 5, 0.0)],
+)
+def test_a_coordinator_that_dies_while_a_member_joins(step: str, count: int, delay_s: float) -> None:
+    """Members go on with the next coordinator from where they were told to be, and the new one gets its share."""
+    with consumer_members(seed=count) as scene:
+        happened = scene.at(step, scene.kill_coordinator, count=count, delay_s=delay_s)
+        scene.join()
+        scene.settle()
+        assert happened()
+        scene.restart()
+        scene.settle()
+
+
+def test_a_coordinator_that_loses_power_while_a_member_dies() -> None:
+    """The next coordinator finds out that a member is dead, though it has never heard of it."""
+    with consumer_members(3) as scene:
+        scene.members.pop(0).die()
+        scene.lose_power_of_coordinator()
+        scene.settle()
+        scene.restart()
+        scene.settle()
+
+
+def test_coordinators_that_die_one_after_the_other() -> None:
+    """Epochs never go back, whoever coordinates, and members are never fenced for it."""
+    with consumer_members() as scene:
+        for _ in range(3):
+            scene.kill_coordinator()
+            scene.settle()
+            scene.restart()
+        assert [member.fenced for member in scene.members] == [0, 0]
