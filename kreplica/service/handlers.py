@@ -119,10 +119,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         ),
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, broker.fence, partitions, dynamic)),
         (messages.STOP_REPLICA, StopReplica(reactor, broker.fence, partitions, metadata)),
-        (
-            messages.UPDATE_METADATA,
-            UpdateMetadata(broker.fence, metadata, dynamic, coordinators.groups.topics_removed),
-        ),
+        (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
         (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
         (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
