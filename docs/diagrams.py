@@ -19,6 +19,8 @@ from kreplica.controller import elections, events, states
 from kreplica.groups.classic.states import PREVIOUS as CLASSIC_PREVIOUS
 from kreplica.groups.classic.states import State as ClassicState
 from kreplica.testing.storms.guards import GUARDS, Guard, Place
+from kreplica.transactions.states import PREVIOUS as TRANSACTION_PREVIOUS
+from kreplica.transactions.states import TransactionState
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -66,6 +68,14 @@ def classic_group_states() -> str:
     """Every state but the end, which can come at any time."""
     previous = {new: olds for new, olds in CLASSIC_PREVIOUS.items() if new is not ClassicState.DEAD}
     return state_diagram(previous, ClassicState.EMPTY)
+
+
+def transaction_states() -> str:
+    previous = {new: olds for new, olds in TRANSACTION_PREVIOUS.items() if new is not TransactionState.DEAD}
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {TransactionState.EMPTY.title}"]
+    for new, olds in previous.items():
+        lines += [f"    {old.title} --> {new.title}" for old in TransactionState if old in olds]
+    return "\n".join([*lines, "```"])
 
 
 # --- events and selectors ---------------------------------------------------------------------------------------------
@@ -238,6 +248,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "partition-states": partition_states,
     "replica-states": replica_states,
     "classic-group-states": classic_group_states,
+    "transaction-states": transaction_states,
     "controller-events": controller_events,
     "leader-selectors": leader_selectors,
     "replication-rules": replication_rules,
