@@ -184,7 +184,7 @@ class PartitionReads:
                 _look_twice(reader.replica_id, wanted.fetch_offset, partition, slice_)
             row["records"] = slice_
         if reader.isolation == READ_COMMITTED:
-            row["aborted_transactions"] = _aborted(partition, wanted.fetch_offset) if slice_.size else []
+            row["aborted_transactions"] = _aborted(partition, wanted.fetch_offset, slice_) if slice_.size else []
         return Read(
             row,
             slice_.size,
@@ -273,11 +273,12 @@ def _diverging(partition: Partition, wanted: Wanted) -> dict[str, int] | None:
     return None
 
 
-def _aborted(partition: Partition, first_offset: int) -> list[dict[str, int]]:
-    """The aborted transactions that a consumer must leave out of what it is sent (and perhaps later ones)."""
+def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[dict[str, int]]:
+    """The aborted transactions that a consumer must leave out of what it is sent (and perhaps some more)."""
+    log = partition.log
     return [
         {"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
-        for aborted in partition.log.aborted_transactions(first_offset, partition.visible_end(READ_COMMITTED))
+        for aborted in log.aborted_transactions(first_offset, log.end_bound_of(slice_))
     ]
 
 

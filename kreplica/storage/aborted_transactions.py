@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -26,13 +27,15 @@ class AbortedTransaction(NamedTuple):
 class AbortedTransactions:
     """The aborted transactions of one segment; there is no file where there were none."""
 
-    __slots__ = ("_disk", "_path", "_waiting")
+    __slots__ = ("_disk", "_is_absent", "_path", "_waiting")
 
     def __init__(self, path: str, disk: Disk) -> None:
         self._path = path
         self._disk = disk
         self._waiting: tuple[AbortedTransaction, ...] = ()
         """Those that the file does not hold yet."""
+        self._is_absent = False
+        """Whether the file is known not to be there, as that of most segments."""
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add one at the end of the file; not synced.
@@ -49,6 +52,7 @@ class AbortedTransactions:
         """
         if not self._waiting:
             return
+        self._is_absent = False
         file = self._disk.open(self._path, create=True)
         try:
             data = b"".join(_ENTRY.pack(0, *aborted) for aborted in self._waiting)
@@ -58,13 +62,27 @@ class AbortedTransactions:
         self._waiting = ()
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
+        return self.ended_from(0)
+
+    def ended_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Those whose marker is at ``offset`` or beyond, in the order of the markers."""
+        data = self._read()
+        count = len(data) // _ENTRY.size
+        first = bisect_left(range(count), offset, key=lambda index: _unpack(data, index).last_offset)
+        for index in range(first, count):
+            yield _unpack(data, index)
+        for aborted in self._waiting:
+            if aborted.last_offset >= offset:
+                yield aborted
+
+    def _read(self) -> bytes:
+        if self._is_absent:
+            return b""
         try:
-            data = self._disk.read_file(self._path)
+            return self._disk.read_file(self._path)
         except FileNotFoundError:
-            data = b""
-        for row in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
-            yield AbortedTransaction(*row[1:])
-        yield from self._waiting
+            self._is_absent = True
+            return b""
 
     def truncate_to(self, offset: int) -> None:
         """Forget those whose marker is at ``offset`` or beyond."""
@@ -76,3 +94,7 @@ class AbortedTransactions:
                 file.truncate(kept * _ENTRY.size)
             finally:
                 file.close()
+
+
+def _unpack(data: bytes, index: int) -> AbortedTransaction:
+    return AbortedTransaction(*_ENTRY.unpack_from(data, index * _ENTRY.size)[1:])

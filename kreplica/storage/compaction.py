@@ -7,13 +7,13 @@ whatever lies beyond the last stable offset, is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from kreplica.errors import ProtocolError, StorageError
 from kreplica.runtime.disk import Disk, File
-from kreplica.storage.aborted_transactions import AbortedTransactions
+from kreplica.storage.aborted_transactions import AbortedTransaction, AbortedTransactions
 from kreplica.storage.compaction_filter import BatchFilter
 from kreplica.storage.config import NO_LIMIT, LogConfig
 from kreplica.storage.damage import Damage, is_whole, reading
@@ -48,6 +48,8 @@ class CompactionPlan:
     :param sources: from the log's first segment to the end of what may be compacted.
     :param dirty_offset: keys from here on have not been looked at by an earlier compaction.
     :param last_offsets: of each producer's last batch, whose sequence may not be forgotten.
+    :param last_epochs: of producers whose last batch is a marker, by which their epoch has grown.
+    :param ended_later: transactions with records in the sources that were aborted by markers beyond them.
     """
 
     directory: str
@@ -58,6 +60,8 @@ class CompactionPlan:
     overdue: bool
     config: LogConfig
     last_offsets: Mapping[int, int]
+    last_epochs: Mapping[int, int]
+    ended_later: Sequence[AbortedTransaction] = ()
 
 
 def plan_compaction(log: Log, cleaned_offset: int, high_watermark: int, now_ms: int) -> CompactionPlan | None:
@@ -82,7 +86,18 @@ def plan_compaction(log: Log, cleaned_offset: int, high_watermark: int, now_ms: 
     last_offsets = {
         entry.producer_id: entry.batches[-1].last_offset for entry in log.producers.entries if entry.batches
     }
-    return CompactionPlan(log.path, tuple(sources), dirty_offset, end_offset, ratio, overdue, config, last_offsets)
+    return CompactionPlan(
+        log.path,
+        tuple(sources),
+        dirty_offset,
+        end_offset,
+        ratio,
+        overdue,
+        config,
+        last_offsets,
+        {entry.producer_id: entry.epoch for entry in log.producers.entries if not entry.batches},
+        log.aborted_transactions(end_offset, end_offset),
+    )
 
 
 def _compactable(log: Log, high_watermark: int, now_ms: int) -> Iterator[Source]:
@@ -118,6 +133,9 @@ class Compaction:
         self._aborted = [
             aborted for source in plan.sources for aborted in AbortedTransactions(_index_path(source.path), disk)
         ]
+        self._aborted += plan.ended_later
+        self._written: BatchFilter | None = None
+        """What the groups were written through so far."""
         self.end_offset = plan.dirty_offset
         """Up to where this pass has taken keys into account."""
 
@@ -165,7 +183,7 @@ class Compaction:
         return groups
 
     def write_group(self, group: list[Source]) -> Segment:
-        """Write what stays of some segments, durably, to files that end in ``.swap``.
+        """Write what stays of some segments, durably, to files that end in ``.swap``; group after group, in order.
 
         :return: the segment that may take their place.
         :raise OSError: the device fails, or is full.
@@ -199,12 +217,14 @@ class Compaction:
             self._offsets,
             self.end_offset,
             last_offsets=self._plan.last_offsets,
+            last_epochs=self._plan.last_epochs,
             now_ms=self._now_ms,
             delete_retention_ms=self._plan.config.delete_retention_ms,
         )
 
     def _copy(self, group: list[Source], target: Segment) -> None:
-        batch_filter = self._filter()
+        batch_filter = self._written or self._filter()
+        self._written = batch_filter  # the markers of one group may end transactions of the groups before it
         for source in group:
             for header, data in _batches(self._disk.open(source.path), source):
                 try:

@@ -15,14 +15,16 @@ class BatchFilter:
     """Shown the batches of a log in order.
 
     * of a key only the record with the last offset stays; a record without key does not
-    * a tombstone, and the marker of a transaction without records, stays until its delete horizon, which is set when
+    * a tombstone, and the marker of a transaction without batches, stays until its delete horizon, which is set when
       compaction first meets it (KIP-534)
-    * records of an aborted transaction go; its marker stays as long as they were there
-    * a producer's last batch stays, empty if need be: its sequence must not be forgotten
+    * records of an aborted transaction go; its marker stays as long as a batch of it was there, an empty one too:
+      whoever reads the log anew, to know its producers, would take the transaction for open, or for one with the next
+    * a producer's last batch stays, empty if need be: its sequence must not be forgotten, nor its epoch
 
     :param digest: what stands for a key in ``offsets``.
     :param offsets: of the last record of each key below ``end_offset``.
     :param last_offsets: of each producer's last batch.
+    :param last_epochs: of the producers whose last batch is a marker.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class BatchFilter:
         end_offset: int,
         *,
         last_offsets: Mapping[int, int],
+        last_epochs: Mapping[int, int],
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
@@ -43,10 +46,11 @@ class BatchFilter:
         self._offsets = offsets
         self._end_offset = end_offset
         self._last_offsets = last_offsets
+        self._last_epochs = last_epochs
         self._now_ms = now_ms
         self._new_horizon_ms = now_ms + delete_retention_ms
-        self._with_records: set[int] = set()
-        """Producers with records of the transaction that is open at this point of the log."""
+        self._with_batches: set[int] = set()
+        """Producers with batches of the transaction that is open at this point of the log."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Whether a batch of data belongs to a transaction that was aborted."""
@@ -77,13 +81,15 @@ class BatchFilter:
             return data
         if header.is_control:
             return self._keep_marker(header, data)
-        if header.is_transactional and header.record_count > 0:
-            self._with_records.add(header.producer_id)
+        if header.is_transactional:
+            self._with_batches.add(header.producer_id)
         return self._keep_data(header, data)
 
     def _keep_marker(self, header: BatchHeader, data: Bytes) -> Bytes | None:
-        if header.producer_id in self._with_records:
-            self._with_records.discard(header.producer_id)
+        if header.producer_id in self._with_batches:
+            self._with_batches.discard(header.producer_id)
+            return data
+        if self._last_epochs.get(header.producer_id) == header.producer_epoch:
             return data
         if self._is_past(header):
             return None

@@ -62,6 +62,12 @@ class OffsetIndex:
         at = bisect_right(self._load(), offset - self._base)
         return self._positions[at - 1] if at else 0
 
+    def offset_beyond(self, position: int) -> int | None:
+        """The last offset of a batch at or beyond a position, the first that is known; None where none is."""
+        offsets = self._load()
+        at = bisect_left(self._positions, position)
+        return self._base + offsets[at] if at < len(offsets) else None
+
     def truncate_to(self, offset: int) -> None:
         """Forget entries of ``offset`` and beyond."""
         offsets = self._load()

@@ -221,12 +221,21 @@ class ReadableLog:
             found = find_by_timestamp(self._segments, timestamp_ms, self.log_start_offset)
         return found if found is not None and found.offset < offset_max else None
 
+    def end_bound_of(self, slice_: LogSlice) -> int:
+        """An offset beyond all records of a slice that ``read`` gave just now, but not far beyond."""
+        segment = self._segments[self._segments.index_of(slice_.first_offset)]
+        last = slice_.ranges[-1]
+        offset = segment.offset_index.offset_beyond(last.position + last.size)
+        if offset is not None:
+            return offset
+        return self.log_end_offset if segment is self._segments.active else self._segments.end_of(segment)
+
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [from, to), for readers of committed records (KIP-98)."""
         found = []
         for segment in self._segments.starting_from(from_offset):
-            for aborted in segment.aborted:
-                if aborted.last_offset >= from_offset and aborted.first_offset < to_offset:
+            for aborted in segment.aborted.ended_from(from_offset):
+                if aborted.first_offset < to_offset:
                     found.append(aborted)
                 if aborted.last_stable_offset >= to_offset:
                     return found

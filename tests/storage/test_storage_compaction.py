@@ -166,6 +166,84 @@ def test_aborted_records_go_and_markers_follow(log):
     assert log.aborted_transactions(0, 5) == []
 
 
+def test_a_record_whose_abort_lies_further_on_hides_nothing(log):
+    """What was committed of a key stays where an aborted transaction wrote to it, also where its marker is not compacted.
+
+    The transaction is aborted in a segment that the pass does not reach: the active one.
+    """
+    append(log, ("k", "committed"))
+    append(log, ("k", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    log.roll(1)
+    log.append_as_leader(marker(5, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
+    compact(log)
+    assert contents(log)[0] == (0, b"k", b"committed")
+    assert [header.base_offset for _, header in iter_headers(read_bytes(log))] == [0, 1, 2]
+    assert [offset for offset, _, _ in contents(log)] == [0, 2]
+
+
+def read_anew(tmp_path):
+    """The log as one who knows nothing but its batches finds it."""
+    return open_log(tmp_path / "t-0", COMPACTED, recovery_point=0)
+
+
+def test_a_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
+    """Also where they lie in segments that are written apart from each other.
+
+    Without it the records would count to the producer's next transaction for whoever reads the log anew, and be lost
+    where that is aborted.
+    """
+
+    def write(sequence, key):
+        append(log, (key, "x" * 700), producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True)
+
+    def end(committed):
+        log.append_as_leader(marker(5, committed=committed), 0, now_ms=1, origin=Origin.COORDINATOR)
+        log.roll(1)
+
+    write(0, "committed")
+    log.roll(1)
+    append(log, ("other", "x" * 700))
+    end(True)
+    write(1, "aborted")
+    end(False)
+    for number in range(3):
+        compact(log, now_ms=NOW_MS + 5000 * number)
+    log.flush()
+    log.release()
+    log = read_anew(tmp_path)
+    assert contents(log)[0][:2] == (0, b"committed")
+    assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
+
+
+def test_an_empty_batch_opens_no_transaction(tmp_path, log):
+    """A producer's last batch stays without its records, and the marker that ends it with it."""
+    append(log, ("k", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(marker(5, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
+    log.roll(1)
+    for number in range(3):
+        compact(log, now_ms=NOW_MS + 5000 * number)
+    assert [header.record_count for _, header in iter_headers(read_bytes(log))] == [0, 1]
+    log.flush()
+    log.release()
+    log = read_anew(tmp_path)
+    assert log.producers.get(5).last_sequence == 0
+    assert log.last_stable_offset(2) == 2
+
+
+def test_an_epoch_that_grew_with_a_marker_is_not_forgotten(tmp_path, log):
+    """The last marker of a producer stays where nothing else says which of its epochs was the last (KIP-890)."""
+    append(log, ("k", "v"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(marker(5, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
+    append(log, ("other", "v"))
+    log.roll(1)
+    for number in range(3):
+        compact(log, now_ms=NOW_MS + 5000 * number)
+    assert [header.base_offset for _, header in iter_headers(read_bytes(log))] == [1, 2]
+    log.flush()
+    log.release()
+    assert read_anew(tmp_path).producers.get(5).epoch == 1
+
+
 def test_an_open_transaction_holds_compaction_back(log):
     """Nothing at or after the last stable offset is touched."""
     append(log, ("k", "1"))
