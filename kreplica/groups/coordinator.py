@@ -129,7 +129,8 @@ class GroupCoordinator:
         """
         wanted_states = {state.lower() for state in states}
         wanted_types = {name.lower() for name in types}
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.shards.is_loading else ErrorCode.NONE
+        is_whole = not self.shards.is_loading and not any(shard.is_waking for shard in self.shards.loaded())
+        code = ErrorCode.NONE if is_whole else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         listed = []
         turns = Turns(self._runtime.reactor)
         for shard in self.shards.loaded():

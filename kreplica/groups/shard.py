@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.group import ClassicGroup
 from kreplica.groups.config import GroupsConfig
@@ -23,12 +27,15 @@ from kreplica.groups.records import (
     parse_group_value,
 )
 from kreplica.runtime import Runtime
+from kreplica.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from kreplica.coordination.cluster_view import ClusterView
     from kreplica.coordination.state_log import Pair, StateLog
     from kreplica.groups.offsets import Offsets
     from kreplica.wire.batches import BatchHeader
+
+log = Logger()
 
 Answer = Callable[[ErrorCode], None]
 
@@ -39,7 +46,7 @@ class GroupShard:
     What is in memory is what is committed in the log; a group that is in the middle of a rebalance is ahead of its
     record, which says how it was after the last one.
 
-    :ivar groups: by their ids, of both kinds; also those that have offsets only.
+    :ivar groups: by their ids, of both kinds, also those that have offsets only; not all of them while ``is_waking``.
     :ivar expiry: removes offsets that nothing keeps.
     """
 
@@ -51,6 +58,8 @@ class GroupShard:
         self._view = view
         self._records: dict[str, GroupRecord] = {}
         self._replayed = ReplayedGroups()
+        self._asleep: dict[str, GroupState | GroupRecord | None] = {}
+        self._waking: Deferred[None] | None = None
         self.log = log
         self.offsets = offsets
         self.groups: dict[str, Group] = {}
@@ -76,22 +85,28 @@ class GroupShard:
         self.offsets.end_transaction(producer_id, committed)
 
     def loaded(self) -> None:
-        """Everything is replayed: groups begin to live, and their members have a whole session to be heard of."""
+        """Everything is replayed: groups come to life, each when somebody asks for it or in its turn.
+
+        There may be many thousands, whose members get timers.  From then on they have a whole session to be heard of.
+        """
         for state in self._replayed.states():
             if state.members or state.group_id not in self._records:
-                self.groups[state.group_id] = self._new_consumer(state)
+                self._asleep[state.group_id] = state
         for group_id, record in self._records.items():
-            if group_id not in self.groups:
-                self.groups[group_id] = self._new_classic(group_id, record)
-        self._records, self._replayed = {}, ReplayedGroups()
+            self._asleep.setdefault(group_id, record)
         for group_id in self.offsets.group_ids():
-            if group_id not in self.groups:
-                self.groups[group_id] = self._new_classic(group_id)
+            self._asleep.setdefault(group_id, None)
+        self._records, self._replayed = {}, ReplayedGroups()
+        self._waking = Deferred.fromCoroutine(self._wake_all())
+        self._waking.addErrback(_waking_ended)
         self.expiry.start()
 
     def unload(self) -> None:
         """This broker leads no more: timers stop, and whoever waits is answered with NOT_COORDINATOR."""
         self.expiry.stop()
+        if self._waking is not None:
+            self._waking.cancel()
+        self._asleep = {}
         groups, self.groups = self.groups, {}
         for group in groups.values():
             group.unload()
@@ -104,10 +119,28 @@ class GroupShard:
         else:
             self._records[group_id] = parse_group_value(value)
 
+    @property
+    def is_waking(self) -> bool:
+        """Whether ``groups`` does not have all of them yet."""
+        return bool(self._asleep)
+
+    async def _wake_all(self) -> None:
+        turns = Turns(self._runtime.reactor)
+        for group_id in list(self._asleep):
+            self.group(group_id)
+            if turns.is_over:
+                await turns.next()
+
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group | None:
         """The group of either kind that has this id."""
+        if group_id in self._asleep:
+            known = self._asleep.pop(group_id)
+            if isinstance(known, GroupState):
+                self.groups[group_id] = self._new_consumer(known)
+            else:
+                self.groups[group_id] = self._new_classic(group_id, known)
         return self.groups.get(group_id)
 
     def classic(self, group_id: str) -> ClassicGroup:
@@ -115,7 +148,7 @@ class GroupShard:
 
         :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is one of KIP-848, and has members.
         """
-        group = self.groups.get(group_id)
+        group = self.group(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
             self._remove_consumer(group)
             group = None
@@ -135,7 +168,7 @@ class GroupShard:
             only when ``adopt`` is told.
         :raise KafkaError: GROUP_ID_NOT_FOUND, there is none, or a classic one has this id.
         """
-        group = self.groups.get(group_id)
+        group = self.group(group_id)
         if isinstance(group, ConsumerGroup):
             return group
         if not is_new_allowed or (group is not None and not group.is_empty):
@@ -144,7 +177,7 @@ class GroupShard:
 
     def adopt(self, group: ConsumerGroup) -> None:
         """A group has got its first member: from now on it is found under its id."""
-        replaced = self.groups.get(group.group_id)
+        replaced = self.group(group.group_id)
         if replaced is not group:
             self.groups[group.group_id] = group
             if replaced is not None:
@@ -161,7 +194,7 @@ class GroupShard:
         :param answer: told once the deletion is committed, and why not else.
         :raise KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        group = self.groups.get(group_id)
+        group = self.group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, group_id)
         group.check_delete()
@@ -174,7 +207,7 @@ class GroupShard:
 
     def remove_if_unused(self, group_id: str) -> None:
         """Forget a group that has neither members nor offsets, and of which nothing is in the log."""
-        group = self.groups.get(group_id)
+        group = self.group(group_id)
         if group is not None and group.is_empty and not group.tombstones() and not self.offsets.has(group_id):
             self._forget(group)
 
@@ -199,3 +232,8 @@ class GroupShard:
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
         group.unload()
+
+
+def _waking_ended(failure: Failure) -> None:
+    if failure.check(CancelledError) is None:
+        log.failure("groups that were loaded cannot be restored", failure)

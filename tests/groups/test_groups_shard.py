@@ -1,0 +1,105 @@
+"""Groups of a partition that is loaded."""
+
+from __future__ import annotations
+
+from classic_scene import NOT_TRANSACTIONAL, ClassicScene
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from kreplica.errors import ErrorCode
+from kreplica.groups.coordinator import Listed
+from kreplica.groups.records import GroupRecord, MemberRecord, build_group_key, build_group_value
+
+GROUPS = 100
+
+
+class BusyClock(Clock):
+    """Whatever asks for the time has taken a while until then."""
+
+    def seconds(self) -> float:
+        self.rightNow += 0.001
+        return super().seconds()
+
+
+def busy_scene() -> ClassicScene:
+    """A broker that has just loaded a hundred groups of one member each."""
+    scene = ClassicScene()
+    scene.unload()
+    for index in range(GROUPS):
+        member = MemberRecord("a", None, "client", "/127.0.0.1", 30_000, 10_000, b"", b"")
+        record = GroupRecord("consumer", 3, "range", "a", 0, (member,))
+        scene.log.records.append((build_group_key(f"group {index}"), build_group_value(record)))
+    scene.clock.__class__ = BusyClock
+    scene.load()
+    return scene
+
+
+def listed(scene: ClassicScene) -> tuple[ErrorCode, list[Listed]]:
+    found: list[tuple[ErrorCode, list[Listed]]] = []
+    Deferred.fromCoroutine(scene.coordinator.list_groups((), ())).addCallback(found.append)
+    while not found:
+        scene.clock.advance(0)
+    return found[0]
+
+
+def test_groups_come_to_life_in_turns() -> None:
+    """Many groups keep nobody waiting: they come to life a few at a time."""
+    scene = busy_scene()
+    assert 0 < len(scene.shard.groups) < GROUPS / 2
+    turns = 0
+    while scene.shard.is_waking:
+        scene.clock.advance(0)
+        turns += 1
+    assert turns > 3
+    code, groups = listed(scene)
+    assert code is ErrorCode.NONE
+    assert len(groups) == GROUPS
+    scene.unload()
+    assert scene.clock.getDelayedCalls() == []
+
+
+def test_list_while_groups_come_to_life() -> None:
+    """A list says that it is not whole while groups come to life."""
+    assert listed(busy_scene())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_group_that_is_asked_for_comes_to_life() -> None:
+    """Nobody waits for the others: a member of a group that has not come to life yet is answered at once."""
+    scene = busy_scene()
+    last = f"group {GROUPS - 1}"
+    assert last not in scene.shard.groups
+    assert scene.coordinator.heartbeat(last, "a", None, 3) is ErrorCode.NONE
+    assert scene.coordinator.heartbeat(last, "a", None, 2) is ErrorCode.ILLEGAL_GENERATION
+    assert scene.coordinator.describe(last).state_name == "Stable"
+
+
+def test_coordinator_that_leaves_before_all_groups_have_come_to_life() -> None:
+    """A broker that leads no more wakes no further groups, and leaves no timer behind."""
+    scene = busy_scene()
+    scene.unload()
+    assert scene.clock.getDelayedCalls() == []
+
+
+def test_records_of_kinds_that_are_not_known() -> None:
+    """A record of a newer kind is passed over, as Kafka does."""
+    scene = ClassicScene()
+    scene.shard.replay(b"\x7f\x00anything", b"anything", NOT_TRANSACTIONAL)
+    assert listed(scene) == (ErrorCode.NONE, [])
+
+
+def test_last_record_counts() -> None:
+    """Of several records of a group the last one counts, and a tombstone removes it."""
+    scene = ClassicScene()
+    scene.unload()
+    key = build_group_key("g")
+    for generation in (1, 2):
+        scene.log.records.append((key, build_group_value(GroupRecord("consumer", generation, None, None, 5, ()))))
+    scene.load()
+    assert listed(scene)[1] == [Listed("g", "consumer", "Empty", "classic")]
+    group = scene.shard.classic("g")
+    assert group.generation == 2
+    assert group.expires_from_ms("t", 9) == 5
+    scene.unload()
+    scene.log.records.append((key, None))
+    scene.load()
+    assert listed(scene)[1] == []
