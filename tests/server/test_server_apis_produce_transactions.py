@@ -75,11 +75,11 @@ class Producer:
 async def committed_values(scene: Scene, partition: int = 0) -> tuple[list[str], int]:
     """What a reader of committed records sees, as clients filter it, and the last stable offset."""
     values: list[str] = []
-    aborted: set[int] = set()
     offset = 0
     while True:
         row = await scene.fetch("t", offset, partition=partition, isolation=1)
         assert row["error_code"] == 0
+        aborted: set[int] = set()
         data = bytes(row["records"] or b"")
         waiting = sorted((each["first_offset"], each["producer_id"]) for each in row["aborted_transactions"] or ())
         for position, header in iter_headers(data, incomplete_last=True):

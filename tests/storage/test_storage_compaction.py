@@ -167,7 +167,7 @@ def test_aborted_records_go_and_markers_follow(log):
 
 
 def test_a_record_whose_abort_lies_further_on_hides_nothing(log):
-    """What was committed of a key stays where an aborted transaction wrote to it, also where its marker is not compacted.
+    """What was committed of a key stays, also where an aborted transaction wrote to it and its marker is not compacted.
 
     The transaction is aborted in a segment that the pass does not reach: the active one.
     """

@@ -1,0 +1,244 @@
+"""Transactions in a partition that is led: how they begin and end, and who waits for that (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from leading_scene import SECOND, THIRD, Leading, fetch, leadership
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.replication import READ_COMMITTED, Partition
+from kreplica.server.handlers.write_txn_markers import TIMEOUT_S, WriteTxnMarkers
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.control_records import EndMarker
+from kreplica.wire.records import Record
+
+PRODUCER = 7
+
+
+def in_transaction(sequence: int = 0, epoch: int = 0) -> bytearray:
+    record = Record(NEXT_OFFSET, 1000, None, b"v")
+    return bytearray(
+        build_batch(
+            [record], producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, transactional=True
+        )
+    )
+
+
+def verify(partition: Partition, epoch: int = 0) -> None:
+    verifications = partition.log.producers.verifications
+    verifications.begin(PRODUCER, epoch, starts_at_zero=False).is_verified = True
+
+
+def write(partition: Partition, sequence: int = 0, epoch: int = 0) -> int:
+    return partition.append_in_transaction(in_transaction(sequence, epoch), 1000, all_in_sync=True).base_offset
+
+
+def code_of(action: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        action()
+    return caught.value.code
+
+
+class TestLeading:
+    def test_a_transaction_begins_where_it_was_verified(self) -> None:
+        """A leader takes the first batch after its coordinator's answer, and the others by themselves."""
+        partition = Leading().partition()
+        assert code_of(lambda: write(partition)) is ErrorCode.INVALID_TXN_STATE
+        verify(partition)
+        assert [write(partition, sequence) for sequence in range(3)] == [0, 1, 2]
+
+    def test_who_leads_again_asks_again(self) -> None:
+        """While another led, it may have ended what was verified here."""
+        partition = Leading().partition()
+        verify(partition)
+        partition.follow(leadership(6, leader=SECOND))
+        partition.lead(leadership(7))
+        assert code_of(lambda: write(partition)) is ErrorCode.INVALID_TXN_STATE
+
+    def test_who_does_not_lead_says_that_first(self) -> None:
+        """A producer is to go to the leader, whatever is known of its transaction here."""
+        partition = Leading().partition()
+        partition.follow(leadership(6, leader=SECOND))
+        assert code_of(lambda: write(partition)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        marker = EndMarker(True, 0)
+        ended = code_of(lambda: partition.append_marker(PRODUCER, 0, marker, 1, epoch_grows=False))
+        assert ended is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_a_marker_that_is_refused_takes_nothing_back(self) -> None:
+        """Where it cannot be appended the transaction is still under way."""
+        leading = Leading()
+        partition = leading.partition(leadership(isr=(1,)), min_insync_replicas=2)
+        verify(partition)
+        marker = EndMarker(True, 0)
+        ended = code_of(lambda: partition.append_marker(PRODUCER, 0, marker, 1, epoch_grows=False))
+        assert ended is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert len(partition.log.producers.verifications) == 1
+
+    def test_a_first_batch_that_is_refused_for_a_while_is_not_overtaken(self) -> None:
+        """What was sent behind it is refused too, also where nothing is known of its producer (KIP-360)."""
+        partition = Leading().partition(leadership(isr=(1,)), min_insync_replicas=2)
+        verify(partition)
+        assert code_of(lambda: write(partition, 0)) is ErrorCode.NOT_ENOUGH_REPLICAS
+        partition.told_again(leadership(partition_epoch=1))
+        assert code_of(lambda: write(partition, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert write(partition, 0) == 0
+
+    def test_what_is_decided_counts_once_its_marker_is_committed(self) -> None:
+        """Readers of committed records stop before a transaction until all in-sync replicas have its end."""
+        leading = Leading()
+        partition = leading.partition()
+        verify(partition)
+        write(partition)
+        partition.append_marker(PRODUCER, 0, EndMarker(True, 0), 1, epoch_grows=False)
+        for replica in (SECOND, THIRD):
+            fetch(partition, replica, 1)
+        assert (partition.high_watermark, partition.visible_end(READ_COMMITTED)) == (1, 0)
+        for replica in (SECOND, THIRD):
+            fetch(partition, replica, 2)
+        assert partition.visible_end(READ_COMMITTED) == 2
+
+
+class Asked:
+    """A WriteTxnMarkers, and its answer."""
+
+    version = 2
+    connection = SimpleNamespace(listener="PLAINTEXT")
+    api = SimpleNamespace(name="WriteTxnMarkers")
+
+    def __init__(self, topic: str, **changes: Any) -> None:
+        marker = {
+            "producer_id": PRODUCER,
+            "producer_epoch": 0,
+            "transaction_result": True,
+            "topics": [{"name": topic, "partition_indexes": [0]}],
+            "coordinator_epoch": 3,
+            "transaction_version": 0,
+        }
+        self.body: dict[str, Any] = {"markers": [marker | changes]}
+        self.code: ErrorCode | None = None
+        self.abandoned: list[Callable[[], object]] = []
+
+    def answer(self, body: dict[str, Any]) -> None:
+        assert self.code is None, "a request is answered once"
+        (row,) = body["markers"]
+        assert row["producer_id"] == PRODUCER
+        self.code = ErrorCode(row["topics"][0]["partitions"][0]["error_code"])
+
+    def on_abandoned(self, abandoned: Callable[[], object]) -> None:
+        self.abandoned.append(abandoned)
+
+    def abort(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+class Ending(Leading):
+    """A leader of one partition, what writes markers to it, and a coordinator of groups that is told of them."""
+
+    def __init__(self, topic: str = "t", **partition: Any) -> None:
+        super().__init__()
+        self.topic = topic
+        self.led = self.partition(**partition)
+        clock: Any = self.clock
+        partitions: Any = SimpleNamespace(led=self._led)
+        groups: Any = SimpleNamespace(marker_written=self._marker_written)
+        self.told: list[tuple[int, int, bool]] = []
+        self._handler = WriteTxnMarkers(clock, partitions, groups, lambda: 1000)
+
+    def _led(self, key: TopicPartition) -> Partition:
+        self.led.check_leader()
+        return self.led
+
+    def _marker_written(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        self.told.append((partition, producer_id, committed))
+
+    def end(self, **changes: Any) -> Asked:
+        asked = Asked(self.topic, **changes)
+        request: Any = asked
+        self._handler(request)
+        self.end_turn()
+        return asked
+
+    def all_fetch(self) -> None:
+        for replica in (SECOND, THIRD):
+            fetch(self.led, replica, self.led.log.log_end_offset)
+        self.end_turn()
+
+
+class TestMarkers:
+    def test_all_in_sync_replicas_have_it(self) -> None:
+        """The coordinator is answered when the marker cannot be lost any more, and only then the group is told."""
+        ending = Ending("__consumer_offsets")
+        verify(ending.led)
+        write(ending.led)
+        asked = ending.end(transaction_result=False)
+        assert (asked.code, ending.told) == (None, [])
+        ending.all_fetch()
+        assert (asked.code, ending.told) == (ErrorCode.NONE, [(0, PRODUCER, False)])
+        assert not ending.led.log.producers.is_in_transaction(PRODUCER, 0)
+        assert ending.clock.getDelayedCalls() == []
+
+    def test_topics_of_users_are_nobody_elses_business(self) -> None:
+        """The coordinator of groups hears of the topic alone that it keeps its offsets in."""
+        ending = Ending()
+        asked = ending.end()
+        ending.all_fetch()
+        assert (asked.code, ending.told) == (ErrorCode.NONE, [])
+
+    def test_the_role_is_lost(self) -> None:
+        """The marker may be lost with it: the coordinator asks the next leader, and the group is told nothing."""
+        ending = Ending("__consumer_offsets")
+        asked = ending.end()
+        ending.led.follow(leadership(6, leader=SECOND))
+        ending.end_turn()
+        assert (asked.code, ending.told) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+
+    def test_the_followers_do_not_answer(self) -> None:
+        """After a while the coordinator is told so, and asks again; that marker is another, and does no harm."""
+        ending = Ending("__consumer_offsets")
+        verify(ending.led)
+        write(ending.led)
+        asked = ending.end()
+        ending.clock.advance(TIMEOUT_S)
+        assert (asked.code, ending.told) == (ErrorCode.REQUEST_TIMED_OUT, [])
+        again = ending.end()
+        ending.all_fetch()
+        assert (again.code, ending.told) == (ErrorCode.NONE, [(0, PRODUCER, True)])
+        assert ending.led.log.log_end_offset == 3
+
+    def test_too_few_are_in_sync(self) -> None:
+        """Nothing is appended that might not last."""
+        ending = Ending(first=leadership(isr=(1,)), min_insync_replicas=2)
+        assert ending.end().code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert ending.led.log.log_end_offset == 0
+
+    def test_an_older_coordinator_is_refused(self) -> None:
+        """Its successor has decided already."""
+        ending = Ending()
+        ending.end(coordinator_epoch=4)
+        assert ending.end(coordinator_epoch=3).code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+    def test_a_late_marker_does_not_end_the_next_transaction(self) -> None:
+        """Where epochs grow, the end of one transaction that arrives in the next is refused."""
+        ending = Ending()
+        ending.end(producer_epoch=1, transaction_version=2)
+        verify(ending.led, 1)
+        write(ending.led, epoch=1)
+        late = ending.end(producer_epoch=1, transaction_version=2)
+        assert late.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert ending.led.log.producers.is_in_transaction(PRODUCER, 1)
+
+    def test_its_coordinator_goes_away(self) -> None:
+        """Whoever asked is gone: nothing is left behind, and nothing happens when the marker is committed."""
+        ending = Ending("__consumer_offsets")
+        asked = ending.end()
+        for callback in asked.abandoned:
+            callback()
+        ending.all_fetch()
+        assert (asked.code, ending.told) == (None, [])
+        assert ending.clock.getDelayedCalls() == []
+        assert ending.led.waiting == {}
