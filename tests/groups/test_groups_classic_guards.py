@@ -1,0 +1,33 @@
+"""Each rule that keeps stale members out is missed by a story when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import test_groups_classic_deaths as deaths
+import test_groups_classic_rebalance as rebalance
+import test_groups_classic_static as static
+
+from kreplica.groups.classic import guards
+
+GUARDS: dict[str, Callable[[], None]] = {
+    "is_current_generation": deaths.test_coordinator_dies_between_two_generations,
+    "holds_instance": static.test_replaced_follower,
+    "is_same_rebalance": rebalance.test_answer_of_the_log_comes_late,
+}
+
+
+def test_all_are_here() -> None:
+    """No rule is left out."""
+    functions = [name for name, found in vars(guards).items() if getattr(found, "__module__", "") == guards.__name__]
+    assert sorted(functions) == sorted(GUARDS)
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_story_misses_it(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the rule, what members are told is another story."""
+    GUARDS[guard]()
+    monkeypatch.setattr(guards, guard, lambda *_: True)
+    with pytest.raises((AssertionError, RuntimeError)):
+        GUARDS[guard]()
