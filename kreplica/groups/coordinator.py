@@ -65,7 +65,7 @@ class GroupCoordinator:
     def sync(self, group_id: str, request: Sync, answer: SyncAnswer) -> None:
         """SyncGroup."""
         try:
-            group = _classic(self._shard_for_members(group_id), group_id)
+            group = _classic(self._current_shard(group_id), group_id)
         except KafkaError as error:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             # The rebalance that it speaks of is over: it need not look for the coordinator again to join anew.
@@ -74,20 +74,26 @@ class GroupCoordinator:
         group.sync(request, answer)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat."""
+        """Heartbeat.
+
+        While ZooKeeper is out of reach a member is heard, so that no session ends for that, and yet is told to look for
+        another coordinator, which there may be by now.
+        """
         try:
             group = _classic(self._shard_for_members(group_id), group_id)
+            code = group.heartbeat(member_id, instance_id, generation)
+            self.shards.current_shard_of(group_id)
         except KafkaError as error:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NONE if is_loading else error.code
-        return group.heartbeat(member_id, instance_id, generation)
+        return code
 
     def leave(self, group_id: str, leaves: Sequence[Leave]) -> list[ErrorCode]:
         """LeaveGroup; one answer for each who leaves.
 
         :raise KafkaError: what all of them are answered.
         """
-        shard = self._shard_for_members(group_id)
+        shard = self._current_shard(group_id)
         try:
             group = _classic(shard, group_id)
         except KafkaError as error:
@@ -100,8 +106,13 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id")
         return self.shards.shard_of(group_id)
 
+    def _current_shard(self, group_id: str) -> GroupShard:
+        """The same, where no other broker can coordinate the group by now."""
+        self._shard_for_members(group_id)
+        return self.shards.current_shard_of(group_id)
+
     def _group_to_join(self, group_id: str, request: Join) -> ClassicGroup:
-        shard = self._shard_for_members(group_id)
+        shard = self._current_shard(group_id)
         config = self._config
         if not config.session_timeout_ms_min <= request.session_timeout_ms <= config.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"{request.session_timeout_ms} ms")

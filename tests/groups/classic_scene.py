@@ -75,11 +75,18 @@ class OneShard:
         self.shard: GroupShard | None = None
         self.error = ErrorCode.NOT_COORDINATOR
         self.is_loading = False
+        self.has_lease = True
 
     def shard_of(self, name: str) -> GroupShard:
         if self.shard is None:
             raise KafkaError(self.error)
         return self.shard
+
+    def current_shard_of(self, name: str) -> GroupShard:
+        shard = self.shard_of(name)
+        if not self.has_lease:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return shard
 
     def loaded(self) -> list[GroupShard]:
         return [self.shard] if self.shard is not None else []

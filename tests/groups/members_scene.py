@@ -45,14 +45,17 @@ class WatchedClient(CoordinatorClient):
 
 
 class Consumer:
-    """A member that commits a little more each half second."""
+    """A member that commits a little more each half second, or only sends its heartbeats."""
 
-    def __init__(self, client: WatchedClient, history: GroupHistory, *, rebalance_timeout_ms: int) -> None:
+    def __init__(
+        self, client: WatchedClient, history: GroupHistory, *, rebalance_timeout_ms: int, commits: bool
+    ) -> None:
         subscription = Subscription(
             GROUP_ID, {TOPIC: PARTITIONS}, session_timeout_ms=6000, rebalance_timeout_ms=rebalance_timeout_ms
         )
         self.member = GroupMember(client, subscription, history)
         self._client = client
+        self._commits = commits
         self._leaving = False
         self.running = Deferred.fromCoroutine(self._run())
 
@@ -74,7 +77,7 @@ class Consumer:
                     await member.join()
                     offsets = await member.offsets()
                 await member.heartbeat()
-                if not member.needs_join and offsets:
+                if self._commits and not member.needs_join and offsets:
                     offsets = {key: offset + 1 for key, offset in offsets.items()}
                     await member.commit(offsets)
                 await sleep(self._client.reactor, 0.5)
@@ -86,8 +89,9 @@ class Consumer:
 class MembersScene:
     """:ivar history: what members were told."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, *, commits: bool) -> None:
         self.cluster = cluster
+        self._commits = commits
         self.history = GroupHistory(lambda: cluster.simulation.now_s)
         self.consumers: list[Consumer] = []
         self.key = TopicPartition(CONSUMER_OFFSETS, partition_of(GROUP_ID, OFFSETS_PARTITIONS))
@@ -103,7 +107,7 @@ class MembersScene:
         brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
         client = WatchedClient(host.reactor, brokers, GROUP_ID, GROUP, client_id=host.name)
         client.step = self._step
-        consumer = Consumer(client, self.history, rebalance_timeout_ms=rebalance_timeout_ms)
+        consumer = Consumer(client, self.history, rebalance_timeout_ms=rebalance_timeout_ms, commits=self._commits)
         self.consumers.append(consumer)
         return consumer
 
@@ -184,15 +188,15 @@ class MembersScene:
 
 
 @contextmanager
-def members(count: int = 2, *, seed: int = 1, overrides: tuple[str, ...] = ()) -> Iterator[MembersScene]:
+def members(count: int = 2, *, seed: int = 1, commits: bool = True) -> Iterator[MembersScene]:
     """Three brokers and a group of so many members, which share the partitions of a topic out."""
-    settings = [f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "controlled.shutdown.enable=false", *overrides]
+    settings = [f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "controlled.shutdown.enable=false"]
     cluster = SimulatedCluster(seed, brokers=3, overrides=settings)
     cluster.start()
     client = cluster.client()
     cluster.run_until(client.create_topic(TOPIC, PARTITIONS, replication_factor=3))
     cluster.run_until(client.close())
-    scene = MembersScene(cluster)
+    scene = MembersScene(cluster, commits=commits)
     for _ in range(count):
         scene.add()
     scene.converge()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from classic_scene import ClassicScene, Story, tells
+import pytest
+from classic_scene import GROUP, ClassicScene, Story, tells
+
+from kreplica.errors import KafkaError
 
 # --- members ---------------------------------------------------------------------------------------------------------
 
@@ -616,6 +619,39 @@ def test_coordinator_comes_back() -> None:
 > a beats
   a: NONE
 """)
+
+
+def test_coordinator_out_of_reach_of_zookeeper() -> None:
+    """While another may coordinate, members are sent to look for it; whoever asks here on is heard all the same."""
+    scene = ClassicScene(initial_rebalance_delay_ms=0)
+    story = Story(scene)
+    story.run("> a joins version=0\n> b joins version=0\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit")
+    scene.shards.has_lease = False
+    transcript = """\
+> wait 9
+> a beats
+  a: NOT_COORDINATOR
+> b joins
+  b: NOT_COORDINATOR
+> b syncs
+  b: NOT_COORDINATOR
+> wait 9
+> a beats
+  a: NOT_COORDINATOR
+> show
+  PreparingRebalance 1: a, led by a
+"""
+    assert story.run(transcript) == transcript
+    with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+        scene.coordinator.leave(GROUP, [])
+    scene.shards.has_lease = True
+    transcript = """\
+> a beats
+  a: REBALANCE_IN_PROGRESS
+> a joins
+  a: joined 2 by range, leads a
+"""
+    assert story.run(transcript) == transcript
 
 
 def test_full_group_is_loaded_by_a_coordinator_that_allows_less() -> None:

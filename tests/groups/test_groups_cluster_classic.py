@@ -109,14 +109,17 @@ def test_coordinator_moves_in_order() -> None:
         scene.converge()
 
 
-def test_coordinator_that_is_cut_off() -> None:
-    """A coordinator that is cut off from all other brokers commits nothing more; its members find the next one."""
-    with members(3) as scene:
+@pytest.mark.parametrize("commits", [True, False])
+def test_coordinator_that_is_cut_off(commits: bool) -> None:
+    """A coordinator that is cut off from all other brokers keeps nobody: its members find the next one."""
+    with members(3, commits=commits) as scene:
         old = scene.coordinator
         network = scene.cluster.simulation.network
         for other in ("coordinator", *(f"broker-{number}" for number in scene.cluster.brokers if number != old)):
             network.cut(f"broker-{old}", other)
         scene.cluster.run_until(lambda: scene.coordinator not in (old, -1), CONVERGED_S_MAX)
+        scene.converge()
+        scene.add()
         scene.converge()
         network.heal()
         scene.cluster.run(30)
