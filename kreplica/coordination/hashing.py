@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _LOWEST = -(2**31)
+_SHORT_MAX = 100
+"""Characters of names whose hashes are kept: the same names come again and again."""
 
 
 def java_hash(text: str) -> int:
@@ -19,5 +23,10 @@ def partition_of(name: str, partitions: int) -> int:
 
     :param partitions: how many the internal topic has, at least 1.
     """
-    value = java_hash(name)
+    value = _short_hash(name) if len(name) <= _SHORT_MAX else java_hash(name)
     return (0 if value == _LOWEST else abs(value)) % partitions
+
+
+@lru_cache(maxsize=1 << 16)
+def _short_hash(name: str) -> int:
+    return java_hash(name)
