@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from twisted.logger import Logger
-
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import leaving, rebalancing, syncing
 from kreplica.groups.classic.member import Member
@@ -17,8 +15,6 @@ from kreplica.groups.group import UNKNOWN_MEMBER
 
 if TYPE_CHECKING:
     from kreplica.groups.classic.group import ClassicGroup
-
-log = Logger()
 
 NEWCOMER_TIMEOUT_MS = 300_000
 """So long is a newcomer kept that waits for a rebalance to end: it has no id yet, so it cannot be heard of.

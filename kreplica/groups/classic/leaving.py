@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twisted.logger import Logger
-
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import joining, rebalancing
 from kreplica.groups.classic.member import Member
@@ -15,8 +13,6 @@ from kreplica.groups.group import UNKNOWN_MEMBER
 
 if TYPE_CHECKING:
     from kreplica.groups.classic.group import ClassicGroup
-
-log = Logger()
 
 
 def leave(group: ClassicGroup, request: Leave) -> ErrorCode:

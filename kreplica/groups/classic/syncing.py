@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from twisted.logger import Logger
-
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import guards, rebalancing
 from kreplica.groups.classic.member import Member
@@ -15,8 +13,6 @@ from kreplica.groups.classic.states import State
 
 if TYPE_CHECKING:
     from kreplica.groups.classic.group import ClassicGroup
-
-log = Logger()
 
 
 def sync(group: ClassicGroup, request: Sync, answer: SyncAnswer) -> None:
