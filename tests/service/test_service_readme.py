@@ -1,5 +1,6 @@
 """What the README shows is what happens."""
 
+import json
 import os
 import re
 import shutil
@@ -63,6 +64,10 @@ def test_the_python_example_runs(process):
     (program,) = blocks("python")
     done = subprocess.run([sys.executable, "-c", moved(program, process)], capture_output=True, text=True, timeout=60)
     assert done.stdout == "b'42' b'two coffees'\n", done.stderr
+    (command,) = re.findall(r"^curl .*/lag$", README, re.MULTILINE)
+    asked = subprocess.run(["bash", "-c", moved(command, process)], capture_output=True, text=True, timeout=60)
+    lag = json.loads(asked.stdout)
+    assert (lag["group"], lag["lag"]) == ("kitchen", 0), "it has read everything, and committed that as it closed"
 
 
 def test_the_banner_is_the_banner():
