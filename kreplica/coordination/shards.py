@@ -205,9 +205,14 @@ class Shards(Generic[S]):
         loading = Loading(self._runtime, partition, led.shard.replay, led.shard.end_transaction)
         while True:
             await loading.read_to_end()
-            if partition.is_committed(loading.offset) and loading.is_at_end:
+            if is_settled(partition, loading.offset) and loading.is_at_end:
                 return loading.record_count
             await _Commitment(partition, loading.offset).reached
+
+
+def is_settled(partition: Partition, offset: int) -> bool:
+    """Whether what was replayed up to there stays, whoever leads next, so that requests may be answered from it."""
+    return partition.is_committed(offset)
 
 
 class _Commitment:

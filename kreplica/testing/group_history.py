@@ -26,13 +26,13 @@ class Expected(NamedTuple):
     generation: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Commit:
-    """:ivar is_loose: whether an attempt of it may arrive at any time."""
+    """:param known_generation: the last that any member had come into when it was asked for."""
 
     generation: int
+    known_generation: int
     offsets: dict[TopicPartition, int]
-    is_loose: bool = True
 
 
 class GroupHistory:
@@ -81,7 +81,7 @@ class GroupHistory:
         :return: by which ``committed`` and ``refused`` know it.
         """
         self._commits_count += 1
-        self._commits[self._commits_count] = _Commit(generation, dict(offsets))
+        self._commits[self._commits_count] = _Commit(generation, self._generation, dict(offsets))
         return self._commits_count
 
     def committed(self, number: int, *, is_doubtful: bool) -> None:
@@ -90,6 +90,8 @@ class GroupHistory:
         :param is_doubtful: whether an earlier attempt got no answer.
         """
         commit = self._commits[number]
+        if commit.generation < commit.known_generation:
+            self._contradicted(f"generation {commit.generation} has committed in {commit.known_generation}")
         self.acknowledged.update(commit.offsets)
         if not is_doubtful:
             del self._commits[number]

@@ -85,6 +85,8 @@ class TransactionalProducer:
     :param client: that of the transactional id's coordinator, and of nobody else.
     :param leader_client: makes a client of whoever leads a partition.
     :param history: that of the topic to which it writes.
+    :ivar identity: what it was given last.
+    :ivar transaction: the name of the one that is open; None while none is.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class TransactionalProducer:
         self._leader_client = leader_client
         self._leaders: dict[TopicPartition, LeaderClient] = {}
         self._history = history
-        self._identity = NO_IDENTITY
+        self.identity = NO_IDENTITY
         self._sequences: dict[TopicPartition, int] = {}
         self._added: dict[TopicPartition | str, None] = {}
         self._is_doubtful = False
@@ -128,10 +130,20 @@ class TransactionalProducer:
         :raise Refused: it is fenced.
         """
         if self._is_doubtful and not self._settings.epoch_grows:
-            await self._initialize(self._identity)
+            await self._initialize(self.identity)
         self._is_doubtful = False
         self._added.clear()
         self.transaction = self._history.began(self.transactional_id)
+
+    async def add(self, key: TopicPartition) -> None:
+        """Add a partition to the transaction, before anything is sent there; not to be done where the epoch grows.
+
+        :raise Refused: it is fenced.
+        """
+        producer = {f"v3_and_below_{name}": value for name, value in self._as_producer().items()}
+        topics = [{"name": key.topic, "partitions": [key.partition]}]
+        self._added[key] = None
+        await self._ask(messages.ADD_PARTITIONS_TO_TXN, {**producer, "v3_and_below_topics": topics})
 
     async def send(self, key: TopicPartition, values: Sequence[bytes]) -> None:
         """Send a batch, and wait until it is acknowledged.
@@ -140,7 +152,7 @@ class TransactionalProducer:
         """
         assert self.transaction is not None, "no transaction was begun"
         if not self._settings.epoch_grows and key not in self._added:
-            await self._add(key)
+            await self.add(key)
         number = self._history.sending_in(self.transaction, key.partition, values)
         base_offset = await self._produce(key, values)
         self._history.acknowledged(key.partition, base_offset, values, number)
@@ -203,15 +215,9 @@ class TransactionalProducer:
     def _identified(self, answer: dict[str, Any]) -> None:
         """Take in an identity; sequences begin anew with it."""
         identity = Identity(answer["producer_id"], answer["producer_epoch"])
-        if identity != self._identity:
-            self._identity = identity
+        if identity != self.identity:
+            self.identity = identity
             self._sequences.clear()
-
-    async def _add(self, key: TopicPartition) -> None:
-        producer = {f"v3_and_below_{name}": value for name, value in self._as_producer().items()}
-        topics = [{"name": key.topic, "partitions": [key.partition]}]
-        self._added[key] = None
-        await self._ask(messages.ADD_PARTITIONS_TO_TXN, {**producer, "v3_and_below_topics": topics})
 
     async def _end(self, *, committed: bool) -> None:
         assert self.transaction is not None, "no transaction was begun"
@@ -243,8 +249,8 @@ class TransactionalProducer:
     def _as_producer(self) -> dict[str, Any]:
         return {
             "transactional_id": self.transactional_id,
-            "producer_id": self._identity.producer_id,
-            "producer_epoch": self._identity.epoch,
+            "producer_id": self.identity.producer_id,
+            "producer_epoch": self.identity.epoch,
         }
 
     # --- leaders -----------------------------------------------------------------------------------------------------
@@ -280,8 +286,8 @@ class TransactionalProducer:
 
     def _batch(self, key: TopicPartition, values: Sequence[bytes], sequence: int) -> dict[str, Any]:
         builder = BatchBuilder(
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.epoch,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
             base_sequence=sequence,
             transactional=True,
         )

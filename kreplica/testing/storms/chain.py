@@ -18,9 +18,9 @@ from kreplica.replication import READ_COMMITTED
 from kreplica.testing.anomalies import report
 from kreplica.testing.cluster_state import acting, is_all_committed, is_in_sync
 from kreplica.testing.coordinator_client import GROUP, TRANSACTION
-from kreplica.testing.isolation import shown
 from kreplica.testing.processor import original
 from kreplica.testing.storms.chain_clients import (
+    OPERATOR,
     PROCESSORS,
     SESSION_TIMEOUT_MS,
     SOURCE,
@@ -35,7 +35,6 @@ from kreplica.wire import messages
 if TYPE_CHECKING:
     from kreplica.testing.storms.replicated_run import ReplicatedRun
 
-OPERATOR = "operator"
 COORDINATOR_PARTITIONS = 2
 
 OVERRIDES = (
@@ -49,7 +48,6 @@ OVERRIDES = (
 CATCH_UP_S_MAX = 300.0
 STABLE_S_MAX = 60.0
 LOOK_S = 0.5
-LATEST = -1
 
 
 class Chain:
@@ -145,7 +143,7 @@ class Chain:
             run_until(lambda key=key: is_all_committed(self._cluster, key), timeout_s=120.0)
             run_until(lambda key=key: self._is_decided(key), timeout_s=120.0)
         for reader, key in self._readers.items():
-            end = self._end_of(key)
+            end = self.clients.end_of(key)
             run_until(lambda reader=reader, end=end: reader.position >= end, timeout_s=120.0)
             run_until(reader.finish(), timeout_s=120.0)
         self._check()
@@ -180,12 +178,6 @@ class Chain:
         leaders = [partition for _, partition in acting(self._cluster, key) if partition.is_leader]
         return bool(leaders) and leaders[0].visible_end(READ_COMMITTED) == leaders[0].high_watermark
 
-    def _end_of(self, key: TopicPartition) -> int:
-        client = self.clients.leader_client(self._cluster.host(OPERATOR), key)
-        end: int = self._cluster.run_until(client.find_offset(*key, LATEST))
-        self._cluster.run_until(client.close())
-        return end
-
     def _check(self) -> None:
         clients = self.clients
         assert not clients.contradictions, "; ".join(clients.contradictions)
@@ -197,19 +189,8 @@ class Chain:
             expected = [
                 b"%d/%d" % (source.partition, number) for number in range(clients.source.sent[source.partition])
             ]
-            made = [original(value) for value in self._committed_values(target)]
+            made = [original(value) for value in clients.committed_values(target)]
             assert made == expected, f"{target}: {_difference(expected, made)}"
-
-    def _committed_values(self, key: TopicPartition) -> list[bytes]:
-        """What somebody is given who begins to read now, and reads what is committed."""
-        client = self.clients.leader_client(self._cluster.host(OPERATOR), key)
-        position, end, values = 0, self._end_of(key), list[bytes]()
-        while position < end:
-            row = self._cluster.run_until(client.fetch_row(*key, position, isolation=READ_COMMITTED))
-            records, position = shown(row, position)
-            values += [record.value or b"" for record in records]
-        self._cluster.run_until(client.close())
-        return values
 
 
 def _difference(expected: list[bytes], made: list[bytes]) -> str:

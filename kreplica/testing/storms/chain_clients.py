@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kreplica.model import TopicPartition
+from kreplica.replication import READ_COMMITTED
 from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.testing.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
 from kreplica.testing.group_consumer import GroupConsumer, OffsetCommitter
@@ -10,7 +11,7 @@ from kreplica.testing.group_history import GroupHistory
 from kreplica.testing.group_member import GroupMember, Subscription
 from kreplica.testing.histories import History
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
-from kreplica.testing.isolation import IsolatedConsumer
+from kreplica.testing.isolation import IsolatedConsumer, shown
 from kreplica.testing.leader_client import LeaderClient
 from kreplica.testing.processor import Processor
 from kreplica.testing.simulation import Host
@@ -20,6 +21,9 @@ from kreplica.testing.transactional_producer import TransactionalProducer, Trans
 SOURCE, TARGET = "source", "target"
 PROCESSORS, READERS = "processors", "readers"
 """The groups."""
+
+OPERATOR = "operator"
+LATEST = -1
 
 SESSION_TIMEOUT_MS = 3000
 TRANSACTION_TIMEOUT_MS = 4000
@@ -103,3 +107,23 @@ class ChainClients:
     def leader_client(self, host: Host, key: TopicPartition) -> LeaderClient:
         """A client of whoever leads a partition."""
         return LeaderClient(host.reactor, self._brokers, *key, client_id=host.name)
+
+    # --- what there is ---
+
+    def end_of(self, key: TopicPartition) -> int:
+        """The first offset that is not committed."""
+        client = self.leader_client(self._cluster.host(OPERATOR), key)
+        end: int = self._cluster.run_until(client.find_offset(*key, LATEST))
+        self._cluster.run_until(client.close())
+        return end
+
+    def committed_values(self, key: TopicPartition) -> list[bytes]:
+        """What somebody is given who begins to read now, and reads what is committed."""
+        client = self.leader_client(self._cluster.host(OPERATOR), key)
+        position, end, values = 0, self.end_of(key), list[bytes]()
+        while position < end:
+            row = self._cluster.run_until(client.fetch_row(*key, position, isolation=READ_COMMITTED))
+            records, position = shown(row, position)
+            values += [record.value or b"" for record in records]
+        self._cluster.run_until(client.close())
+        return values

@@ -15,10 +15,12 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from kreplica.cluster import znodes
+from kreplica.coordination import Shards
 from kreplica.membership.incarnation import Note
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import Partition
-from kreplica.testing.storms.scenarios import commands, joining, leading, logs, producing
+from kreplica.testing.storms.scenarios import commands, groups, joining, leading, logs, producing, transactions
+from kreplica.transactions.admission import Admission, Producer
 from kreplica.zookeeper import Check
 
 
@@ -82,6 +84,12 @@ def _any_term(epoch_znode_version: int) -> Check:
 
 def _noted_is_enough(notes: Sequence[Note | None], **_: Any) -> int:
     return notes[0].intact_since if notes and notes[0] else NO_BROKER_EPOCH
+
+
+def _unasked(admission: Admission, partition: Partition, producer: Producer, adds: bool) -> bool:
+    known = partition.log.producers.verifications
+    known.begin(producer.producer_id, producer.producer_epoch, starts_at_zero=adds).is_verified = True
+    return True
 
 
 GUARDS: tuple[Guard, ...] = (
@@ -318,6 +326,98 @@ GUARDS: tuple[Guard, ...] = (
         (Place("kreplica.membership.incarnation:is_same_boot", _always),),
         logs.loses_its_end_and_is_back_at_once,
         "in sync without all that is committed",
+    ),
+    # --- groups ---
+    Guard(
+        "generation of a commit",
+        (Place("kreplica.groups.classic.guards:is_current_generation", _always),),
+        groups.commits_late,
+        "generation 1 has committed in 2",
+    ),
+    Guard(
+        "who is no member commits nothing",
+        (Place("kreplica.groups.classic.group:ClassicGroup.check_commit", _nothing),),
+        groups.goes_on_after_its_session,
+        "made twice",
+    ),
+    Guard(
+        "offsets wait for the end of their transaction",
+        (Place("kreplica.groups.offsets:Offsets.is_unstable", _never),),
+        groups.asks_before_the_marker_has_come,
+        "was committed up to",
+    ),
+    Guard(
+        "a coordinator serves what is committed",
+        (Place("kreplica.coordination.shards:is_settled", _always),),
+        groups.leads_with_what_is_not_committed,
+        "was committed up to",
+    ),
+    Guard(
+        "lease of a coordinator",
+        (Place("kreplica.coordination.shards:Shards.current_shard_of", Shards.shard_of),),
+        groups.is_heard_by_clients_alone,
+        "was committed up to",
+    ),
+    # --- transactions ---
+    Guard(
+        "fenced producers",
+        (Place("kreplica.transactions.fencing:is_current", _always),),
+        transactions.has_been_replaced,
+        "was fenced, and its producer was told that it is committed",
+    ),
+    Guard(
+        "repeated end of a transaction",
+        (Place("kreplica.transactions.fencing:is_repeated_end", _never),),
+        transactions.does_not_hear_that_it_committed,
+        "nobody else has come",
+    ),
+    Guard(
+        "repeated request for an epoch",
+        (Place("kreplica.transactions.fencing:is_repeated_bump", _never),),
+        transactions.does_not_hear_of_its_epoch,
+        "nobody else has come",
+    ),
+    Guard(
+        "coordinator epoch of a marker",
+        (Place("kreplica.storage.producers:is_replaced_coordinator", _never),),
+        transactions.is_ended_by_a_coordinator_of_the_past,
+        "aborted read",
+    ),
+    Guard(
+        "producer epoch of a marker",
+        (Place("kreplica.storage.verifications:is_late_marker", _never),),
+        transactions.is_ended_twice,
+        "aborted read",
+    ),
+    Guard(
+        "verification of a transaction",
+        (Place("kreplica.transactions.admission:Admission._is_open", _unasked),),
+        transactions.writes_late,
+        "decided by nobody",
+    ),
+    Guard(
+        "an end marker takes a verification back",
+        (Place("kreplica.storage.verifications:may_begin", _always),),
+        transactions.writes_what_was_verified_late,
+        "decided by nobody",
+    ),
+    Guard(
+        "transactions that take too long are aborted",
+        (Place("kreplica.transactions.shard:Entry.has_timed_out", _never),),
+        transactions.is_heard_of_no_more,
+        "decided by nobody",
+    ),
+    Guard(
+        "last stable offset",
+        (Place("kreplica.storage.producers:ProducerStates.first_unstable_offset", _nothing),),
+        transactions.is_not_committed,
+        "precommitted read",
+    ),
+    Guard(
+        "readers are told what is aborted",
+        (Place("kreplica.server.partition_reads:_aborted", lambda *_: []),),
+        transactions.is_not_committed,
+        "aborted read",
     ),
 )
 """All of them, in the order in which a page and a score show them."""
