@@ -8,6 +8,7 @@ Data flows one way: request -> decision (pure) -> log -> memory -> answer, and m
 * ``fencing`` the guards: who may act, and what is asked a second time
 * ``decisions`` what comes of a request: ``beginnings`` of producers, ``additions`` of partitions, ``endings``
 * ``markers`` the end of a transaction, written to all its partitions; ``marker_requests`` the requests for that
+* ``patience`` who comes while markers are written waits for a moment
 * ``timeouts`` what happens by itself: transactions that take too long, transactional ids that nobody uses
 
 The side of partitions' leaders:

@@ -16,10 +16,10 @@ from kreplica.transactions import fencing
 from kreplica.transactions.additions import add, verify
 from kreplica.transactions.beginnings import Beginning, begin
 from kreplica.transactions.config import TransactionsConfig
-from kreplica.transactions.decisions import Answer, Decision
+from kreplica.transactions.decisions import Answer, Decision, refused
 from kreplica.transactions.endings import Ending, end
 from kreplica.transactions.markers import Markers
-from kreplica.transactions.shard import TransactionShard
+from kreplica.transactions.shard import Entry, TransactionShard
 from kreplica.transactions.states import Identity, Transaction
 from kreplica.transactions.timeouts import Timeouts
 
@@ -160,7 +160,13 @@ class TransactionCoordinator:
         return self.shards.current_shard_of(transactional_id)
 
     def _decide(
-        self, transactional_id: str, decide: Decide, answered: Answered, new_producer_id: int | None = None
+        self,
+        transactional_id: str,
+        decide: Decide,
+        answered: Answered,
+        new_producer_id: int | None = None,
+        *,
+        may_wait: bool = True,
     ) -> None:
         try:
             shard = self._shard_of(transactional_id)
@@ -169,14 +175,17 @@ class TransactionCoordinator:
             return
         entry = shard.get(transactional_id)
         decision = decide(None if entry is None else entry.transaction, new_producer_id)
-        if entry is not None and entry.pending is not None:
-            answered(_while_pending(decision))
-        elif decision.needs_producer_id:
+        if entry is not None and not entry.is_free:
+            decision = _while_pending(decision)
+        if decision.needs_producer_id:
             self._decide_with_id(transactional_id, decide, answered)
-        elif decision.new is None:
-            answered(decision.answer)
-        else:
+        elif decision.new is not None:
             shard.write(decision.new, partial(_written, decision.answer, answered))
+        else:
+            again = partial(self._decide, transactional_id, decide, answered, new_producer_id, may_wait=False)
+            is_early = may_wait and entry is not None and is_early_request(entry, decision)
+            if not (is_early and shard.patience.wait(transactional_id, again)):
+                answered(decision.answer)
 
     def _decide_with_id(self, transactional_id: str, decide: Decide, answered: Answered) -> None:
         """Decide again once there is a new producer id; meanwhile anything may have happened."""
@@ -195,13 +204,18 @@ class TransactionCoordinator:
         waiting.addCallback(lambda _: self._waiting.pop(waiting, None))
 
 
+def is_early_request(entry: Entry, decision: Decision) -> bool:
+    """Whether a request is refused only because markers are being written: that is over in a moment."""
+    return entry.is_completing and decision.answer.code is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
 def _written(answer: Answer, answered: Answered, code: ErrorCode) -> None:
     answered(answer if code is ErrorCode.NONE else Answer(code))
 
 
-def _while_pending(decision: Decision) -> Answer:
+def _while_pending(decision: Decision) -> Decision:
     """Whoever is fenced is told so now; whoever is not waits for what is under way."""
-    return decision.answer if decision.answer.code in _FENCED else Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return refused(decision.answer.code if decision.answer.code in _FENCED else ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING})

@@ -19,8 +19,9 @@ from kreplica.coordination import Pair, StateLog
 from kreplica.errors import ErrorCode
 from kreplica.runtime import Runtime
 from kreplica.transactions.endings import complete
+from kreplica.transactions.patience import Patience
 from kreplica.transactions.records import decode_key, decode_value, encode_key, encode_value
-from kreplica.transactions.states import DECIDED, NEVER_MS, NO_TIME, S, Transaction
+from kreplica.transactions.states import COMPLETE, DECIDED, NEVER_MS, NO_TIME, S, Transaction
 from kreplica.wire.batches import BatchHeader
 
 log = Logger()
@@ -59,20 +60,35 @@ class Entry:
         self.since_s = 0.0
         self.began_s = 0.0
 
+    @property
+    def is_free(self) -> bool:
+        """Whether anything may be decided: nothing is on its way to the log."""
+        return self.pending is None
+
+    @property
+    def is_completing(self) -> bool:
+        """Whether all that is under way is what follows from a decision."""
+        if self.pending is not None:
+            return self.pending.state in COMPLETE
+        return self.transaction is not None and self.transaction.state in DECIDED
+
     def has_timed_out(self, now_s: float) -> bool:
         """Whether its producer has had its time, and a decision is not under way."""
         transaction = self.transaction
         return (
             transaction is not None
             and transaction.state is S.ONGOING
-            and self.pending is None
+            and self.is_free
             and transaction.timeout_ms != NEVER_MS
             and now_s - self.began_s >= transaction.timeout_ms / 1000
         )
 
 
 class TransactionShard:
-    """A ``coordination.Shard``: made when this broker begins to lead the partition, and filled from its log."""
+    """A ``coordination.Shard``: made when this broker begins to lead the partition, and filled from its log.
+
+    :ivar patience: requests that wait until a transaction is complete.
+    """
 
     def __init__(self, runtime: Runtime, state_log: StateLog, markers: MarkerWriting) -> None:
         self._runtime = runtime
@@ -84,6 +100,7 @@ class TransactionShard:
         self._unsure: dict[str, Transaction] = {}
         self._timer: IDelayedCall | None = None
         self.is_unloaded = False
+        self.patience = Patience(runtime.reactor)
 
     @property
     def partition(self) -> int:
@@ -139,6 +156,7 @@ class TransactionShard:
             self._timer.cancel()
             self._timer = None
         self._markers.forget(self)
+        self.patience.end_all()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -162,14 +180,14 @@ class TransactionShard:
         entry = self._entries.get(new.transactional_id)
         if entry is None:
             entry = self._entries[new.transactional_id] = Entry(new.transactional_id)
-        assert entry.pending is None, f"{entry.pending} is pending"
+        assert entry.is_free, f"{entry.pending} is pending"
         entry.pending = new
         self._append(entry, new, partial(self._told, entry, new, answered))
 
     def markers_written(self, transaction: Transaction) -> None:
         """All markers of a decided transaction are written."""
         entry = self._entries.get(transaction.transactional_id)
-        if not self.is_unloaded and entry is not None and entry.transaction is transaction and entry.pending is None:
+        if not self.is_unloaded and entry is not None and entry.transaction is transaction and entry.is_free:
             self.write(complete(transaction, self._runtime.wall_clock_ms()), _nobody_waits)
 
     def _append(self, entry: Entry, new: Transaction, answer: Answered) -> None:
@@ -188,6 +206,8 @@ class TransactionShard:
             del self._entries[entry.transactional_id]
         elif new.state in DECIDED:
             self._markers.send(self, new)
+        elif new.state in COMPLETE:
+            self.patience.end(entry.transactional_id)
 
     def _told(self, entry: Entry, new: Transaction, answered: Answered, code: ErrorCode) -> None:
         if code is ErrorCode.MESSAGE_TOO_LARGE:

@@ -74,6 +74,9 @@ PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
 DECIDED = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
 """The decision is in the log, and markers are to be written."""
 
+COMPLETE = frozenset({S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
+"""All markers are written."""
+
 AT_REST = PREVIOUS[S.DEAD]
 """No transaction is under way: another may begin, or the id may expire."""
 

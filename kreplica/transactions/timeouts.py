@@ -79,7 +79,7 @@ class Timeouts:
         if (
             transaction is not None
             and transaction.state in AT_REST
-            and entry.pending is None
+            and entry.is_free
             and unused_s >= self._config.expiration_ms / 1000
             and not shard.is_unloaded
         ):

@@ -92,6 +92,63 @@ def test_while_one_request_is_under_way_others_wait():
     assert scene.state == "CompleteCommit"
 
 
+class TestWhoComesWhileMarkersAreWritten:
+    """The next transaction begins when the last one is complete, without being asked for twice."""
+
+    def completing(self) -> tuple[Scene, Identity]:
+        scene = Scene()
+        producer = scene.begin()
+        scene.add(producer, P0)
+        scene.cluster.holds = True
+        scene.end(producer, commits=True)
+        scene.answers.clear()
+        return scene, producer
+
+    def test_is_served_when_they_are(self):
+        """Whatever it asks for: partitions, an identity, or whether the end was heard."""
+        for ask, code in (
+            (lambda scene, producer: scene.ask_to_add(producer, P1), E.NONE),
+            (lambda scene, producer: scene.ask_to_begin(producer), E.NONE),
+            (lambda scene, producer: scene.ask_to_end(producer, commits=True), E.NONE),
+            (lambda scene, producer: scene.ask_to_end(producer, commits=False), E.INVALID_TXN_STATE),
+        ):
+            scene, producer = self.completing()
+            ask(scene, producer)
+            scene.settle(0.1)
+            assert [answer.code for answer in scene.answers] == ([] if code is E.NONE else [code])
+            scene.cluster.release()
+            scene.settle()
+            assert [answer.code for answer in scene.answers] == [code]
+            scene.stop()
+
+    def test_is_told_to_come_again_when_that_takes_long(self):
+        """A partition may be without a leader for minutes."""
+        scene, producer = self.completing()
+        scene.ask_to_add(producer, P1)
+        scene.settle(0.25)
+        assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS]
+        scene.stop()
+
+    def test_is_told_so_at_once_when_many_are_there(self):
+        """Whoever asks again and again takes no room."""
+        scene, producer = self.completing()
+        for _ in range(10):
+            scene.ask_to_add(producer, P1)
+        assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS] * 2
+        scene.cluster.release()
+        scene.settle()
+        assert [answer.code for answer in scene.answers[2:]] == [*[E.CONCURRENT_TRANSACTIONS] * 7, E.NONE]
+        scene.stop()
+
+    def test_is_sent_to_the_next_coordinator(self):
+        """This one leads no more."""
+        scene, producer = self.completing()
+        scene.ask_to_add(producer, P1)
+        scene.fail_over()
+        assert [answer.code for answer in scene.answers] == [E.NOT_COORDINATOR]
+        scene.stop()
+
+
 def test_two_that_begin_together_get_two_identities():
     """The later one fences the earlier one, though both were without a producer id when they asked."""
     scene = Scene()
