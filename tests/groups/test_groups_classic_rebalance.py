@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from classic_scene import tells
+
+from kreplica.groups.classic import joining
 
 
 def test_first_rebalance() -> None:
@@ -402,6 +405,51 @@ def test_members_come_at_the_same_time_to_a_group_that_fills_up() -> None:
 > b joins as=
   b: GROUP_MAX_SIZE_REACHED
 """, size_max=2, initial_rebalance_delay_ms=1000)
+
+
+def test_members_of_a_full_group_join_again() -> None:
+    """A group that is full keeps its members: they join again, also twice in one rebalance."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> b joins
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> a joins
+> a joins
+  a: REBALANCE_IN_PROGRESS
+> b joins
+  a: joined 2 by range, leads a b
+  b: joined 2 by range, follows a
+""", size_max=2)
+
+
+def test_many_ids_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more ids are told when too many have not come with theirs; whoever has one may come."""
+    monkeypatch.setattr(joining, "PENDING_MAX", 2)
+    tells("""
+> a joins
+  a: MEMBER_ID_REQUIRED
+> b joins
+  b: MEMBER_ID_REQUIRED
+> c joins
+  c: GROUP_MAX_SIZE_REACHED
+> b joins
+> c joins
+  c: MEMBER_ID_REQUIRED
+> wait 10
+  b: joined 1 by range, leads b
+> c joins as=
+  c: MEMBER_ID_REQUIRED
+""", initial_rebalance_delay_ms=5000)
 
 
 def test_joined_but_never_told() -> None:

@@ -384,3 +384,16 @@ def test_unknown_member_of_an_instance() -> None:
 > b joins static=one as=x
   b: FENCED_INSTANCE_ID
 """)
+
+
+def test_told_an_id_without_an_instance() -> None:
+    """Who was told an id as a dynamic member does not become a static one by it."""
+    tells("""
+> a joins
+  a: MEMBER_ID_REQUIRED
+> a joins static=one
+  a: UNKNOWN_MEMBER_ID
+> a joins as= static=one
+> wait 0
+  a: joined 1 by range, leads a
+""")

@@ -72,8 +72,6 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     roster, size_max = group.roster, group.config.size_max
     if member_id == UNKNOWN_MEMBER and len(roster.pending) >= PENDING_MAX:
         return False
-    if group.state is State.EMPTY:
-        return True
     member = roster.members.get(member_id)
     if group.state is State.PREPARING_REBALANCE:
         return (member is not None and member.awaiting_join is not None) or roster.awaiting_join_count < size_max
