@@ -63,7 +63,7 @@ class ControllerContext:
         """What ``/admin/reassign_partitions`` asks for, and the version that it was read or written in."""
         self.reassignments_version = -1
         self.commands_count = 0
-        """Of this controller, to all brokers: each command has its number."""
+        """Of this process as the controller, to all brokers: each command has its number."""
         self.unreadable: set[str] = set()
         """Topics whose znodes are no documents of Kafka's: left alone until somebody rewrites or deletes them."""
         self._partition_states: dict[TopicPartition, PartitionState] = {}

@@ -103,6 +103,8 @@ class Controller:
         self._reactor = surroundings.runtime.reactor
         self._office: Office | None = None
         self.controller_id: int | None = None
+        self._commands_count = 0
+        """Of the terms that are over: one that begins again has the same epoch, and brokers go by the numbers."""
         self._retry: IDelayedCall | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
         self._closing: list[Deferred[None]] = []
@@ -341,6 +343,7 @@ class Controller:
 
     async def _take_office(self, epoch: int, epoch_znode_version: int) -> None:
         context = ControllerContext(epoch, epoch_znode_version)
+        context.commands_count = self._commands_count
         office = Office(self._surroundings, context, self.queue.put, self.counters)
         self._office = office
         self._diary.took_office(epoch)
@@ -349,6 +352,7 @@ class Controller:
     def _resign(self) -> None:
         office, self._office = self._office, None
         if office is not None:
+            self._commands_count = office.context.commands_count
             self._diary.resigned()
             closing = Deferred.fromCoroutine(office.close())
             self._closing.append(closing)

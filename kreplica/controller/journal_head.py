@@ -69,6 +69,7 @@ def state_of(controller: Controller, journal: Journal) -> Steps[Entry]:
     return {
         "numbers": dict(journal.numbers),
         "controller_id": controller.controller_id,
+        "commands_count": controller._commands_count,
         "is_watching": controller._watches,
         "retry_s": controller._retry_seconds,
         "retry": timers.get(id(retry)) if retry is not None and retry.active() else None,

@@ -36,6 +36,7 @@ class Start:
         controller, state = self._controller, self._state
         controller._forget_listener = controller._client.on_session_event(controller._session_changed)
         controller.controller_id = state["controller_id"]
+        controller._commands_count = state["commands_count"]
         controller._watches = state["is_watching"]
         controller._retry_seconds = state["retry_s"]
         controller.queue._paused = state["is_paused"]

@@ -322,3 +322,19 @@ def test_an_error_that_nobody_knows() -> None:
     warnings = [formatEvent(event) for event in logged if event["log_level"] >= LogLevel.warn]
     assert len(warnings) == 1
     assert "UNKNOWN_SERVER_ERROR" in warnings[0]
+
+
+def test_a_term_that_is_taken_up_again_goes_on_counting(scene: ControllerScene) -> None:
+    """After a lost connection it has the same epoch: with commands that begin at 1 again it would seem to come late."""
+    before = scene.context
+    scene.simulation.network.cut("controller-101", "coordinator")
+    scene.controller.queue.put(BrokersChanged())
+    scene.settle(5.0)
+    scene.simulation.network.heal()
+    scene.settle(5.0)
+    assert scene.context is not before
+    assert scene.context.controller_epoch == before.controller_epoch
+    for broker in scene.brokers.values():
+        told = [told.body["command_number"] for told in broker.told]
+        assert told == sorted(set(told))
+        assert told[0] > before.commands_count
