@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
@@ -30,6 +31,9 @@ def find_partition(
     partition = partitions.get(key)
     if partition is None:
         raise partitions.unknown(key)
+    if key.topic in INTERNAL_TOPICS:
+        # A record that no coordinator can read keeps its partition from being loaded.
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {key.topic}")
     if records is None or len(records) == 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     attributes = attributes_of(records)

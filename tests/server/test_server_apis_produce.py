@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kreplica.client.errors import ConnectionLost
+from kreplica.model import TopicPartition
 from kreplica.testing.broker_scene import NO_ID, Scene, batch, on_broker, produce_body
 from kreplica.wire.compression import Codec
-from kreplica.wire.messages import FETCH, INIT_PRODUCER_ID, PRODUCE
+from kreplica.wire.messages import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE
 
 SEQUENCE_MAX = 2**31 - 1
 
@@ -72,6 +73,24 @@ def test_one_partitions_mistake_is_not_the_others(tmp_path: Path) -> None:
         answer = await scene.ask(PRODUCE, body)
         codes = [[row["error_code"] for row in topic["partition_responses"]] for topic in answer["responses"]]
         assert codes == [[3], [0, 3, 3, 0]]
+
+    on_broker(tmp_path, story)
+
+
+def test_only_coordinators_write_to_their_topics(tmp_path: Path) -> None:
+    """A client's records there could keep a coordinator from loading its own: they are refused, of whatever kind."""
+
+    async def story(scene: Scene) -> None:
+        await scene.ask(FIND_COORDINATOR, {"key": "g", "key_type": 0}, 1)
+        key = TopicPartition("__consumer_offsets", 0)
+        await scene.until(lambda: scene.broker.partitions.get(key) is not None, "the topic is made")
+        row = await scene.produce("__consumer_offsets", batch(b"v", key=b"k"))
+        assert row["error_code"] == 17
+        records = batch(b"v", key=b"k", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+        body = produce_body("__consumer_offsets", records) | {"transactional_id": "tx"}
+        answer = await scene.ask(PRODUCE, body)
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 17
+        assert scene.broker.partitions.led(key).log.log_end_offset == 0
 
     on_broker(tmp_path, story)
 
