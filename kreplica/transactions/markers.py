@@ -21,14 +21,8 @@ from kreplica.coordination import BrokerConnections, ClusterView
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
-from kreplica.transactions.marker_requests import (
-    Marker,
-    Verdict,
-    codes_of,
-    is_missing,
-    markers_body,
-    verdict_of,
-)
+from kreplica.transactions import marker_requests
+from kreplica.transactions.marker_requests import Marker, Verdict, codes_of, markers_body
 from kreplica.transactions.shard import TransactionShard
 from kreplica.transactions.states import Transaction
 from kreplica.wire.messages import WRITE_TXN_MARKERS
@@ -176,7 +170,7 @@ class Markers:
             self._later[marker] = ending
 
     def _is_gone(self, ending: _Ending, key: TopicPartition) -> bool:
-        if not is_missing(self._view, key):
+        if not marker_requests.is_missing(self._view, key):
             ending.remaining[key] = None
             return False
         now_s = self._reactor.seconds()
@@ -250,7 +244,7 @@ class Markers:
             if not self._is_wanted(ending):
                 continue
             code = codes.get(marker, ErrorCode.REQUEST_TIMED_OUT)
-            verdict = verdict_of(code)
+            verdict = marker_requests.verdict_of(code)
             if verdict is Verdict.LATER:
                 self._later[marker] = ending
                 continue
