@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 TIME_S_MAX = 30.0
 PROTOCOLS = ("classic", "consumer")
@@ -20,6 +20,8 @@ class Scene:
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = {"bootstrap.servers": bootstrap_servers}
         self._consumers: list[Consumer] = []
+        # Kept: an admin client that nobody has any more gives no answers.
+        self.admin = AdminClient(self._servers)
 
     def consumer(self, group: str, protocol: str = "classic", **options: Any) -> Consumer:
         """A consumer that reads from the beginning, commits nothing by itself and tells of the end of partitions."""
@@ -34,10 +36,6 @@ class Scene:
         """A producer."""
         return Producer({**self._servers, **dotted(options)})
 
-    def admin(self) -> AdminClient:
-        """An admin client."""
-        return AdminClient(self._servers)
-
     def send(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
         """Write to a partition."""
         producer = self.producer()
@@ -45,8 +43,20 @@ class Scene:
             producer.produce(topic, value, partition=partition)
         assert producer.flush(TIME_S_MAX) == 0
 
+    def end(self, topic: str, partition: int, level: IsolationLevel) -> int:
+        """Where a partition ends for readers of a kind."""
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest()}
+        (future,) = self.admin.list_offsets(asked, isolation_level=level, request_timeout=TIME_S_MAX).values()
+        return int(future.result(TIME_S_MAX).offset)
+
     def committed(self, topic: str, partition: int = 0) -> list[bytes]:
-        """All that a reader of committed records finds in a partition."""
+        """All that a reader of committed records finds in a partition, when no transaction is open there any more."""
+
+        def settled() -> bool:
+            # Markers follow the commit of a transaction.
+            return len({self.end(topic, partition, level) for level in IsolationLevel}) == 1
+
+        wait_until(settled, f"an end of the transactions of {topic}-{partition}", lambda: time.sleep(0.05))
         reader = self.consumer(f"{topic}-reader", **{"isolation.level": "read_committed"})
         reader.assign([TopicPartition(topic, partition, 0)])
         values = [message.value() for message in read_to_the_end(reader, 1)]

@@ -32,6 +32,4 @@ class Outcomes:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Of several processes only the one that hears of all tests.
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Outcomes())
+    config.pluginmanager.register(Outcomes())

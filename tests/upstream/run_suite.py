@@ -11,30 +11,30 @@ from pathlib import Path
 
 from suites import Suite
 
+TEST_TIME_S_MAX = 30
+TIME_S_MAX = 200
 
-def run_suite(
-    suite: Suite, directory: Path, environment: Mapping[str, str], arguments: tuple[str, ...], timeout_s: float
-) -> dict[str, str]:
+
+def run_suite(suite: Suite, directory: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Unpack a suite and run it.
 
     :param environment: what the suite is to find in its environment, such as where the brokers are.
-    :param arguments: further ones for pytest.
     :return: test -> "passed", or what happened instead.
     :raise AssertionError: pytest did not get to its end; the text is what it wrote.
     """
     suite.unpack(directory)
-    command = [sys.executable, "-m", "pytest", "-q", suite.run, "-p", "outcomes_plugin", *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", suite.run, "-p", "outcomes_plugin"]
     # Its own configuration and root: nothing of this project's pytest settings applies to it.
     isolation = ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "-p", "no:kreplica", "--tb", "short"]
     file = directory / "outcomes.json"
     path = os.pathsep.join([str(directory), str(Path(__file__).parent)])
     done = subprocess.run(
-        [*command, *isolation],
+        [*command, *isolation, "--timeout", str(TEST_TIME_S_MAX)],
         env={**os.environ, "PYTHONPATH": path, "OUTCOMES": str(file), **environment},
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=TIME_S_MAX,
         check=False,
     )
     assert file.exists(), done.stdout[-6000:] + done.stderr[-2000:]

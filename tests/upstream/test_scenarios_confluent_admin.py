@@ -12,8 +12,8 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
-from confluent_scene import PROTOCOLS, Scene, until_shared, wait_until
+from confluent_kafka.admin import AdminClient
+from confluent_scene import PROTOCOLS, TIME_S_MAX, Scene, until_shared
 
 TYPES = {"classic": ConsumerGroupType.CLASSIC, "consumer": ConsumerGroupType.CONSUMER}
 REQUEST_TIME_S = 10
@@ -21,7 +21,7 @@ REQUEST_TIME_S = 10
 
 def listed(admin: AdminClient, **which: object) -> dict[str, object]:
     """Groups by their names."""
-    result = admin.list_consumer_groups(request_timeout=REQUEST_TIME_S, **which).result()
+    result = admin.list_consumer_groups(request_timeout=REQUEST_TIME_S, **which).result(REQUEST_TIME_S)
     assert result.errors == []
     return {group.group_id: group for group in result.valid}
 
@@ -29,7 +29,7 @@ def listed(admin: AdminClient, **which: object) -> dict[str, object]:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_is_listed_and_described(scene: Scene, topic: str, protocol: str) -> None:
     """By its state and by its type, with its members and what they have."""
-    admin, consumer = scene.admin(), scene.consumer(topic, protocol, client_id="a-reader")
+    admin, consumer = scene.admin, scene.consumer(topic, protocol, client_id="a-reader")
     consumer.subscribe([topic])
     until_shared([consumer], 2)
     with pytest.warns(DeprecationWarning, match="list_groups"):
@@ -39,7 +39,7 @@ def test_a_group_is_listed_and_described(scene: Scene, topic: str, protocol: str
     assert topic not in listed(admin, states={ConsumerGroupState.EMPTY})
     for name, group_type in TYPES.items():
         assert (topic in listed(admin, types={group_type})) == (name == protocol)
-    described = admin.describe_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result()
+    described = admin.describe_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result(REQUEST_TIME_S)
     assert (described.group_id, described.state, described.type) == (topic, ConsumerGroupState.STABLE, TYPES[protocol])
     assert described.coordinator is not None
     (member,) = described.members
@@ -50,59 +50,53 @@ def test_a_group_is_listed_and_described(scene: Scene, topic: str, protocol: str
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_offsets_are_listed_and_moved(scene: Scene, topic: str, protocol: str) -> None:
     """When the group is empty, and not while it has members."""
-    admin, consumer = scene.admin(), scene.consumer(topic, protocol)
+    admin, consumer = scene.admin, scene.consumer(topic, protocol)
     consumer.subscribe([topic])
     until_shared([consumer], 2)
     at = [TopicPartition(topic, 0, 5), TopicPartition(topic, 1, 7)]
     consumer.commit(offsets=at, asynchronous=False)
-    kept = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)])[topic].result()
+    kept = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)])[topic].result(REQUEST_TIME_S)
     assert {tp.partition: tp.offset for tp in kept.topic_partitions} == {0: 5, 1: 7}
     moved = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)])
-    refused = admin.alter_consumer_group_offsets([moved])[topic].result()
+    refused = admin.alter_consumer_group_offsets([moved])[topic].result(REQUEST_TIME_S)
     assert [tp.error.code() for tp in refused.topic_partitions] == [KafkaError.UNKNOWN_MEMBER_ID] * 2
     consumer.close()
-    altered = admin.alter_consumer_group_offsets([moved])[topic].result()
+    altered = admin.alter_consumer_group_offsets([moved])[topic].result(REQUEST_TIME_S)
     assert [tp.error for tp in altered.topic_partitions] == [None, None]
     one = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 1)])
-    kept = admin.list_consumer_group_offsets([one])[topic].result()
+    kept = admin.list_consumer_group_offsets([one])[topic].result(REQUEST_TIME_S)
     assert [(tp.partition, tp.offset) for tp in kept.topic_partitions] == [(1, 0)]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_is_deleted_when_it_is_empty(scene: Scene, topic: str, protocol: str) -> None:
     """Before it is refused, and afterwards there is no such group."""
-    admin, consumer = scene.admin(), scene.consumer(topic, protocol)
+    admin, consumer = scene.admin, scene.consumer(topic, protocol)
     consumer.subscribe([topic])
     until_shared([consumer], 2)
 
     def refused() -> int:
         with pytest.raises(KafkaException) as raised:
-            admin.delete_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result()
+            admin.delete_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result(REQUEST_TIME_S)
         return int(raised.value.args[0].code())
 
     assert refused() == KafkaError.NON_EMPTY_GROUP
     consumer.close()
-    admin.delete_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result()
+    admin.delete_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result(REQUEST_TIME_S)
     assert topic not in listed(admin)
     assert refused() == KafkaError.GROUP_ID_NOT_FOUND
 
 
 def test_an_open_transaction_has_no_place_in_the_committed_end(scene: Scene, topic: str) -> None:
     """The latest offset is that of the last stable record for whoever reads committed records only."""
-    admin, producer = scene.admin(), scene.producer(transactional_id=topic)
+    committed, uncommitted = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+    producer = scene.producer(transactional_id=topic)
     scene.send(topic, 0, [b"before"])
-    producer.init_transactions()
+    producer.init_transactions(TIME_S_MAX)
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
-    producer.flush()
-
-    def end(level: IsolationLevel) -> int:
-        asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
-        (future,) = admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIME_S).values()
-        return int(future.result().offset)
-
-    assert (end(IsolationLevel.READ_COMMITTED), end(IsolationLevel.READ_UNCOMMITTED)) == (1, 2)
-    producer.commit_transaction()
-    # The markers follow the commit.
-    wait_until(lambda: end(IsolationLevel.READ_COMMITTED) == 3, "the end of the transaction", lambda: None)
-    assert end(IsolationLevel.READ_UNCOMMITTED) == 3
+    producer.flush(TIME_S_MAX)
+    assert (scene.end(topic, 0, committed), scene.end(topic, 0, uncommitted)) == (1, 2)
+    producer.commit_transaction(TIME_S_MAX)
+    assert scene.committed(topic) == [b"before", b"open"]
+    assert (scene.end(topic, 0, committed), scene.end(topic, 0, uncommitted)) == (3, 3)

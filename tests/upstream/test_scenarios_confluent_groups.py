@@ -85,6 +85,18 @@ def test_partitions_come_and_go_one_by_one(scene: Scene, topic: str) -> None:
     assert [(message.value(), message.offset()) for message in read(consumer, 1)] == [(b"aa", 1)]
 
 
+def test_a_group_changes_its_protocol_while_it_is_empty(scene: Scene, topic: str) -> None:
+    """There and back, and its offsets stay."""
+    scene.send(topic, 0, VALUES)
+    for number, protocol in enumerate(("classic", "consumer", "classic")):
+        consumer = scene.consumer(topic, protocol)
+        consumer.subscribe([topic])
+        (message,) = read(consumer, 1)
+        assert message.value() == VALUES[number]
+        consumer.commit(message, asynchronous=False)
+        consumer.close()
+
+
 class Rebalances:
     """Counts what a consumer is told of its partitions."""
 

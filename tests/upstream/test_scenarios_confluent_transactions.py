@@ -6,7 +6,7 @@ import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_scene import Scene, read, until_shared
+from confluent_scene import TIME_S_MAX, Scene, read, until_shared
 
 TRANSACTION_TIME_MS = 1000
 
@@ -17,28 +17,28 @@ def write(producer: Producer, topic: str, count: int) -> list[bytes]:
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(TIME_S_MAX) == 0
     return values
 
 
 def test_committed_records_are_read(scene: Scene, topic: str) -> None:
     """All of them, in order."""
     producer = scene.producer(transactional_id=topic)
-    producer.init_transactions()
+    producer.init_transactions(TIME_S_MAX)
     values = write(producer, topic, 100)
-    producer.commit_transaction()
+    producer.commit_transaction(TIME_S_MAX)
     assert scene.committed(topic) == values
 
 
 def test_aborted_records_are_not(scene: Scene, topic: str) -> None:
     """None of them, and those of the next transaction all the same."""
     producer = scene.producer(transactional_id=topic)
-    producer.init_transactions()
+    producer.init_transactions(TIME_S_MAX)
     write(producer, topic, 100)
-    producer.abort_transaction()
+    producer.abort_transaction(TIME_S_MAX)
     assert scene.committed(topic) == []
     values = write(producer, topic, 25)
-    producer.commit_transaction()
+    producer.commit_transaction(TIME_S_MAX)
     assert scene.committed(topic) == values
 
 
@@ -50,31 +50,31 @@ def test_offsets_belong_to_the_transaction(scene: Scene, topic: str, commits: bo
     consumer.subscribe([topic])
     read(consumer, 100)
     producer = scene.producer(transactional_id=topic)
-    producer.init_transactions()
+    producer.init_transactions(TIME_S_MAX)
     write(producer, f"{topic}-out", 100)
     position = consumer.position([TopicPartition(topic, 0)])
-    producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata())
+    producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), TIME_S_MAX)
     if commits:
-        producer.commit_transaction()
+        producer.commit_transaction(TIME_S_MAX)
     else:
-        producer.abort_transaction()
-    scene.producer(transactional_id=topic).init_transactions()
-    (kept,) = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+        producer.abort_transaction(TIME_S_MAX)
+    scene.producer(transactional_id=topic).init_transactions(TIME_S_MAX)
+    (kept,) = consumer.committed([TopicPartition(topic, 0)], timeout=TIME_S_MAX)
     assert kept.offset == (100 if commits else -1001)
 
 
 def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: str) -> None:
     """Its open transaction is aborted, and what it does next is fatal to it."""
     first, second = (scene.producer(transactional_id=topic) for _ in range(2))
-    first.init_transactions()
+    first.init_transactions(TIME_S_MAX)
     write(first, topic, 3)
-    second.init_transactions()
+    second.init_transactions(TIME_S_MAX)
     with pytest.raises(KafkaException) as raised:
-        first.commit_transaction()
+        first.commit_transaction(TIME_S_MAX)
     assert raised.value.args[0].fatal()
     assert raised.value.args[0].code() == KafkaError._FENCED
     values = write(second, topic, 2)
-    second.commit_transaction()
+    second.commit_transaction(TIME_S_MAX)
     assert scene.committed(topic) == values
 
 
@@ -89,20 +89,20 @@ def test_who_has_left_the_group_commits_no_offsets_of_it(scene: Scene, topic: st
     stays.subscribe([topic])
     until_shared([stays], 2)
     producer = scene.producer(transactional_id=topic)
-    producer.init_transactions()
+    producer.init_transactions(TIME_S_MAX)
     producer.begin_transaction()
     with pytest.raises(KafkaException) as raised:
-        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 1)], metadata)
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 1)], metadata, TIME_S_MAX)
     assert raised.value.args[0].txn_requires_abort()
-    producer.abort_transaction()
+    producer.abort_transaction(TIME_S_MAX)
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(scene: Scene, topic: str) -> None:
     """What it wrote is never read, and its producer cannot commit it any more."""
     producer = scene.producer(transactional_id=topic, **{"transaction.timeout.ms": TRANSACTION_TIME_MS})
-    producer.init_transactions()
+    producer.init_transactions(TIME_S_MAX)
     write(producer, topic, 3)
     time.sleep(TRANSACTION_TIME_MS / 1000 + 2)
     with pytest.raises(KafkaException):
-        producer.commit_transaction()
+        producer.commit_transaction(TIME_S_MAX)
     assert scene.committed(topic) == []

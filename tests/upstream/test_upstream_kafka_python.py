@@ -20,9 +20,7 @@ def test_kafka_pythons_own_suite_passes(broker_zero: ProcessCluster, tmp_path: P
         # The suite only looks whether the folder of its brokers is there.
         "KAFKA_ROOT": str(tmp_path),
     }
-    # One process for each of its files: tests of a file may share a topic or a transactional id.
-    parallel = ("-n", "3", "--dist", "loadfile", "--timeout", "30")
-    outcomes = run_suite(KAFKA_PYTHON, tmp_path, environment, parallel, timeout_s=200)
+    outcomes = run_suite(KAFKA_PYTHON, tmp_path, environment)
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     print(f"{KAFKA_PYTHON.project} {KAFKA_PYTHON.version}: {len(outcomes)} tests ran, {passed} passed")
     untrue = list(KAFKA_PYTHON.untrue(outcomes))
