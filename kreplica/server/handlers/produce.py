@@ -57,6 +57,7 @@ class Produce:
         if refusal is None and body.get("transactional_id") is not None:
             timeout_s = body["timeout_ms"] / 1000
             self._transactional.begin(request, lambda produced: self._finish(request, acks, timeout_s, *produced))
+            request.body = {}  # what has to wait was copied: the buffer that the request came in may go
             return
         version = request.version
         pending: list[Pending] = []
