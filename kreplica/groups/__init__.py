@@ -7,7 +7,8 @@ committed in that partition, so that whoever leads it next goes on where this br
 * ``shard``: ``GroupShard``: groups and offsets of one partition
 * ``group``: ``Group``: what both kinds of groups have in common
 * ``records``: keys and values of ``__consumer_offsets``
-* ``offsets``: ``Offsets``: committed offsets in memory and on their way into the log; ``offset_commits``: who may commit
+* ``offsets``: ``Offsets``: committed offsets, in memory and on their way into the log
+* ``offset_commits``: who may commit them, and how that ends
 * ``expiry``: offsets that go, and groups with them
 * ``lag``: how far a group is behind and whether that is trouble, pure; ``lag_tracking``: the same as time goes by
 * ``classic/``: groups whose members share out the partitions themselves (JoinGroup, SyncGroup)

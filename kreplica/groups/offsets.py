@@ -63,9 +63,12 @@ class Offsets:
 
     What a transaction commits counts from its end, but as of its own place in the log: what was committed outside of
     the transaction after that stays.
+
+    :ivar appeared: told of a group that has its first offset; whoever made this sets it when all is loaded.
     """
 
     def __init__(self, log: StateLog) -> None:
+        self.appeared: Callable[[str], None] = lambda group_id: None
         self._log = log
         self._groups: dict[str, dict[str, _Topic]] = {}
         self._in_flight: dict[_Append, None] = {}
@@ -243,7 +246,7 @@ class Offsets:
     def _supersede(self, key: OffsetKey, order: int) -> None:
         """What transactions wrote for a partition up to a place in the log does not count, however they end."""
         for pending in self._pending.get(key.group_id, {}).get(key[1:], {}).values():
-            if pending.order <= order:
+            if is_overtaken(pending.order, order):
                 pending.value = None
 
     def _remove(self, key: OffsetKey) -> None:
@@ -262,10 +265,16 @@ class Offsets:
         topics = self._groups.get(group_id)
         if topics is None:
             topics = self._groups[group_id] = {}
+            self.appeared(group_id)
         kept = topics.get(topic)
         if kept is None:
             kept = topics[topic] = _Topic(offset_key_prefix(group_id, topic))
         return kept
+
+
+def is_overtaken(order: int, by_order: int) -> bool:
+    """Whether what a transaction wrote lies before something else in the log."""
+    return order <= by_order
 
 
 class _Append:

@@ -16,7 +16,7 @@ from kreplica.groups.consumer.group import ConsumerGroup
 from kreplica.groups.consumer.persistence import ReplayedGroups
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer_records import is_consumer_key
-from kreplica.groups.expiry import Expiry
+from kreplica.groups.expiry import TOMBSTONES_MAX, Expiry
 from kreplica.groups.group import Group
 from kreplica.groups.records import (
     GROUP_KEY_VERSION,
@@ -99,6 +99,7 @@ class GroupShard:
         self._records, self._replayed = {}, ReplayedGroups()
         self._waking = Deferred.fromCoroutine(self._wake_all())
         self._waking.addErrback(_waking_ended)
+        self.offsets.appeared = self._offsets_appeared
         self.expiry.start()
 
     def unload(self) -> None:
@@ -111,6 +112,11 @@ class GroupShard:
         for group in groups.values():
             group.unload()
         self.offsets.unload()
+
+    def _offsets_appeared(self, group_id: str) -> None:
+        """A group has offsets; where its commit was given up for lost and the group forgotten, it is here again."""
+        if self.group(group_id) is None:
+            self.groups[group_id] = self._new_classic(group_id)
 
     def _replay_classic(self, key: bytes, value: bytes | None) -> None:
         group_id = parse_group_key(key)
@@ -203,7 +209,19 @@ class GroupShard:
             self._forget(group)
             answer(ErrorCode.NONE)
             return
-        self.log.append(records, lambda: self._deleted(group, records), answer)
+        self._delete_some(group, records, answer)
+
+    def _delete_some(self, group: Group, records: Sequence[Pair], answer: Answer) -> None:
+        """As many as fit into a batch, and the others when these are committed; the group's own come last."""
+        first, rest = records[:TOMBSTONES_MAX], records[TOMBSTONES_MAX:]
+
+        def answered(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE and rest:
+                self._delete_some(group, rest, answer)
+            else:
+                answer(code)
+
+        self.log.append(first, lambda: self._deleted(group, first), answered)
 
     def remove_if_unused(self, group_id: str) -> None:
         """Forget a group that has neither members nor offsets, and of which nothing is in the log."""

@@ -129,6 +129,17 @@ def test_only_members_commit_while_there_are_any(scene: WireScene) -> None:
     assert scene.commit("members", {"t": {0: 6}}) is NONE
 
 
+def test_a_commit_keeps_its_member_alive(scene: WireScene) -> None:
+    """A member that commits is heard of, as by a heartbeat; one that does not is removed when its session ends."""
+    member_id, generation = scene.join("alive", ["t"])
+    member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+    for _ in range(4):
+        scene.cluster.run(20)
+        assert scene.commit("alive", {"t": {0: 5}}, **member) is NONE
+    scene.cluster.run(31)
+    assert scene.commit("alive", {"t": {0: 6}}, **member) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_group_without_a_name_has_offsets(scene: WireScene) -> None:
     """Old simple consumers commit for the empty group id, and find it again."""
     assert scene.commit("", {"t": {0: 5}}) is NONE

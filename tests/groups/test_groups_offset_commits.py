@@ -1,0 +1,126 @@
+"""Groups that exist by their offsets alone: they come with the first commit, and go with the last offset."""
+
+from __future__ import annotations
+
+import pytest
+from classic_scene import ClassicScene
+from offsets_scene import values
+
+from kreplica.errors import ErrorCode
+from kreplica.groups.expiry import TOMBSTONES_MAX
+from kreplica.groups.offset_commits import Committer, commit, is_metadata_acceptable, is_writable
+
+SIMPLE = Committer("simple")
+
+
+@pytest.fixture
+def scene() -> ClassicScene:
+    return ClassicScene()
+
+
+def committed(scene: ClassicScene, offset: int = 5, who: Committer = SIMPLE) -> list[ErrorCode]:
+    """Commit, without letting the log commit it; the answers, when they come."""
+    answers: list[ErrorCode] = []
+    commit(scene.shard, who, values("t", 0, offset), answers.append)
+    return answers
+
+
+def test_a_first_commit_makes_a_group(scene: ClassicScene) -> None:
+    """From the first commit on the group is there, with neither members nor a protocol."""
+    answers = committed(scene)
+    assert answers == []
+    scene.log.commit()
+    assert answers == [ErrorCode.NONE]
+    assert (scene.shard.group("simple").state_name, scene.shard.group("simple").protocol_type) == ("Empty", "")
+
+
+def test_a_refused_commit_leaves_no_group(scene: ClassicScene) -> None:
+    """A commit that was not written leaves nothing behind."""
+    answers = committed(scene)
+    scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    assert answers == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
+    assert scene.shard.group("simple") is None
+
+
+def test_a_commit_that_is_late_brings_its_group_back(scene: ClassicScene) -> None:
+    """A commit whose answer was given up, and that is committed after all, is an offset of a group that is listed."""
+    answers = committed(scene)
+    _, is_committed, answer = scene.log.waiting.popleft()
+    answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert scene.shard.group("simple") is None
+    is_committed()
+    assert scene.shard.offsets.committed("simple", "t", 0).offset == 5
+    assert scene.shard.group("simple").state_name == "Empty"
+
+
+def test_a_commit_that_overtakes_a_deletion_brings_the_group_back(scene: ClassicScene) -> None:
+    """What is committed while the group is being deleted lies behind the tombstones, and stays."""
+    committed(scene, 5)
+    scene.log.commit()
+    deleted: list[ErrorCode] = []
+    scene.shard.delete("simple", deleted.append)
+    committed(scene, 6)
+    scene.log.commit()
+    assert deleted == [ErrorCode.NONE]
+    assert scene.shard.offsets.committed("simple", "t", 0).offset == 6
+    assert scene.shard.group("simple") is not None
+    scene.fail_over()
+    assert scene.shard.offsets.committed("simple", "t", 0).offset == 6
+    assert scene.shard.group("simple") is not None
+
+
+def test_a_group_of_many_offsets_is_deleted_in_pieces(scene: ClassicScene) -> None:
+    """More tombstones than a batch takes follow each other, and the answer comes with the last."""
+    count = 2 * TOMBSTONES_MAX + 1
+    many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(count)])]
+    commit(scene.shard, SIMPLE, many, lambda code: None)
+    scene.log.commit()
+    sizes: list[int] = []
+    scene.log.appended = lambda records: sizes.append(len(records))
+    deleted: list[ErrorCode] = []
+    scene.shard.delete("simple", deleted.append)
+    assert deleted == []
+    scene.log.commit()
+    assert (sizes, deleted) == ([TOMBSTONES_MAX, TOMBSTONES_MAX, 1], [ErrorCode.NONE])
+    assert scene.shard.group("simple") is None
+    scene.fail_over()
+    assert scene.shard.group("simple") is None
+
+
+def test_a_deletion_that_is_refused_halfway(scene: ClassicScene) -> None:
+    """Who deletes is told that not all is gone, and may ask again."""
+    many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(TOMBSTONES_MAX + 1)])]
+    commit(scene.shard, SIMPLE, many, lambda code: None)
+    scene.log.commit()
+    deleted: list[ErrorCode] = []
+    scene.shard.delete("simple", deleted.append)
+    records, is_committed, answer = scene.log.waiting.popleft()
+    scene.log.records += records
+    is_committed()
+    answer(ErrorCode.NONE)
+    scene.log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert deleted == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert scene.shard.offsets.partitions_of("simple") == [("t", [TOMBSTONES_MAX])]
+    scene.shard.delete("simple", deleted.append)
+    scene.log.commit()
+    assert deleted[1:] == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [("", True), ("x" * 10, True), ("☃" * 10, True), ("x" * 11, False)],
+)
+def test_how_long_metadata_may_be(text: str, fits: bool) -> None:
+    """The setting bounds characters."""
+    assert is_metadata_acceptable(text, 10) is fits
+
+
+def test_what_the_log_can_hold() -> None:
+    """Texts of the log are of 32,767 bytes at most, whatever the setting says."""
+    assert is_metadata_acceptable("x" * 32_767, 100_000)
+    assert not is_metadata_acceptable("x" * 32_768, 100_000)
+    assert not is_metadata_acceptable("☃" * 11_000, 100_000)
+    assert is_writable("x" * 32_767)
+    assert not is_writable("x" * 32_768)
+    assert not is_writable("☃" * 11_000)
