@@ -15,8 +15,8 @@ from kreplica.testing.wire_client import sleep
 from kreplica.wire.records import Record
 
 FETCH_SIZE_MAX = 2000
-WAIT_MS = 100
-IDLE_S = 0.3
+WAIT_MS = 200
+IDLE_S = 0.6
 
 Polled = Mapping[TopicPartition, list[Record]]
 

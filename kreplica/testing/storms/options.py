@@ -19,7 +19,7 @@ LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100
 """Messages a second, and in a batch.  What takes time is the batches; faults find as much between few of them."""
 
 
-CHAIN_CHANCE = 0.25
+CHAIN_CHANCE = 0.15
 
 
 class BadOption(KreplicaError):

@@ -38,6 +38,8 @@ class Seat:
         self._run = run
         self._make = make
         self._worker: Worker | None = None
+        self._is_leaving = False
+        self._is_wanted = False
 
     @property
     def is_taken(self) -> bool:
@@ -60,6 +62,7 @@ class Seat:
         if isinstance(self._worker, Processor):
             self._worker.is_superseded = True
         self.tell(f"begins on {self.host.name}")
+        self._is_leaving = self._is_wanted = False
         worker = self._worker = self._make(self.host)
         working = Deferred.fromCoroutine(worker.run())
         working.addCallbacks(lambda _: self._ended(worker), lambda failure: self._failed(worker, failure))
@@ -74,18 +77,27 @@ class Seat:
         """Let the process leave its group and end."""
         if self._worker is not None:
             self.tell("is to leave")
+            self._is_leaving = True
             self._worker.finish()
 
-    def alone(self) -> None:
-        """End whoever worked there before, and let somebody work there now."""
-        self._run.cluster.simulation.host(self.hosts[0]).kill()
+    def fill(self) -> None:
+        """Let somebody work there from now on; where somebody is about to leave, from then on."""
         if not self.is_taken:
             self.begin()
+        else:
+            self._is_wanted = self._is_leaving
+
+    def alone(self) -> None:
+        """End whoever worked there before, and let somebody work there."""
+        self._run.cluster.simulation.host(self.hosts[0]).kill()
+        self.fill()
 
     def _ended(self, worker: Worker) -> None:
         if worker is self._worker:
             self.tell("has left")
             self._worker = None
+            if self._is_wanted:
+                self.begin()
 
     def _failed(self, worker: Worker, failure: Failure) -> None:
         if not failure.check(Superseded):

@@ -85,7 +85,7 @@ def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
 def _kill(seat: Seat) -> End:
     """It is gone in the midst of whatever it did; another one comes at the end."""
     seat.kill()
-    return lambda: None if seat.is_taken else seat.begin()
+    return seat.fill
 
 
 def _pause(seat: Seat) -> End:
@@ -111,7 +111,7 @@ def _replace(seat: Seat) -> End:
 def _leave(seat: Seat) -> End:
     """It leaves the group, and another one comes at the end."""
     seat.leave()
-    return lambda: None if seat.is_taken else seat.begin()
+    return seat.fill
 
 
 def _of_member(fault: MembersFault) -> Begin:
