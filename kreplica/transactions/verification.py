@@ -90,6 +90,10 @@ _COME_AGAIN = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        # The coordinator has not heard of the topic yet, of which this broker leads a partition; or of another that is
+        # to be added with it.
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 

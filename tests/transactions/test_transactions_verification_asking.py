@@ -255,6 +255,8 @@ def test_stopping_leaves_nobody_waiting() -> None:
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 ErrorCode.NOT_COORDINATOR,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.OPERATION_NOT_ATTEMPTED,
             )
         ],
         (
