@@ -87,6 +87,11 @@ RULES = (
         "do not fit: the acks must be -1 or at most the number of replicas",
     ),
     Rule(
+        ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
+        lambda values: values["group.consumer.heartbeat.interval.ms"] < values["group.consumer.session.timeout.ms"],
+        "do not fit: the interval must be shorter than the time-out, or members would die between their heartbeats",
+    ),
+    Rule(
         ("queued.max.request.bytes", "socket.request.max.bytes"),
         _requests_fit,
         "do not fit: one largest request must fit into what may be queued",

@@ -110,7 +110,7 @@ class ConsumerMembersScene(MembersScene):
     """:ivar owners: who owns what, checked whenever somebody is told something."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
-        super().__init__(cluster)
+        super().__init__(cluster, commits=True)
         self.members: list[ConsumerMember] = []
         self._steps.append(self._check)
 

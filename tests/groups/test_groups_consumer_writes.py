@@ -7,14 +7,17 @@ from consumer_scene import GROUP, ConsumerScene, Member, tells
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer.assignment import count
+from kreplica.groups.consumer.assignors import Assignor
 from kreplica.groups.consumer.persistence import ReplayedGroups, tombstones
-from kreplica.groups.consumer.state import GroupState
+from kreplica.groups.consumer.requests import Heartbeat
+from kreplica.groups.consumer.state import GroupState, StateName
+from kreplica.groups.consumer.targets import with_target
 from kreplica.groups.consumer.transitions import Answer
 from kreplica.groups.consumer_records import RecordKind, parse_consumer_key
 
 
 def test_answers_wait_for_the_log() -> None:
-    """Nobody is told anything that is not committed, nor what rests on it; what was decided meanwhile is one write."""
+    """Nobody is told anything that is not committed; who joins meanwhile waits, and joins with all others at once."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     told: list[tuple[str, object]] = []
@@ -26,10 +29,44 @@ def test_answers_wait_for_the_log() -> None:
     assert len(scene.log.waiting) == 1
     scene.log.commit()
     assert [(name, answer.member_epoch) for name, answer in told if isinstance(answer, Answer)] == [
-        ("a", 1), ("b", 2), ("c", 3),
+        ("a", 1), ("b", 3), ("c", 3),
     ]  # fmt: skip
     written = [parse_consumer_key(key) for key, _ in scene.log.records]
     assert [key.kind for key in written].count(RecordKind.GROUP_EPOCH) == 2
+    scene.unload()
+
+
+def test_hundreds_of_members_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many members come at once, a target is computed once for them all, and they settle in two heartbeats."""
+    targets: list[int] = []
+
+    def count_target(state: GroupState, assignors: tuple[Assignor, ...]) -> GroupState:
+        targets.append(len(state.members))
+        return with_target(state, assignors)
+
+    monkeypatch.setattr("kreplica.groups.consumer.group.with_target", count_target)
+    scene = ConsumerScene()
+    scene.cluster.become("t", 400)
+    members = [Member(f"m{number:03}") for number in range(200)]
+
+    def send(member: Member, heartbeat: Heartbeat) -> None:
+        def told(answer: Answer | ErrorCode) -> None:
+            assert isinstance(answer, Answer), answer
+            member.told(answer)
+
+        scene.send(heartbeat, told)
+
+    for member in members:
+        member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 60_000}
+        send(member, member.joining())
+    scene.log.commit()
+    assert targets == [1, 200]
+    for _ in range(2):
+        for member in members:
+            send(member, member.beating())
+        scene.log.commit()
+    assert scene.state.name is StateName.STABLE
+    assert {count(member.owned) for member in members} == {2}
     scene.unload()
 
 
@@ -70,13 +107,14 @@ def test_a_refused_write_is_repeated() -> None:
   a: 1 STABLE, t0 t1 t2 t3; to have t0 t1 t2 t3
 > wait 1
 > show
-  Reconciling 3, target of 3
-  a: 1 STABLE, t0 t1 t2 t3; to have t0
+  Reconciling 2, target of 2
+  a: 1 STABLE, t0 t1 t2 t3; to have t0 t1
   b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
-  c: 3 UNRELEASED_PARTITIONS, nothing; to have t1
 > commit
 > b joins
-  b: 3, owns nothing
+  b: 2, owns nothing
+> c joins
+  c: 3, owns nothing
 """)
 
 
@@ -89,12 +127,14 @@ def test_sessions_while_writes_fail() -> None:
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
         scene.send(member.joining(), told.append)
+        scene.log.commit()
+    scene.cluster.become("t", 5)
     for _ in range(100):
         if scene.log.waiting:
             scene.log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         scene.send(members[0].joining(), told.append)
         scene.clock.advance(1)
-    assert set(told[1:]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert set(told[2:]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     scene.log.commit()
     assert list(scene.state.members) == ["a", "b"]
     scene.advance(1)

@@ -56,17 +56,15 @@ class ConsumerCoordinator:
         if not request.member_id:
             request = replace(request, member_id=uuid_text(random_uuid(self._runtime.random)))
         shard, group = self._find(request)
-        topics_version = self._lookup.version
-        is_changed = group.topics_version != topics_version
+        version_of_topics = self._lookup.version
+        is_changed = group.topics_version != version_of_topics
         resolved = {}
         expressions = self._to_look_up(group, request, is_changed)
         if expressions:
             resolved = await self._lookup.resolve(expressions)
             shard, group = self._find(request)  # much may have happened meanwhile
-        answered = group.heartbeat(request, Surroundings(self.view, resolved, is_changed))
+        answered = group.heartbeat(request, Surroundings(self.view, resolved, is_changed, version_of_topics))
         shard.adopt(group)
-        if not request.is_leaving:
-            group.topics_version = topics_version
         return await answered
 
     def describe(self, group_id: str) -> GroupState:
@@ -99,8 +97,10 @@ class ConsumerCoordinator:
         """The regular expressions of which it is not known what they name now."""
         if request.is_leaving:
             return []
-        old = regular_expressions(group.state)
-        found = [each for each in old if is_changed and self._lookup.can_read(each)]
-        if request.regular_expression and request.regular_expression not in old:
-            found.append(request.regular_expression)
+        found = []
+        if is_changed:
+            found = [each for each in regular_expressions(group.state) if self._lookup.can_read(each)]
+        new = request.regular_expression
+        if new and new not in found and (is_changed or new not in group.state.resolved):
+            found.append(new)
         return found

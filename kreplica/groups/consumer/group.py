@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -11,11 +12,13 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer import fencing, persistence
 from kreplica.groups.consumer.config import ConsumerConfig
+from kreplica.groups.consumer.members import Progress
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
 from kreplica.groups.consumer.subscriptions import Surroundings, Topics, is_subscribed
+from kreplica.groups.consumer.targets import with_target
 from kreplica.groups.consumer.timers import MemberTimers
-from kreplica.groups.consumer.transitions import Answer, heartbeat, leave, remove
+from kreplica.groups.consumer.transitions import Answer, advance, enter, leave, needs_target, remove
 from kreplica.groups.consumer.writes import RETRY_SECONDS, GroupWrites
 from kreplica.groups.group import CONSUMER, UNKNOWN_MEMBER
 
@@ -30,6 +33,16 @@ COMMIT_VERSION_MIN = 9
 
 WAITING_MAX = 20_000
 """Heartbeats of one group that may wait for a write; a member has one at a time."""
+
+NOT_COMMITTED = "what the group decided is not committed"
+
+
+class _Heartbeat(NamedTuple):
+    """One that waits for its answer."""
+
+    request: Heartbeat
+    around: Surroundings
+    answered: Deferred[Answer]
 
 
 class ConsumerGroup:
@@ -61,7 +74,8 @@ class ConsumerGroup:
         self._topics = topics
         self._config = config
         self._preceding = preceding
-        self._writes = GroupWrites(runtime.reactor, state_log, state, self._committed, self._go_back)
+        self._entering: list[_Heartbeat] = []
+        self._writes = GroupWrites(runtime.reactor, state_log, state, self._committed, self._go_back, self._write_ended)
         self._timers = MemberTimers(
             runtime.reactor, config.session_timeout_ms, self._session_ended, self._revocation_ended
         )
@@ -75,31 +89,63 @@ class ConsumerGroup:
         :return: fires when what it says is committed; may be cancelled.
         :raise KafkaError: nothing has changed: of ``transitions``, or COORDINATOR_NOT_AVAILABLE.
         """
-        if self._writes.is_failing or self._writes.waiting_count >= WAITING_MAX:
+        if self._writes.is_failing or self._writes.waiting_count + len(self._entering) >= WAITING_MAX:
             self._timers.heard(request.member_id)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "what the group decided cannot be written now")
+        heartbeat = _Heartbeat(request, around, Deferred())
         if request.is_leaving:
-            state, answer = leave(self.state, request, around)
+            outcome = leave(self.state, request, around)
+            self._become(outcome.state, partial(_settle, heartbeat.answered, outcome.answer))
+        elif self._writes.is_under_way and needs_target(enter(self.state, request, around, self._config)[0]):
+            self._entering.append(heartbeat)  # one target will do for all who come until then
         else:
-            state, answer = heartbeat(self.state, request, around, self._config)
-            self._timers.heard(request.member_id)
-        answered: Deferred[Answer] = Deferred()
+            self._decide([heartbeat], refuse=False)
+        return heartbeat.answered
 
-        def settle(code: ErrorCode) -> None:
-            if code is ErrorCode.NONE:
-                answered.callback(answer)
-            else:
-                answered.errback(KafkaError(code, "what the group decided is not committed"))
+    def _decide(self, heartbeats: Sequence[_Heartbeat], *, refuse: bool = True) -> None:
+        """Decide on heartbeats in their order, with one target.
 
-        self._become(state, settle)
-        return answered
+        :param refuse: answer those that are refused by now, instead of raising.
+        """
+        state = self.state
+        entered: list[tuple[_Heartbeat, Progress]] = []
+        for heartbeat in heartbeats:
+            try:
+                state, told = enter(state, heartbeat.request, heartbeat.around, self._config)
+            except KafkaError as error:
+                if not refuse:
+                    raise
+                heartbeat.answered.errback(error)
+                continue
+            self._timers.heard(heartbeat.request.member_id)
+            self.topics_version = heartbeat.around.version
+            entered.append((heartbeat, told))
+        if needs_target(state):
+            state = with_target(state, self._config.assignors)
+        answers = []
+        for heartbeat, told in entered:
+            state, answer = advance(state, heartbeat.request, told)
+            answers.append(partial(_settle, heartbeat.answered, answer))
+        self._become(state, *answers)
 
-    def _become(self, state: GroupState, settle: Callable[[ErrorCode], None]) -> None:
-        records = [*self._preceding, *persistence.records_between(self.state, state)]
-        self._preceding = ()
-        old, self.state = self.state, state
-        self._timers.follow(old, state)
-        self._writes.add(records, state, settle)
+    def _become(self, state: GroupState, *settle: Callable[[ErrorCode], None]) -> None:
+        records: list[Pair] = []
+        if state is not self.state:
+            records += [*self._preceding, *persistence.records_between(self.state, state)]
+            self._preceding = ()
+            old, self.state = self.state, state
+            self._timers.follow(old, state)
+        self._writes.add(records, state, *settle)
+
+    def _write_ended(self, code: ErrorCode) -> None:
+        """Who came while it was under way is decided on, or sent away with all others."""
+        entering, self._entering = self._entering, []
+        if code is ErrorCode.NONE:
+            if entering:
+                self._decide(entering)
+            return
+        for heartbeat in entering:
+            heartbeat.answered.errback(KafkaError(code, NOT_COMMITTED))
 
     def _committed(self, state: GroupState) -> None:
         self.committed = state
@@ -121,7 +167,7 @@ class ConsumerGroup:
             self._timers.later(member_id, RETRY_SECONDS)
             return
         log.info("{member!r} of {group!r} {why}", member=member_id, group=self.group_id, why=why)
-        self._become(remove(self.state, [member_id], Surroundings(self._topics)), lambda code: None)
+        self._become(remove(self.state, [member_id], Surroundings(self._topics)))
 
     # --- what both kinds of groups have ------------------------------------------------------------------------------
 
@@ -186,4 +232,12 @@ class ConsumerGroup:
 
     def unload(self) -> None:
         self._timers.stop()
+        self._write_ended(ErrorCode.NOT_COORDINATOR)
         self._writes.close(ErrorCode.NOT_COORDINATOR)
+
+
+def _settle(answered: Deferred[Answer], answer: Answer, code: ErrorCode) -> None:
+    if code is ErrorCode.NONE:
+        answered.callback(answer)
+    else:
+        answered.errback(KafkaError(code, NOT_COMMITTED))

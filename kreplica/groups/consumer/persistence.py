@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kreplica.groups.consumer.assignment import Assignment, from_rows, to_rows
 from kreplica.groups.consumer.members import Member, MemberState, Progress, Subscription
-from kreplica.groups.consumer.state import GroupState, Resolved, Topic
+from kreplica.groups.consumer.state import GroupState, Resolved, Topic, changed_members
 from kreplica.groups.consumer_records import (
     ConsumerKey,
     RecordKind,
@@ -32,24 +32,23 @@ MEMBER_KINDS = (RecordKind.CURRENT, RecordKind.TARGET, RecordKind.MEMBER)
 def records_between(old: GroupState, new: GroupState) -> Iterator[Pair]:
     """What has to be written when a group has come from one state to another."""
     group_id = new.group_id
-    for member_id in old.members:
-        if member_id not in new.members:
+    changed = changed_members(old, new)
+    for before, member in changed:
+        if before is not None and member is None:
             for kind in MEMBER_KINDS:
-                yield _record(kind, group_id, None, member_id)
-    for member_id, member in new.members.items():
-        before = old.members.get(member_id)
-        if before is None or before.subscription != member.subscription:
-            yield _record(RecordKind.MEMBER, group_id, _subscription_fields(member.subscription), member_id)
+                yield _record(kind, group_id, None, before.member_id)
+    for before, member in changed:
+        if member is not None and (before is None or before.subscription != member.subscription):
+            yield _record(RecordKind.MEMBER, group_id, _subscription_fields(member.subscription), member.member_id)
     yield from _regular_expressions(old, new)
     if old.topics != new.topics:
         yield _record(RecordKind.TOPICS, group_id, {"topics": _topic_rows(new)})
     if old.epoch != new.epoch:
         yield _record(RecordKind.GROUP_EPOCH, group_id, {"epoch": new.epoch})
     yield from _targets(old, new)
-    for member_id, member in new.members.items():
-        before = old.members.get(member_id)
-        if before is None or before.progress != member.progress:
-            yield _record(RecordKind.CURRENT, group_id, _progress_fields(member.progress), member_id)
+    for before, member in changed:
+        if member is not None and (before is None or before.progress != member.progress):
+            yield _record(RecordKind.CURRENT, group_id, _progress_fields(member.progress), member.member_id)
 
 
 def tombstones(state: GroupState) -> list[Pair]:
@@ -82,7 +81,7 @@ def _regular_expressions(old: GroupState, new: GroupState) -> Iterator[Pair]:
 
 
 def _targets(old: GroupState, new: GroupState) -> Iterator[Pair]:
-    for member_id, target in new.target.items():
+    for member_id, target in new.target.items() if new.target is not old.target else ():
         if old.target.get(member_id) != target:
             yield _record(RecordKind.TARGET, new.group_id, {"topic_partitions": to_rows(target)}, member_id)
     if old.target_epoch != new.target_epoch:

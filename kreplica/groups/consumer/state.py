@@ -105,6 +105,23 @@ class GroupState:
         return replace(self, members=members, target=target, owners=owners)
 
 
+MemberChange = tuple[Member | None, Member | None]
+"""What a member was and is; None where it was none, or is none any more."""
+
+
+def changed_members(old: GroupState, new: GroupState) -> list[MemberChange]:
+    """The members that are not the same in both."""
+    if old.members is new.members:
+        return []
+    was = old.members.get
+    changed: list[MemberChange] = [
+        (was(member_id), member) for member_id, member in new.members.items() if was(member_id) is not member
+    ]
+    if not old.members.keys() <= new.members.keys():
+        changed += [(member, None) for member_id, member in old.members.items() if member_id not in new.members]
+    return changed
+
+
 def is_reconciled(member: Member, target_epoch: int) -> bool:
     """Whether a member has all of the target of that epoch."""
     return member.progress.epoch == target_epoch and member.progress.state is MemberState.STABLE

@@ -27,11 +27,13 @@ class Surroundings:
 
     :param resolved: regular expressions that were looked up just now.
     :param is_changed: whether topics may be others than when the group last looked.
+    :param version: of the topics, as they are now.
     """
 
     topics: Topics
     resolved: Mapping[str, Resolved] = field(default_factory=dict)
     is_changed: bool = False
+    version: int | None = None
 
 
 def refresh(state: GroupState, surroundings: Surroundings) -> GroupState:

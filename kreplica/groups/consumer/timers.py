@@ -7,7 +7,7 @@ from collections.abc import Callable
 from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.groups.consumer.members import Member, MemberState
-from kreplica.groups.consumer.state import GroupState
+from kreplica.groups.consumer.state import GroupState, changed_members
 from kreplica.runtime import Reactor
 
 
@@ -40,14 +40,14 @@ class MemberTimers:
 
     def follow(self, old: GroupState, new: GroupState) -> None:
         """The group has come to another state: new members have a session, those that are gone have none."""
-        for member_id in old.members:
-            if member_id not in new.members:
-                _cancel(self._sessions, member_id)
-                _cancel(self._revocations, member_id)
-        for member_id, member in new.members.items():
-            before = old.members.get(member_id)
+        for before, member in changed_members(old, new):
+            if member is None:
+                if before is not None:
+                    _cancel(self._sessions, before.member_id)
+                    _cancel(self._revocations, before.member_id)
+                continue
             if before is None:
-                self._begin_session(member_id)
+                self._begin_session(member.member_id)
             if before is None or before.progress != member.progress:
                 self._watch_revocation(member)
 

@@ -1,7 +1,8 @@
 """What happens to a group: heartbeats, leaving, members that time out.  Pure: a state in, the next one out.
 
-A heartbeat does, in this order: find the member, take over what it says of itself, look at the topics, compute a target
-where the group's epoch is past the last one, and take the member as far as it may go.
+A heartbeat does, in this order: find the member, take over what it says of itself, look at the topics (``enter``);
+then, where the group's epoch is past that of its target, there has to be a new one (``targets``); then the member goes
+as far as it may (``advance``).  Of several heartbeats at once all enter before there is a target, which costs most.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from kreplica.groups.consumer.reconciliation import reconcile
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.subscriptions import Surroundings, refresh
-from kreplica.groups.consumer.targets import with_target
 
 
 class Answer(NamedTuple):
@@ -47,9 +47,12 @@ class Outcome(NamedTuple):
     answer: Answer
 
 
-def heartbeat(state: GroupState, request: Heartbeat, around: Surroundings, config: ConsumerConfig) -> Outcome:
-    """A heartbeat that is not a member's last.
+def enter(
+    state: GroupState, request: Heartbeat, around: Surroundings, config: ConsumerConfig
+) -> tuple[GroupState, Progress]:
+    """The first half of a heartbeat that is not a member's last: the group with all that it says.
 
+    :return: also how far the member had come, as it was told last.
     :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
         GROUP_MAX_SIZE_REACHED: nothing has changed.
     """
@@ -58,14 +61,23 @@ def heartbeat(state: GroupState, request: Heartbeat, around: Surroundings, confi
     else:
         member = _found(state, request)
         fencing.check_epoch(member, request.member_epoch, request.owned)
-    told = member.progress
-    state, member = _subscribed(state, member, request, around)
-    if state.epoch > state.target_epoch:
-        state = with_target(state, config.assignors)
+    return _subscribed(state, member, request, around), member.progress
+
+
+def needs_target(state: GroupState) -> bool:
+    """Whether a target is to be computed before any member may go on."""
+    return state.epoch > state.target_epoch
+
+
+def advance(state: GroupState, request: Heartbeat, told: Progress) -> Outcome:
+    """The second half, once there is a target: the member goes as far as it may.
+
+    :param told: how far it had come before the first half.
+    """
+    member = state.members[request.member_id]
     progress = reconcile(state, member, request.owned)
     if progress is not member.progress:
-        member = replace(member, progress=progress)
-        state = state.with_member(member)
+        state = state.with_member(replace(member, progress=progress))
     is_told = request.member_epoch == told.epoch != JOINING and not request.is_full
     assignment = None if is_told and progress.assigned == told.assigned else progress.assigned
     return Outcome(state, Answer(member.member_id, progress.epoch, assignment))
@@ -130,9 +142,7 @@ def _returned(state: GroupState, away: Member, member_id: str) -> tuple[GroupSta
     return replace(state, target={**state.target, member_id: target}), member
 
 
-def _subscribed(
-    state: GroupState, member: Member, request: Heartbeat, around: Surroundings
-) -> tuple[GroupState, Member]:
+def _subscribed(state: GroupState, member: Member, request: Heartbeat, around: Surroundings) -> GroupState:
     """The group when the member has said what it has to say; of the next epoch if others' shares depend on it."""
     before = state.members.get(member.member_id)
     subscription = _said(member.subscription, request)
@@ -141,10 +151,10 @@ def _subscribed(
         state = state.with_member(member)
     is_new = before is None or _wanted(before.subscription) != _wanted(subscription)
     if not is_new and not around.is_changed:
-        return state, member
+        return state
     epoch = state.epoch
     state = refresh(state, around)
-    return (replace(state, epoch=epoch + 1) if is_new else state), member
+    return replace(state, epoch=epoch + 1) if is_new else state
 
 
 def _wanted(subscription: Subscription) -> tuple[tuple[str, ...], str | None]:

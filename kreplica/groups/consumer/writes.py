@@ -48,6 +48,7 @@ class GroupWrites:
 
     :param committed: told of each state that is committed, in their order.
     :param dropped: told to go back to a state, as what followed it cannot be written at all.
+    :param settled: told whenever a write has ended, with what those are told who waited for it: more may be added.
     :ivar is_failing: the last write failed, and is to be repeated.
     """
 
@@ -58,15 +59,22 @@ class GroupWrites:
         state: GroupState,
         committed: Callable[[GroupState], None],
         dropped: Callable[[GroupState], None],
+        settled: Callable[[ErrorCode], None],
     ) -> None:
         self._reactor = reactor
         self._log = log
         self._committed = committed
         self._dropped = dropped
+        self._settled = settled
         self._under_way: _Write | None = None
         self._next = _Write(state, state)
         self._retry: IDelayedCall | None = None
         self.is_failing = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a write is on its way."""
+        return self._under_way is not None
 
     @property
     def waiting_count(self) -> int:
@@ -74,17 +82,17 @@ class GroupWrites:
         under_way = self._under_way
         return len(self._next.answers) + (len(under_way.answers) if under_way is not None else 0)
 
-    def add(self, records: Iterable[Pair], state: GroupState, answer: Answer) -> None:
+    def add(self, records: Iterable[Pair], state: GroupState, *answers: Answer) -> None:
         """Take what leads the group to a state, perhaps nothing.
 
-        :param answer: told NONE once that state is committed, at once where it is, or why it is not.
+        :param answers: told NONE once that state is committed, at once where it is, or why it is not.
         """
         write = self._next
         for key, value in records:
             write.records.pop(key, None)
             write.records[key] = value
         write.state = state
-        write.answers.append(answer)
+        write.answers += answers
         if self._under_way is None:
             self._begin()
 
@@ -120,7 +128,9 @@ class GroupWrites:
         if code is ErrorCode.NONE:
             self._under_way = None
             answers, write.answers = write.answers, []
-            self._begin()
+            self._settled(code)
+            if self._under_way is None:
+                self._begin()
             _tell(answers, code)
         elif code is ErrorCode.MESSAGE_TOO_LARGE:
             # What the others decided stands on it.
@@ -128,10 +138,12 @@ class GroupWrites:
             self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR)
             self._under_way = None
             self._next = _Write(write.base, write.base)
+            self._settled(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             if code is not ErrorCode.NOT_COORDINATOR:
                 self._retry = self._reactor.callLater(RETRY_SECONDS, self._append)
             self._give_up(code)
+            self._settled(code)
 
     def _give_up(self, code: ErrorCode) -> None:
         """Answer all who wait; what was decided stays."""

@@ -22,6 +22,17 @@ class Subscriber(NamedTuple):
     target: Assignment = NOTHING
 
 
+class TopicClass(NamedTuple):
+    """Topics with the same subscribers.
+
+    :param subscribers: ids of members, sorted.
+    :param topic_ids: sorted.
+    """
+
+    subscribers: list[str]
+    topic_ids: list[UUID]
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """What is to be shared out, and among whom.
@@ -33,13 +44,21 @@ class Group:
     members: Mapping[str, Subscriber]
     partition_counts: Mapping[UUID, int]
 
-    def subscribers(self) -> dict[UUID, list[str]]:
-        """Who is subscribed to each topic; topics by id, members by id."""
-        found: dict[UUID, list[str]] = {topic_id: [] for topic_id in sorted(self.partition_counts)}
+    def classes(self) -> list[TopicClass]:
+        """The topics that have subscribers, those with the same ones together."""
+        alike: dict[frozenset[UUID], list[str]] = {}
         for member_id in sorted(self.members):
-            for topic_id in self.members[member_id].topic_ids:
-                found[topic_id].append(member_id)
-        return found
+            alike.setdefault(self.members[member_id].topic_ids, []).append(member_id)
+        subscriptions = list(alike)
+        topics: dict[tuple[int, ...], list[UUID]] = {}
+        for topic_id in sorted(self.partition_counts):
+            key = tuple(index for index, topic_ids in enumerate(subscriptions) if topic_id in topic_ids)
+            if key:
+                topics.setdefault(key, []).append(topic_id)
+        return [
+            TopicClass(sorted(member_id for index in key for member_id in alike[subscriptions[index]]), topic_ids)
+            for key, topic_ids in topics.items()
+        ]
 
 
 class Assignor(Protocol):

@@ -22,15 +22,16 @@ class RangeAssignor:
     def assign(self, group: Group) -> Mapping[str, Assignment]:
         """See ``Assignor``."""
         shares: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in sorted(group.members)}
-        for topic_id, subscribers in group.subscribers().items():
-            subscribers.sort(key=lambda member_id: _rank(group, member_id))
-            start = 0
-            quota, extra = divmod(group.partition_counts[topic_id], max(len(subscribers), 1))
-            for index, member_id in enumerate(subscribers):
-                end = start + quota + (index < extra)
-                if end > start:
-                    shares[member_id][topic_id] = frozenset(range(start, end))
-                start = end
+        for subscribers, topic_ids in group.classes():
+            ranked = sorted(subscribers, key=lambda member_id: _rank(group, member_id))
+            for topic_id in topic_ids:
+                quota, extra = divmod(group.partition_counts[topic_id], len(ranked))
+                start = 0
+                for index, member_id in enumerate(ranked):
+                    end = start + quota + (index < extra)
+                    if end > start:
+                        shares[member_id][topic_id] = frozenset(range(start, end))
+                    start = end
         return shares
 
 

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from uuid import UUID
 
 from kreplica.groups.consumer.assignment import Assignment
-from kreplica.groups.consumer.assignors.assignor import Group
+from kreplica.groups.consumer.assignors.assignor import Group, TopicClass
 
 
 class UniformAssignor:
@@ -25,19 +25,16 @@ class UniformAssignor:
         """See ``Assignor``."""
         shares = _Shares(group)
         shares.keep()
-        classes = shares.classes()
-        for subscribers, topic_ids in classes:
-            shares.hand_out(subscribers, topic_ids)
+        # Topics with few subscribers come first: who can read little should not find others' partitions there.
+        classes = sorted(group.classes(), key=lambda each: len(each.subscribers))
+        for each in classes:
+            shares.hand_out(each)
         # A move in one class may make another possible elsewhere.  Each makes the sum of the squared counts smaller.
         # Those with many subscribers come first, where a partition may go to whoever has least at once.
         classes.reverse()
-        while sum(shares.level(subscribers, topic_ids) for subscribers, topic_ids in classes):
+        while sum(map(shares.level, classes)):
             pass
         return shares.result()
-
-
-_Class = tuple[tuple[str, ...], list[UUID]]
-"""Topics with the same subscribers."""
 
 
 class _Shares:
@@ -47,43 +44,42 @@ class _Shares:
         self._group = group
         self._held: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in sorted(group.members)}
         self._counts = dict.fromkeys(self._held, 0)
-        self._free = {topic_id: dict.fromkeys(range(n)) for topic_id, n in sorted(group.partition_counts.items())}
-
-    def classes(self) -> list[_Class]:
-        """Topics with few subscribers first: who can read little should not find others' partitions there."""
-        found: dict[tuple[str, ...], list[UUID]] = {}
-        for topic_id, subscribers in self._group.subscribers().items():
-            if subscribers:
-                found.setdefault(tuple(subscribers), []).append(topic_id)
-        return sorted(found.items(), key=lambda item: len(item[0]))
+        self._free = {topic_id: set(range(count)) for topic_id, count in group.partition_counts.items()}
 
     def keep(self) -> None:
         """Everybody keeps what it was to have, where it is subscribed to it still."""
-        for member_id, subscriber in sorted(self._group.members.items()):
-            for topic_id in sorted(subscriber.target):
+        for member_id, held in self._held.items():
+            topic_ids, _, target = self._group.members[member_id]
+            for topic_id, partitions in target.items():
                 free = self._free.get(topic_id)
-                if free is None or topic_id not in subscriber.topic_ids:
-                    continue
-                for partition in sorted(subscriber.target[topic_id]):
-                    if partition in free:
-                        self._give(member_id, topic_id, partition)
+                if free and topic_id in topic_ids:
+                    kept = partitions & free
+                    free -= kept
+                    held[topic_id] = set(kept)
+                    self._counts[member_id] += len(kept)
 
-    def hand_out(self, subscribers: tuple[str, ...], topic_ids: list[UUID]) -> None:
+    def hand_out(self, topics: TopicClass) -> None:
         """Give what is free to whoever has least."""
+        subscribers = topics.subscribers
         least = [(self._counts[member_id], index) for index, member_id in enumerate(subscribers)]
         heapify(least)
-        for topic_id in topic_ids:
-            for partition in list(self._free[topic_id]):
+        for topic_id in topics.topic_ids:
+            for partition in sorted(self._free[topic_id]):
                 count, index = least[0]
-                self._give(subscribers[index], topic_id, partition)
+                self._held[subscribers[index]].setdefault(topic_id, set()).add(partition)
+                self._counts[subscribers[index]] += 1
                 heapreplace(least, (count + 1, index))
 
-    def level(self, subscribers: tuple[str, ...], topic_ids: list[UUID]) -> int:
+    def level(self, topics: TopicClass) -> int:
         """Move partitions of these topics from whoever has most to whoever has least.
 
         :return: how many partitions have moved.
         """
+        subscribers, topic_ids = topics
         counts = self._counts
+        of_all = [counts[member_id] for member_id in subscribers]
+        if max(of_all) - min(of_all) < 2:
+            return 0
         here = [sum(len(self._held[member_id].get(each, ())) for each in topic_ids) for member_id in subscribers]
         least = [(counts[member_id], index) for index, member_id in enumerate(subscribers)]
         most = [(-count, index) for count, index in least if here[index]]
@@ -112,11 +108,6 @@ class _Shares:
             member_id: {topic_id: frozenset(partitions) for topic_id, partitions in held.items() if partitions}
             for member_id, held in self._held.items()
         }
-
-    def _give(self, member_id: str, topic_id: UUID, partition: int) -> None:
-        del self._free[topic_id][partition]
-        self._held[member_id].setdefault(topic_id, set()).add(partition)
-        self._counts[member_id] += 1
 
     def _move(self, giver: str, taker: str, topic_ids: list[UUID]) -> None:
         """Move the partition that spreads the topics best; of those, one that the giver does not have yet."""
