@@ -432,6 +432,33 @@ def test_members_of_a_full_group_join_again() -> None:
 """, size_max=2)
 
 
+def test_somebody_with_an_id_comes_to_a_group_that_is_full_by_now() -> None:
+    """Who was told an id, and finds the group full, is turned away, and nobody waits for it any more."""
+    tells("""
+> a joins version=0
+> wait 0
+  a: joined 1 by range, leads a
+> a syncs a=0
+  log: 1: a=0
+> commit
+  a: does '0'
+> c joins
+  c: MEMBER_ID_REQUIRED
+> b joins version=0
+> a joins
+> a joins
+  a: REBALANCE_IN_PROGRESS
+> show
+  PreparingRebalance 1: a b, led by a
+> c joins
+  c: GROUP_MAX_SIZE_REACHED
+  a: joined 2 by range, leads a b
+  b: joined 2 by range, follows a
+> c joins
+  c: GROUP_MAX_SIZE_REACHED
+""", size_max=2)
+
+
 def test_many_ids_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more ids are told when too many have not come with theirs; whoever has one may come."""
     monkeypatch.setattr(joining, "PENDING_MAX", 2)

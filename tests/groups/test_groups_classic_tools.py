@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from classic_scene import GROUP, ClassicScene, Story, protocols
+from classic_scene import GROUP, ClassicScene, Story, join_request, protocols
 from twisted.internet.defer import Deferred
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic.requests import DescribedMember, Leave
+from kreplica.groups.classic.requests import DescribedMember, Joined, Leave
 from kreplica.groups.coordinator import NOT_FOUND, Listed
 
 STABLE = "> a joins version=0\n> b joins static=two\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit\n"
@@ -199,3 +200,25 @@ def test_when_offsets_expire() -> None:
     assert group.expires_from_ms("t", 5) == emptied_ms
     scene.fail_over()
     assert scene.group.expires_from_ms("t", 5) == emptied_ms
+
+
+def test_reasons_are_logged() -> None:
+    """Why members come and go is in the log, by which a rebalance can be explained (KIP-800)."""
+    texts: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        texts.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        scene = ClassicScene(initial_rebalance_delay_ms=0)
+        joined: list[Joined] = []
+        scene.coordinator.join(GROUP, join_request(reason="a new process"), joined.append)
+        scene.advance(0)
+        scene.coordinator.leave(GROUP, [Leave(joined[0].member_id, None, "the process ends")])
+        scene.coordinator.join(GROUP, join_request(), joined.append)
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    assert any(text.endswith("joins (a new process)") for text in texts)
+    assert any(text.endswith("leaves (the process ends)") for text in texts)
+    assert any(text.endswith("joins (no reason given)") for text in texts)

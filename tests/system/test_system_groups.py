@@ -1,0 +1,131 @@
+"""A group of real consumers whose coordinator stops, dies and comes back in mid-load."""
+
+import signal
+import threading
+import time
+from collections import Counter
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from steady_load import PARTITIONS, SOME, load
+
+from kreplica.testing.histories import number_of
+from kreplica.testing.process_cluster import wait_until
+
+CONSUMERS = 2
+BOUNCES = 5
+BATCH = 200
+OFFSETS = "__consumer_offsets"
+ENDED_IN_ORDER = -signal.SIGTERM
+
+
+class Member(threading.Thread):
+    """A consumer that reads and commits, batch by batch, until it is told to leave.
+
+    :ivar read: the records that it was given, by partition and number, and how often.
+    """
+
+    def __init__(self, servers, topic, group):
+        super().__init__(daemon=True)
+        self.read = Counter()
+        self.errors = []
+        self.partitions = set()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 10_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._leaving = threading.Event()
+        self.start()
+
+    def run(self):
+        while not self._leaving.is_set():
+            messages = [message for message in self._consumer.consume(BATCH, 0.2) if not message.error()]
+            self.read.update((each.partition(), number_of(each.value(), each.partition())) for each in messages)
+            self.partitions = {row.partition for row in self._consumer.assignment()}
+            if self.partitions and self.read:
+                self._commit()
+        self._consumer.close()
+
+    def _commit(self):
+        try:
+            self._consumer.commit(asynchronous=False)
+        except Exception as error:
+            # Nothing is new, the coordinator is away, or the group has gone on without this member.
+            self.errors.append(error)
+
+    def leave(self):
+        self._leaving.set()
+        self.join(30)
+        assert not self.is_alive()
+
+
+def shared(members):
+    return sorted(partition for member in members for partition in member.partitions) == list(range(PARTITIONS))
+
+
+def coordinator(cluster, group):
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    return cluster.brokers[admin.describe_consumer_groups([group])[group].result(30).coordinator.id]
+
+
+def sent(producer):
+    return {(partition, number) for partition, count in enumerate(producer.sent) for number in range(count)}
+
+
+def bounce(cluster, group, hard):
+    broker = coordinator(cluster, group)
+    if hard:
+        broker.kill()
+    else:
+        assert broker.stop() == ENDED_IN_ORDER
+    time.sleep(1)
+    broker.start()
+    cluster.wait_until_in_sync(OFFSETS)
+
+
+def read_through(cluster, topic, hows):
+    """Bounce the coordinator of a group that reads: each record is read, and what was committed is not read again."""
+    group = f"group of {topic}"
+    with load(cluster, topic) as producer:
+        members = [Member(cluster.bootstrap_servers, topic, group) for _ in range(CONSUMERS)]
+        wait_until(lambda: shared(members), "two members that share the partitions")
+        for hard in hows:
+            bounce(cluster, group, hard)
+            producer.wait_for_more(SOME)
+            wait_until(lambda: shared(members), "the members to share the partitions again")
+
+    def all_read():
+        return sent(producer) <= members[0].read.keys() | members[1].read.keys()
+
+    wait_until(all_read, "every record to be read")
+    for member in members:
+        member.leave()
+    checker = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    committed = checker.committed([TopicPartition(topic, partition) for partition in range(PARTITIONS)], 30)
+    ends = [checker.get_watermark_offsets(row, 30)[1] for row in committed]
+    assert [row.offset for row in committed] == ends
+    checker.close()
+    return members[0].read + members[1].read
+
+
+def test_coordinator_bounces(cluster, topic):
+    """The coordinator dies, then stops in order, and comes back: members go on, and what they committed stays."""
+    times = read_through(cluster, topic, [True, False])
+    again = sum(count - 1 for count in times.values())
+    # Read twice is what a member had read and not committed when a rebalance came: a batch each time at most.
+    assert again <= BATCH * CONSUMERS * 4
+
+
+@pytest.mark.soak
+def test_coordinator_bounces_again_and_again(cluster, topic):
+    """Five times by death and five times in order, in turn."""
+    read_through(cluster, topic, [True, False] * BOUNCES)
