@@ -220,6 +220,10 @@ def parse_offset_value(value: Buffer) -> CommittedOffset:
 
     :raise ProtocolError: it is malformed, or of a version that is not known, which the error names.
     """
+    if len(value) == _BARE_OFFSET_VALUE.size:  # most are such, and whoever loads, lists or expires reads them all
+        version, offset, leader_epoch, size, commit_timestamp_ms = _BARE_OFFSET_VALUE.unpack(value)
+        if version == _OFFSET_VALUE_VERSION and size == 0:
+            return CommittedOffset(offset, leader_epoch, "", commit_timestamp_ms)
     fields = _parse(_OFFSET_VALUE, value)
     return CommittedOffset(
         fields["offset"],
