@@ -108,8 +108,10 @@ class TxnOffsetCommit:
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
     """What a client of that version is told, so that it does the right thing."""
-    if code is ErrorCode.NETWORK_EXCEPTION:
+    if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM):
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # asking for the transaction failed: come again
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_KNOWN_FROM:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_FROM:
