@@ -1,0 +1,196 @@
+"""Producers, the log, partitions and coordinators do what they like, in any order: what was told and written agrees."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+from transactions_scene import ID, P0, P1, P2, E, Marker, Scene
+
+from kreplica.model import TopicPartition
+from kreplica.transactions import Answer, Beginning, Ending, Identity, Transaction
+from kreplica.transactions.records import decode_value
+from kreplica.transactions.states import COMPLETE, DECIDED, PREVIOUS, S
+
+SEEDS = range(120)
+STEPS = 200
+TIMEOUT_MS = 15_000
+
+
+class Watched(Scene):
+    """Looks at each marker, each record and each answer as it comes."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = Random(seed)
+        self.told: list[Identity] = []
+        self.written: dict[TopicPartition, None] = {}
+        self.seen = 0
+        self.ends_told = 0
+        self.decided: list[bool] = []
+        self.cluster.holds = True
+        append = self.cluster._append
+
+        def watched(key: TopicPartition, marker: Marker) -> E:
+            self.look_at_log()
+            code = append(key, marker)
+            if code is E.NONE:
+                self.look_at_marker(key, marker)
+            return code
+
+        self.cluster._append = watched  # type: ignore[method-assign]
+
+    # --- what must be true -------------------------------------------------------------------------------------------
+
+    def in_log(self) -> Transaction | None:
+        return decode_value(ID, self.records[-1][1] or b"") if self.records else None
+
+    def look_at_marker(self, key: TopicPartition, marker: Marker) -> None:
+        last = self.in_log()
+        assert last is not None
+        assert last.state in DECIDED, f"{marker} of {last}"
+        assert (marker.commits, marker.producer_id, marker.epoch) == (last.is_committed, *last.identity)
+        assert key in last.partitions
+        self.written[key] = None
+
+    def look_at_log(self) -> None:
+        """Each record follows from the one before; a transaction is complete when all its partitions have markers."""
+        while self.seen < len(self.records):
+            new = decode_value(ID, self.records[self.seen][1] or b"")
+            old = decode_value(ID, self.records[self.seen - 1][1] or b"") if self.seen else None
+            self.seen += 1
+            if old is None or new.state is old.state is not S.ONGOING:
+                assert old is None or new.state is S.EMPTY or new == old, f"{old} and then {new}"
+                continue
+            through_fence = (old.state, new.state) == (S.ONGOING, S.PREPARE_ABORT)
+            assert through_fence or old.state in PREVIOUS[new.state], f"{old} and then {new}"
+            if new.state in COMPLETE:
+                assert set(self.written) == set(old.partitions), f"{old} has markers in {list(self.written)} only"
+                self.written.clear()
+                self.decided.append(new.state is S.COMPLETE_COMMIT)
+
+    def begun(self, claimed: Identity, answer: Answer) -> None:
+        if answer.code is not E.NONE:
+            return
+        is_repeated = claimed.producer_id >= 0 and answer.identity == self.told[-1]
+        assert is_repeated or answer.identity not in self.told, "an identity was given twice"
+        if not is_repeated:
+            self.told.append(answer.identity)
+
+    def added(self, claimed: Identity, answer: Answer) -> None:
+        if answer.code is E.NONE:
+            assert claimed == self.told[-1], f"{claimed} was not fenced by {self.told[-1]}"
+
+    def ended(self, claimed: Identity, commits: bool, grows: bool, answer: Answer) -> None:
+        if answer.code is not E.NONE:
+            return
+        self.look_at_log()
+        last = self.in_log()
+        assert last is not None
+        assert last.state in ((S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if commits else (S.PREPARE_ABORT, S.COMPLETE_ABORT))
+        self.ends_told += 1
+        if not grows:
+            assert claimed == self.told[-1]
+        elif answer.identity != self.told[-1]:
+            assert claimed == self.told[-1], f"{claimed} was not fenced by {self.told[-1]}"
+            assert answer.identity not in self.told
+            self.told.append(answer.identity)
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def somebody(self) -> Identity:
+        """Mostly the last producer; sometimes a zombie."""
+        return self.told[-1] if self.random.random() < 0.8 else self.random.choice(self.told[-3:])
+
+    def step(self) -> None:
+        self.random.choices(
+            (self._begin, self._add, self._end, self._log, self._partitions, self._time, self._fail_over),
+            (0.3, 4, 3, 12, 8, 2, 0.3),
+        )[0]()
+        self.look_at_log()
+
+    def _begin(self) -> None:
+        claimed = self.somebody() if self.random.random() < 0.4 else Identity(-1, -1)
+        self._ask_to_begin(claimed)
+
+    def _ask_to_begin(self, claimed: Identity) -> None:
+        keeps = claimed == (-1, -1) and self.random.random() < 0.5
+        asked = Beginning(TIMEOUT_MS, claimed, is_two_phase=keeps, keeps_prepared=keeps)
+        self.coordinator.begin(ID, asked, partial(self.begun, claimed))
+
+    def _add(self) -> None:
+        claimed = self.somebody()
+        keys = self.random.sample((P0, P1, P2), self.random.randint(1, 3))
+        self.coordinator.add(ID, claimed, keys, lambda code: self.added(claimed, Answer(code)))
+
+    def _end(self) -> None:
+        claimed = self.somebody()
+        commits, grows = self.random.random() < 0.6, self.random.random() < 0.6
+        self.coordinator.end(ID, Ending(claimed, commits, grows), partial(self.ended, claimed, commits, grows))
+
+    def _log(self) -> None:
+        chance = self.random.random()
+        if chance < 0.04:
+            self.log.refuses = E.COORDINATOR_NOT_AVAILABLE
+        elif chance < 0.15:
+            self.log.time_out()
+        elif chance > 0.6:
+            self.log.refuses = None
+        self.log.refuse()
+        self.log.commit(self.random.choice((1, None, None)))
+
+    def _partitions(self) -> None:
+        if self.random.random() < 0.2:
+            self.cluster.moved[self.random.choice((P0, P1, P2))] = 1
+        self.clock.advance(0)
+        self.cluster.release(self.random.choice((1, None, None)), lose_answer=self.random.random() < 0.15)
+
+    def _time(self) -> None:
+        self.clock.advance(self.random.choice((0, 0.1, 0.5, 0.5, 11.0)))
+
+    def _fail_over(self) -> None:
+        self.cluster.release()
+        self.fail_over(survives=self.random.random() < 0.5)
+
+    def come_to_rest(self) -> None:
+        """Nothing fails any more: whatever was begun is decided, and all partitions know."""
+        self.log.refuses = None
+        self.cluster.holds = False
+        for _ in range(4):
+            self.log.refuse()
+            self.cluster.release()
+            self.settle(30.0)
+        self.look_at_log()
+
+
+def run(seed: int) -> Watched:
+    scene = Watched(seed)
+    scene._ask_to_begin(Identity(-1, -1))
+    scene.log.commit()
+    for _ in range(STEPS):
+        scene.step()
+    scene.come_to_rest()
+    return scene
+
+
+@pytest.mark.parametrize("seeds", [SEEDS[start::3] for start in range(3)], ids=["first", "second", "third"])
+def test_what_is_told_and_what_is_written_agree(seeds: Any) -> None:
+    """Markers are those of the decision in the log, complete is what all partitions have, and zombies are refused."""
+    decided: list[bool] = []
+    ends_told = 0
+    for seed in seeds:
+        try:
+            scene = run(seed)
+            last = scene.in_log()
+            assert last is None or last.timeout_ms > TIMEOUT_MS or last.state not in (*DECIDED, S.ONGOING), last
+            scene.stop()
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+        decided += scene.decided
+        ends_told += scene.ends_told
+    assert decided.count(True) > 50
+    assert decided.count(False) > 50
+    assert ends_told > 100
