@@ -136,13 +136,6 @@ class Member:
         self.epoch, self.owned = JOINING, {}
 
 
-class ConsumerShard(OneShard):
-    """``Shards`` that know of a lease."""
-
-    def current_shard_of(self, name: str) -> GroupShard:
-        return self.shard_of(name)
-
-
 class ConsumerScene:
     """Time, a cluster, a log, and one coordinator after the other."""
 
@@ -151,7 +144,7 @@ class ConsumerScene:
         self.config = ConsumerConfig(**config)
         self.cluster = Cluster()
         self.log = ScriptedLog()
-        self.shards = ConsumerShard()
+        self.shards = OneShard()
         self.runtime = Runtime(
             reactor=cast(Any, self.clock),
             disk=cast(Any, None),

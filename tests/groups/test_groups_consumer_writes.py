@@ -143,6 +143,27 @@ def test_sessions_while_writes_fail() -> None:
     assert scene.clock.getDelayedCalls() == []
 
 
+def test_while_zookeeper_is_out_of_reach() -> None:
+    """Another may coordinate by then, so members are sent to look for it; they live on if there is none."""
+    scene = ConsumerScene()
+    scene.cluster.become("t", 4)
+    members = [Member(name) for name in ("a", "b")]
+    told: list[Answer | ErrorCode] = []
+    for member in members:
+        member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
+        scene.send(member.joining(), told.append)
+        scene.log.commit()
+    scene.shards.has_lease = False
+    for _ in range(50):
+        scene.send(members[0].beating(epoch=1), told.append)
+        scene.clock.advance(1)
+    assert set(told[2:]) == {ErrorCode.NOT_COORDINATOR}
+    scene.shards.has_lease = True
+    scene.log.commit()
+    assert list(scene.state.members) == ["a"]
+    scene.unload()
+
+
 def test_a_write_that_is_too_large() -> None:
     """What cannot be written at all is taken back, with what was decided on top of it; the group goes on."""
     tells("""

@@ -194,6 +194,7 @@ def test_mistakes_in_listeners(text, message):
         ("replica.lag.time.max.ms=499", "the wait must be at most the lag"),
         ("offsets.commit.required.acks=4", "must be -1 or at most the number of replicas"),
         ("queued.max.request.bytes=1000", "one largest request must fit"),
+        ("group.consumer.session.timeout.ms=5000", "the interval must be shorter than the time-out"),
         ("max.connections.per.ip=0", "nobody could connect"),
     ],
 )

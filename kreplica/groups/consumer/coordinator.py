@@ -89,9 +89,18 @@ class ConsumerCoordinator:
             )
 
     def _find(self, request: Heartbeat) -> tuple[GroupShard, ConsumerGroup]:
-        """The group, which does not exist yet, maybe, for who joins."""
-        shard = self._shards.current_shard_of(request.group_id)
-        return shard, shard.consumer(request.group_id, is_new_allowed=request.member_epoch == JOINING)
+        """The group, which does not exist yet, maybe, for who joins.
+
+        While ZooKeeper is out of reach a member is heard, so that no session ends for that, and yet is told to look for
+        another coordinator, which there may be by now.
+        """
+        shard = self._shards.shard_of(request.group_id)
+        group = shard.consumer(request.group_id, is_new_allowed=request.member_epoch == JOINING)
+        try:
+            return self._shards.current_shard_of(request.group_id), group
+        except KafkaError:
+            group.heard(request.member_id)
+            raise
 
     def _to_look_up(self, group: ConsumerGroup, request: Heartbeat, is_changed: bool) -> list[str]:
         """The regular expressions of which it is not known what they name now."""

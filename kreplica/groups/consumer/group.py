@@ -90,7 +90,7 @@ class ConsumerGroup:
         :raise KafkaError: nothing has changed: of ``transitions``, or COORDINATOR_NOT_AVAILABLE.
         """
         if self._writes.is_failing or self._writes.waiting_count + len(self._entering) >= WAITING_MAX:
-            self._timers.heard(request.member_id)
+            self.heard(request.member_id)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "what the group decided cannot be written now")
         heartbeat = _Heartbeat(request, around, Deferred())
         if request.is_leaving:
@@ -101,6 +101,10 @@ class ConsumerGroup:
         else:
             self._decide([heartbeat], refuse=False)
         return heartbeat.answered
+
+    def heard(self, member_id: str) -> None:
+        """Somebody says to be a member, who lives, though there is no answer for it now: no session ends for that."""
+        self._timers.heard(member_id)
 
     def _decide(self, heartbeats: Sequence[_Heartbeat], *, refuse: bool = True) -> None:
         """Decide on heartbeats in their order, with one target.
@@ -117,7 +121,7 @@ class ConsumerGroup:
                     raise
                 heartbeat.answered.errback(error)
                 continue
-            self._timers.heard(heartbeat.request.member_id)
+            self.heard(heartbeat.request.member_id)
             self.topics_version = heartbeat.around.version
             entered.append((heartbeat, told))
         if needs_target(state):
