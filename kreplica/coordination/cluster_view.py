@@ -12,6 +12,10 @@ from kreplica.model import TopicPartition
 class ClusterView(Protocol):
     """As this broker was last told by the controller; it may lag behind."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether a controller has said everything there is: a topic that is not known then does not exist."""
+
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None where this broker has not heard of it."""
 

@@ -10,7 +10,6 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.errors import ErrorCode
 from kreplica.groups.records import NO_TIME, CommittedOffset, build_offset_key
 from kreplica.runtime import Runtime
@@ -52,8 +51,8 @@ def is_expired(committed: CommittedOffset, since_ms: int | None, now_ms: int, re
 
 
 def is_gone(topic: str, view: ClusterView) -> bool:
-    """Whether a topic was deleted while nobody told this broker, which knows of topics at all."""
-    return view.partition_count(topic) is None and view.partition_count(CONSUMER_OFFSETS) is not None
+    """Whether a topic was deleted while nobody told this broker, which knows of all that there are."""
+    return view.partition_count(topic) is None and view.is_complete
 
 
 class Expiry:

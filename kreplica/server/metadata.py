@@ -49,12 +49,15 @@ class MetadataCache:
     A topic that changes, and the live brokers when they change, are other objects than before: what was made from them
     can be kept for as long as they are the same objects.
 
+    :ivar is_complete: a controller has said everything there is: a topic that is not here does not exist, as far as was
+        told since.
     :ivar cluster_id: set when the broker has learned it, before it listens (clients crash on a null one).
     """
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self.cluster_id = ""
+        self.is_complete = False
         self.controller_id = -1
         self.brokers: dict[int, LiveBroker] = {}
         self.topics: dict[str, TopicMetadata] = {}
@@ -159,6 +162,7 @@ class MetadataCache:
             return []
         named = frozenset[str]().union(*self._named_in.values())
         self._named_in.clear()
+        self.is_complete = True
         gone = [name for name in self.topics if name not in named]
         for name in gone:
             self._drop(self.topics[name])

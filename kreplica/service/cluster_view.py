@@ -15,6 +15,10 @@ class PublishedCluster:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
 
+    @property
+    def is_complete(self) -> bool:
+        return self._metadata.is_complete
+
     def partition_count(self, topic: str) -> int | None:
         known = self._metadata.topic(topic)
         return len(known.partitions) if known is not None else None

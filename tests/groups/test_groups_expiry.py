@@ -166,6 +166,18 @@ def test_a_topic_that_went_unnoticed_is_noticed(scene: WireScene) -> None:
     assert scene.fetch("g", None) == {("u", 0): (6, "")}
 
 
+def test_who_was_not_told_everything_removes_nothing(scene: WireScene) -> None:
+    """A broker that has just started, and knows of some topics, takes none for deleted."""
+    scene.commit("g", {"t": {0: 5}})
+    metadata = scene.cluster.brokers[1].program.metadata
+    assert metadata.is_complete
+    metadata.is_complete = False
+    known = metadata.topics.pop("t")
+    scene.cluster.run(PATIENCE_S)
+    metadata.topics["t"] = known
+    assert scene.fetch("g", None) == {("t", 0): (5, "")}
+
+
 def test_a_stopped_broker_looks_no_more(scene: WireScene) -> None:
     """A broker that leads no partition has no timer for offsets."""
     scene.commit("g", {"t": {0: 5}})
