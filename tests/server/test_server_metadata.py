@@ -74,3 +74,28 @@ def test_no_topics_at_all(metadata: MetadataCache) -> None:
     """The last topic was deleted."""
     assert metadata.update(piece(0, 1)) == ["a", "b", "c"]
     assert metadata.topics == {}
+
+
+def test_who_asks_is_told_of_topics_that_are_gone(metadata: MetadataCache) -> None:
+    """Whoever keeps something by a topic's name hears of its end, also where another has its name at once."""
+    gone: list[str] = []
+    metadata.on_topics_removed(gone.extend)
+    metadata.update(told("d"))
+    assert gone == []
+    metadata.update(told("b", leader=LEADER_DURING_DELETE))
+    assert gone == ["b"]
+    made_again = told("a")
+    made_again["topic_states"][0]["topic_id"] = UUID(int=99)
+    metadata.update(made_again)
+    assert gone == ["b", "a"]
+    metadata.update(piece(0, 1, "d"))
+    assert gone == ["b", "a", "a", "c"]
+
+
+def test_what_is_not_known_need_not_be_gone(metadata: MetadataCache) -> None:
+    """Only when all pieces have come does a topic that is not there not exist."""
+    assert not metadata.is_complete
+    metadata.update(piece(0, 2, "a"))
+    assert not metadata.is_complete
+    metadata.update(piece(1, 2, "b"))
+    assert metadata.is_complete
