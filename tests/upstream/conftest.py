@@ -44,10 +44,10 @@ def running(directory: Path, brokers: range, settings: Mapping[str, object]) -> 
             yield cluster
 
 
-@pytest.fixture(scope="session")
-def broker_zero(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """A single broker of id 0, which is what suites are written for."""
-    with running(tmp_path_factory.mktemp("broker-zero"), range(1), OF_ONE_BROKER) as cluster:
+@pytest.fixture
+def broker_zero(tmp_path: Path) -> Iterator[ProcessCluster]:
+    """A single broker of id 0 that nobody has used, which is what suites are written for."""
+    with running(tmp_path / "broker-zero", range(1), OF_ONE_BROKER) as cluster:
         yield cluster
 
 

@@ -1,4 +1,4 @@
-"""The suite of kafka-python."""
+"""The suites of two versions of kafka-python."""
 
 from __future__ import annotations
 
@@ -26,15 +26,19 @@ class SpawnedService:
         raise RuntimeError("this run has its brokers already")
 '''
 
-KAFKA_VERSION = "3.9"
-"""What the suite is told that the brokers are, as far as the protocol goes."""
+MISSING = {"test/__init__.py": "", "test/service.py": SERVICE}
 
 ADMIN = "test/integration/test_admin_integration.py::"
+SASL = "test/integration/test_sasl_integration.py::"
 CONSUMER = "test/integration/test_consumer_integration.py::"
 NO_KRAFT = "asks for what only Kafka with KRaft has: skipped by the suite for versions below 4"
 
+NO_OLD_BROKER = "for brokers older than 0.10.1 only: skipped by the suite"
+NO_ACLS = "access control lists are not served"
+NO_SASL = "SASL is not served: skipped by the suite for given brokers"
+
 NOT_PASSED = {
-    f"{ADMIN}test_create_describe_delete_acls": "access control lists are not served",
+    f"{ADMIN}test_create_describe_delete_acls": NO_ACLS,
     f"{ADMIN}test_describe_configs_broker_resource_returns_configs": (
         "expects listeners that change without a restart, and described as such"
     ),
@@ -42,8 +46,8 @@ NOT_PASSED = {
     f"{ADMIN}test_describe_metadata_quorum": NO_KRAFT,
     f"{ADMIN}test_describe_topic_partitions": NO_KRAFT,
     f"{ADMIN}test_list_config_resources": NO_KRAFT,
-    f"{CONSUMER}test_kafka_consumer_offsets_for_time_old": "for brokers older than 0.10.1 only: skipped by the suite",
-    "test/integration/test_sasl_integration.py::": "SASL is not served: skipped by the suite for given brokers",
+    f"{CONSUMER}test_kafka_consumer_offsets_for_time_old": NO_OLD_BROKER,
+    SASL: NO_SASL,
     "test/integration/test_ssl_integration.py::": "TLS needs brokers that the suite starts itself",
 }
 
@@ -51,10 +55,28 @@ KAFKA_PYTHON = Suite(
     project="kafka-python",
     version="3.0.12",
     sha256="4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65",
-    folder="test",
+    folders=("test",),
     run="test/integration",
-    missing={"test/__init__.py": "", "test/service.py": SERVICE},
+    missing=MISSING,
     tests_count=67,
     passed_count=48,
     not_passed=NOT_PASSED,
 )
+
+OLDER_KAFKA_PYTHON = Suite(
+    project="kafka-python",
+    version="2.2.15",
+    sha256="e0f480a45f3814cb0eb705b8b4f61069e1be61dae0d8c69d0f1f2da33eea1bd5",
+    folders=("test", "kafka"),
+    run="test/integration",
+    missing=MISSING,
+    tests_count=49,
+    passed_count=37,
+    not_passed={
+        f"{ADMIN}test_create_describe_delete_acls": NO_ACLS,
+        f"{CONSUMER}test_kafka_version_infer": "this client knows no version of Kafka after 2.6: skipped by the suite",
+        f"{CONSUMER}test_kafka_consumer_offsets_for_time_old": NO_OLD_BROKER,
+        SASL: "SASL is not served",
+    },
+)
+"""Of the versions before the client was written anew, which speak older versions of the protocol."""

@@ -18,10 +18,12 @@ TIME_S_MAX = 200
 def run_suite(suite: Suite, directory: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Unpack a suite and run it.
 
+    :param directory: is made.
     :param environment: what the suite is to find in its environment, such as where the brokers are.
     :return: test -> "passed", or what happened instead.
     :raise AssertionError: pytest did not get to its end; the text is what it wrote.
     """
+    directory.mkdir()
     suite.unpack(directory)
     command = [sys.executable, "-m", "pytest", "-q", suite.run, "-p", "outcomes_plugin"]
     # Its own configuration and root: nothing of this project's pytest settings applies to it.

@@ -26,7 +26,7 @@ class Suite:
 
     :param project: its name in the package index.
     :param sha256: of the source distribution, in hexadecimal.
-    :param folder: what is taken out of it, and becomes the root of the run; the client's own code is the installed one.
+    :param folders: what is taken out of it; where the client's own code is not among them, it is the installed one.
     :param missing: path -> text of files that its tests import, and that the project does not publish.
     :param run: what pytest is told to collect.
     :param not_passed: the beginning of a test's name -> why it does not pass.
@@ -37,7 +37,7 @@ class Suite:
     project: str
     version: str
     sha256: str
-    folder: str
+    folders: tuple[str, ...]
     run: str
     tests_count: int
     passed_count: int
@@ -58,7 +58,7 @@ class Suite:
         with tarfile.open(self._fetched()) as archive:
             for member in archive.getmembers():
                 member.name = member.name.removeprefix(beginning)
-                if member.name.startswith(f"{self.folder}/"):
+                if member.name.split("/")[0] in self.folders:
                     archive.extract(member, directory, filter="data")
         for name, text in self.missing.items():
             (directory / name).write_text(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_python import KAFKA_PYTHON
+from kafka_python import KAFKA_PYTHON, OLDER_KAFKA_PYTHON
 from suites import ROOT, Suite
 
 PAGE = ROOT / "docs" / "upstream-tests.md"
@@ -18,8 +18,8 @@ real processes (`tests/upstream`). This page is written by `python tests/upstrea
 ## Suites that are run as they are
 
 A suite is taken from its project's source distribution, pinned by version and hash, fetched from the package index once
-(`build/upstream`) and run unchanged with the client that is installed. What does not pass is listed by name; a failure
-or a skip that is not listed fails `make test`, and so does a listed test that passes.
+(`build/upstream`) and run unchanged. What does not pass is listed by name; a failure or a skip that is not listed fails
+the run, and so does a listed test that passes. The newest version is part of `make test`, the other of `make soak`.
 
 {suites}
 ## Scenarios after suites that are not published
@@ -56,7 +56,10 @@ def scenarios() -> str:
 
 def text() -> str:
     """The page."""
-    return PAGE_TEXT.format(suites=suite(KAFKA_PYTHON), scenarios=scenarios())
+    return PAGE_TEXT.format(
+        suites="\n".join(map(suite, (KAFKA_PYTHON, OLDER_KAFKA_PYTHON))),
+        scenarios=scenarios(),
+    )
 
 
 if __name__ == "__main__":
