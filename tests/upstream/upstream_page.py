@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kafka_python import KAFKA_PYTHON, OLDER_KAFKA_PYTHON
 from suites import ROOT, Suite
+from unpublished_suites import UNPUBLISHED
 
 PAGE = ROOT / "docs" / "upstream-tests.md"
 
@@ -25,10 +24,9 @@ the run, and so does a listed test that passes. The newest version is part of `m
 ## Scenarios after suites that are not published
 
 The source distributions of aiokafka and confluent-kafka leave their tests out. What their integration tests ask of a
-broker is asked here in tests of our own, with these clients, against three brokers:
+broker is asked here in tests of our own, with these clients, against three brokers.
 
-{scenarios}
-
+{unpublished}
 With a checkout of confluent-kafka's repository its own tests run against any broker: they read the addresses from the
 environment. With settings as in `tests/upstream/conftest.py`:
 
@@ -45,20 +43,24 @@ def suite(one: Suite) -> str:
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table, ""])
 
 
-def scenarios() -> str:
-    """The files of scenarios, by what their first line says."""
-    rows = []
-    for file in sorted(Path(__file__).parent.glob("test_scenarios_*.py")):
-        first = file.read_text().splitlines()[0].strip('"').replace("``", "`")
-        rows.append(f"| `{file.name}` | {first} |")
-    return "\n".join(["| file | what it is after |", "|---|---|", *rows])
+def unpublished() -> str:
+    """Part by part, where its like is found."""
+    parts = []
+    for head, rows in UNPUBLISHED.items():
+        lines = [f"| {part} | {_with_code(where)} |" for part, where in rows.items()]
+        parts.append("\n".join([f"### {head}", "", "| tests | asked here in |", "|---|---|", *lines, ""]))
+    return "\n".join(parts)
+
+
+def _with_code(where: str) -> str:
+    return where if where.startswith("no: ") else ", ".join(f"`{file}`" for file in where.split(", "))
 
 
 def text() -> str:
     """The page."""
     return PAGE_TEXT.format(
         suites="\n".join(map(suite, (KAFKA_PYTHON, OLDER_KAFKA_PYTHON))),
-        scenarios=scenarios(),
+        unpublished=unpublished(),
     )
 
 
