@@ -10,20 +10,23 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 KAFKA_VERSION = "3.9.1"
 JARS = Path(__file__).resolve().parents[2] / "build" / f"kafka-{KAFKA_VERSION}"
 
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+_TOOLS = (f"kafka_2.13:{KAFKA_VERSION}", f"kafka-tools:{KAFKA_VERSION}")
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version></dependency>
+{}
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>
 """
+_DEPENDENCY = (
+    "<dependency><groupId>org.apache.kafka</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+)
 
 
 class NoKafka(Exception):
@@ -35,23 +38,46 @@ def class_path() -> str:
 
     :raise NoKafka: there is no Java, or no Maven and no jars.
     """
+    return _class_path(JARS, _TOOLS)
+
+
+def client_class_path(version: str) -> str:
+    """That of Kafka's Java clients of a version.
+
+    :raise NoKafka: as ``class_path``.
+    """
+    return _class_path(JARS.with_name(f"kafka-clients-{version}"), (f"kafka-clients:{version}",))
+
+
+def _class_path(jars: Path, artifacts: Sequence[str]) -> str:
     if shutil.which("java") is None:
         raise NoKafka("java is not installed")
-    if not JARS.is_dir():
-        _fetch()
-    return f"{JARS}/*"
+    if not jars.is_dir():
+        _fetch(jars, artifacts)
+    return f"{jars}/*"
 
 
-def _fetch() -> None:
+def _fetch(jars: Path, artifacts: Sequence[str]) -> None:
     if shutil.which("mvn") is None:
-        raise NoKafka(f"mvn is not installed, and {JARS} is not there")
+        raise NoKafka(f"mvn is not installed, and {jars} is not there")
     with tempfile.TemporaryDirectory() as directory:
-        (Path(directory) / "pom.xml").write_text(_POM)
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={JARS}.part"]
+        dependencies = "\n".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
+        (Path(directory) / "pom.xml").write_text(_POM.format(dependencies))
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}.part"]
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600, check=False)
     if result.returncode:
-        raise NoKafka(f"mvn could not fetch Kafka {KAFKA_VERSION}: {result.stdout[-500:]}")
-    Path(f"{JARS}.part").rename(JARS)
+        raise NoKafka(f"mvn could not fetch {', '.join(artifacts)}: {result.stdout[-500:]}")
+    Path(f"{jars}.part").rename(jars)
+
+
+def run_program(version: str, source: Path, *arguments: object) -> str:
+    """What a program of one source file prints that uses Kafka's Java clients of a version."""
+    java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    command = [*java, "-cp", client_class_path(version), str(source), *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if result.returncode:
+        raise AssertionError(f"{source.name} failed: {result.stdout[-2000:]}{result.stderr[-2000:]}")
+    return result.stdout
 
 
 def dump_log(*arguments: str) -> str:
