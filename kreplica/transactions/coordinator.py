@@ -56,6 +56,7 @@ class TransactionCoordinator:
         self.shards = make_shards(lambda state_log: TransactionShard(runtime, state_log, markers))
         self._timeouts = Timeouts(runtime, self.shards.loaded, config)
         self._waiting: dict[Deferred[None], None] = {}
+        self._is_stopped = False
 
     def start(self) -> None:
         """Abort what takes too long, and forget what nobody uses, from now on."""
@@ -63,8 +64,11 @@ class TransactionCoordinator:
 
     def stop(self) -> None:
         """Leave no timer behind; whoever waits is told that nobody coordinates here."""
+        self._is_stopped = True
         self._timeouts.stop()
         self._markers.stop()
+        for shard in self.shards.loaded():
+            shard.unload()
         for waiting in list(self._waiting):
             waiting.cancel()
 
@@ -157,6 +161,8 @@ class TransactionCoordinator:
         """:raise KafkaError: another coordinates it, or may, or nobody does just now; INVALID_REQUEST."""
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+        if self._is_stopped:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "this broker stops")
         return self.shards.current_shard_of(transactional_id)
 
     def _decide(

@@ -174,6 +174,19 @@ def test_a_coordinator_that_loses_its_partition_while_it_waits_for_a_producer_id
     assert scene.records == []
 
 
+def test_a_broker_that_stops_coordinates_nothing_more():
+    """What cannot be written is left to the next coordinator, and whoever waits or comes is sent there."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.log.refuses = E.COORDINATOR_NOT_AVAILABLE
+    scene.ask_to_end(producer, commits=True)
+    scene.log.refuse()
+    scene.stop()
+    scene.ask_to_end(producer, commits=True)
+    assert [answer.code for answer in scene.answers[-2:]] == [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR]
+
+
 def test_who_waits_for_a_producer_id_is_told_when_the_broker_stops():
     """Every request is answered once."""
     scene = Scene()

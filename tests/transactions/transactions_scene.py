@@ -278,7 +278,6 @@ class Scene:
 
     def stop(self) -> None:
         """The coordinator stops; no timer may be left."""
-        self.shard.unload()
         self.coordinator.stop()
         assert not self.clock.getDelayedCalls(), self.clock.getDelayedCalls()
 
