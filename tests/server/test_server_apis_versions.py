@@ -74,6 +74,9 @@ async def _api_versions(scene: Scene, version: int) -> None:
     answer = await scene.ask(messages.API_VERSIONS, body, version)
     assert answer["error_code"] == 0
     assert {row["api_key"] for row in answer["api_keys"]} == set(scene.connection.versions)
+    if version >= 3:
+        (feature,) = answer["finalized_features"]
+        assert (feature["name"], feature["max_version_level"]) == ("transaction.version", 2)
 
 
 async def _create_topics(scene: Scene, version: int) -> None:
