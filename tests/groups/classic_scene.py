@@ -54,9 +54,10 @@ class ScriptedLog:
         self.waiting.append((records, committed, answer))
         self.appended(records)
 
-    def commit(self) -> None:
-        """All that was appended is committed, also what is appended meanwhile."""
-        while self.waiting:
+    def commit(self, count: int = 2**31) -> None:
+        """The first appends are committed; all of them where no count is given, also what is appended meanwhile."""
+        while self.waiting and count > 0:
+            count -= 1
             records, committed, answer = self.waiting.popleft()
             self.records += records
             committed()
@@ -227,8 +228,8 @@ class Story:
     def _wait(self, seconds: str) -> None:
         self.scene.advance(float(seconds))
 
-    def _commit(self) -> None:
-        self.scene.log.commit()
+    def _commit(self, count: str = "1000") -> None:
+        self.scene.log.commit(int(count))
 
     def _refuse(self, code: str) -> None:
         self.scene.log.refuse(ErrorCode[code])

@@ -304,6 +304,31 @@ def test_most_liked_protocol() -> None:
 """)
 
 
+def test_asking_late_is_heard() -> None:
+    """A member that asks for its assignment when all others have theirs has a whole session from then."""
+    tells("""
+> a joins version=0
+> b joins version=0
+> wait 0
+  a: joined 1 by range, leads a b
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> commit
+  a: does '0'
+> wait 9
+> a beats
+  a: NONE
+> b syncs
+  b: does '1'
+> wait 9
+> a beats
+  a: NONE
+> b beats
+  b: NONE
+""")
+
+
 def test_another_type() -> None:
     """Who is of another type than the group, or speaks nothing, is refused; an empty group takes any type."""
     tells("""

@@ -138,6 +138,72 @@ def test_replacement_cannot_be_written() -> None:
 """)
 
 
+def test_replacement_that_cannot_be_written_changes_nothing_else() -> None:
+    """Where the new id cannot be written, what the new one said of itself does not count either."""
+    tells("""
+> a joins static=one
+> b joins static=two
+> wait 0
+  a: joined 1 by range, leads a two
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> wait 9
+> a beats
+  a: NONE
+> b2 joins static=two session=60000
+  log: 1: a=0 two=1
+> refuse COORDINATOR_NOT_AVAILABLE
+  b2: COORDINATOR_NOT_AVAILABLE
+> wait 9
+> a beats
+  a: NONE
+> b beats
+  b: NONE
+> wait 9
+> a beats
+  a: NONE
+> wait 1
+> a beats
+  a: REBALANCE_IN_PROGRESS
+> show
+  PreparingRebalance 1: a, led by a
+""")
+
+
+def test_replacement_is_heard() -> None:
+    """Whoever takes a member's place has a whole session from then."""
+    tells("""
+> a joins static=one
+> b joins static=two
+> wait 0
+  a: joined 1 by range, leads a two
+  b: joined 1 by range, follows a
+> a syncs a=0 b=1
+  log: 1: a=0 b=1
+> b syncs
+> commit
+  a: does '0'
+  b: does '1'
+> wait 9
+> a beats
+  a: NONE
+> b2 joins static=two
+  log: 1: a=0 two=1
+> commit
+  b2: joined 1 by range, follows a
+> wait 9
+> a beats
+  a: NONE
+> b2 beats
+  b2: NONE
+""")
+
+
 def test_replaced_twice_before_it_is_written() -> None:
     """Of two that come under one instance id, the last one stays."""
     tells("""
@@ -153,6 +219,7 @@ def test_replaced_twice_before_it_is_written() -> None:
 > a3 joins static=one
   log: 1: one=0
   a2: FENCED_INSTANCE_ID
+> commit 1
 > commit
   a3: joined 1 by range, leads a3, skips the assignment
 > a2 beats
