@@ -16,7 +16,7 @@ from kreplica.wire.records import Record
 
 FETCH_SIZE_MAX = 2000
 WAIT_MS = 200
-IDLE_S = 0.6
+IDLE_S = 0.4
 
 Polled = Mapping[TopicPartition, list[Record]]
 

@@ -14,7 +14,7 @@ from kreplica.testing.transactional_producer import FENCED, TransactionalProduce
 from kreplica.testing.wire_client import sleep
 
 ABORT_CHANCE = 0.15
-PAUSE_S_MAX = 1.0
+PAUSE_S_MAX = 0.5
 MARK = b"#"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -16,6 +17,10 @@ from kreplica.testing.storms.plan import Fault, make_plan
 from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, SYNCED, ReplicatedRun
 
 JOURNAL_BYTES_MAX = 4 * 2**20
+
+CALMER, AT_ONCE_MAX = 2.0, 2
+"""How much longer than between other faults it is from one that aims at a chain to the next, and how many of those are
+under way at once: most have a chain begin anew, and in between it is to come to something."""
 
 
 def weights(options: StormOptions) -> dict[str, float]:
@@ -32,7 +37,8 @@ def planned(seed: int, options: StormOptions) -> list[Fault]:
     plan = make_plan(seed, options, weights(options))
     if options.chain:
         of_chain = {name: weight for name, (_, weight) in OF_CHAINS.items()}
-        plan += make_plan(seed, options, of_chain, of="plan of the chain", begin=len(plan) + 1)
+        calmer = replace(options, calm_s=CALMER * options.calm_s, overlap=min(options.overlap, AT_ONCE_MAX))
+        plan += make_plan(seed, calmer, of_chain, of="plan of the chain", begin=len(plan) + 1)
     return plan
 
 
