@@ -69,6 +69,14 @@ class ScriptedLog:
         answer(code)
 
 
+class StrictClock(Clock):
+    """Takes no time below zero, as a real reactor does not."""
+
+    def callLater(self, when: float, what: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        assert when >= 0, f"{when} s"
+        return super().callLater(when, what, *args, **kwargs)
+
+
 class OneShard:
     """``Shards`` of a topic with one partition, which this broker leads, or does not."""
 
@@ -97,7 +105,7 @@ class ClassicScene:
     """Time, a log, and one coordinator after the other."""
 
     def __init__(self, **config: int) -> None:
-        self.clock = Clock()
+        self.clock = StrictClock()
         self.config = ClassicConfig(**config)
         self.log = ScriptedLog()
         self.shards = OneShard()

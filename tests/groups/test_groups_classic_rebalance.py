@@ -51,6 +51,28 @@ def test_initial_delay_extends() -> None:
 """, initial_rebalance_delay_ms=3000)
 
 
+def test_members_that_give_nobody_time() -> None:
+    """A client may say that it waits for nobody, by a time below zero: who has not joined at once is left behind."""
+    tells("""
+> a joins version=0 patience=-1
+> wait 0
+  a: joined 1 by range, leads a
+  log: 2: nobody
+> a syncs a=0
+  a: UNKNOWN_MEMBER_ID
+> commit
+> b joins version=0 patience=-1
+> wait 0
+  b: joined 3 by range, leads b
+  log: 4: nobody
+> b syncs b=0
+  b: UNKNOWN_MEMBER_ID
+> commit
+> a beats
+  a: UNKNOWN_MEMBER_ID
+""", initial_rebalance_delay_ms=-1)
+
+
 def test_initial_delay_ends() -> None:
     """However many come, nobody waits longer than members may take to join."""
     tells("""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from classic_scene import NOT_TRANSACTIONAL, ClassicScene
+from classic_scene import NOT_TRANSACTIONAL, ClassicScene, StrictClock
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 
 from kreplica.errors import ErrorCode
 from kreplica.groups.coordinator import Listed
@@ -13,7 +12,7 @@ from kreplica.groups.records import GroupRecord, MemberRecord, build_group_key, 
 GROUPS = 100
 
 
-class BusyClock(Clock):
+class BusyClock(StrictClock):
     """Whatever asks for the time has taken a while until then."""
 
     def seconds(self) -> float:
@@ -100,3 +99,15 @@ def test_last_record_counts() -> None:
     scene.log.records.append((key, None))
     scene.load()
     assert listed(scene)[1] == []
+
+
+def test_members_without_time() -> None:
+    """A member whose session is below zero in the log, as nobody should have written, is missed at once."""
+    scene = ClassicScene()
+    scene.unload()
+    member = MemberRecord("a", None, "client", "/127.0.0.1", -1, -1, b"", b"")
+    record = GroupRecord("consumer", 3, "range", "a", 0, (member,))
+    scene.log.records.append((build_group_key("g"), build_group_value(record)))
+    scene.load()
+    scene.advance(0)
+    assert listed(scene)[1] == [Listed("g", "consumer", "Empty", "classic")]

@@ -283,14 +283,17 @@ class ClassicGroup:
         self._step(lambda: leaving.expire_pending(self, member_id))
 
     def start_timer(self, delay_ms: int, over: Callable[[], None]) -> None:
-        """The time that this phase of a rebalance may take: there is one phase at a time, and one timer."""
+        """The time that this phase of a rebalance may take: there is one phase at a time, and one timer.
+
+        :param delay_ms: at once where it is negative, as clients may have it.
+        """
         self.stop_timer()
 
         def fired() -> None:
             self._timer = None
             self._step(over)
 
-        self._timer = self.reactor.callLater(delay_ms / 1000, fired)
+        self._timer = self.reactor.callLater(max(delay_ms / 1000, 0.0), fired)
 
     def stop_timer(self) -> None:
         """The phase is over."""

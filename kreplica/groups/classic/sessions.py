@@ -25,12 +25,16 @@ class Session:
         self._fires_s = 0.0
 
     def extend(self, timeout_ms: int) -> None:
-        """It ends in so many milliseconds from now, whether that is later than before or sooner."""
-        self._deadline_s = self._reactor.seconds() + timeout_ms / 1000
+        """It ends in so many milliseconds from now, whether that is later than before or sooner.
+
+        :param timeout_ms: at once where it is negative, as clients and the log may have it.
+        """
+        timeout_s = max(timeout_ms / 1000, 0.0)
+        self._deadline_s = self._reactor.seconds() + timeout_s
         if self._timer is not None and self._fires_s > self._deadline_s:
             self.end()
         if self._timer is None:
-            self._start(timeout_ms / 1000)
+            self._start(timeout_s)
 
     def end(self) -> None:
         """Nobody waits for the member any more."""
