@@ -5,8 +5,8 @@
 * ``cluster_state`` what its files and znodes say
 * ``invariants`` what must hold after every event; ``committed_log`` what was ever committed
 * ``wire_client``, ``leader_client``, ``idempotent_producer``, ``tailing_consumer`` clients of it
-* ``coordinator_client``, ``group_member``, ``group_consumer``, ``transactional_producer``, ``processor`` those of
-  groups and transactions; ``isolation`` what readers are shown of these
+* ``coordinator_client``, ``group_member``, ``group_consumer``, ``consumer_member``, ``transactional_producer``,
+  ``processor`` those of groups and transactions; ``isolation`` what readers are shown of these
 * ``histories``, ``group_history``, ``transaction_history`` what they were told; ``anomalies`` what is wrong with that
 * ``scheduler`` virtual time and the queue of events
 * ``reactor`` Twisted's reactor for one process; ``readiness`` who is told that a socket can be used; ``transports``

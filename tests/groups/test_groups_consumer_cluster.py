@@ -13,9 +13,9 @@ def test_members_come_go_and_die() -> None:
     with consumer_members() as scene:
         scene.join()
         scene.settle()
-        scene.members.pop(0).leave()
+        scene.readers.pop(0).leave()
         scene.settle()
-        scene.members.pop(0).die()
+        scene.readers.pop(0).die()
         scene.settle()
 
 
@@ -37,7 +37,7 @@ def test_a_coordinator_that_dies_while_a_member_joins(step: str, count: int, del
 def test_a_coordinator_that_loses_power_while_a_member_dies() -> None:
     """The next coordinator finds out that a member is dead, though it has never heard of it."""
     with consumer_members(3) as scene:
-        scene.members.pop(0).die()
+        scene.readers.pop(0).die()
         scene.lose_power_of_coordinator()
         scene.settle()
         scene.restart()
@@ -51,4 +51,4 @@ def test_coordinators_that_die_one_after_the_other() -> None:
             scene.kill_coordinator()
             scene.settle()
             scene.restart()
-        assert [member.fenced for member in scene.members] == [0, 0]
+        assert [reader.member.fenced_count for reader in scene.readers] == [0, 0]

@@ -19,7 +19,16 @@ from kreplica.coordination import Shards
 from kreplica.membership.incarnation import Note
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import Partition
-from kreplica.testing.storms.scenarios import commands, groups, joining, leading, logs, producing, transactions
+from kreplica.testing.storms.scenarios import (
+    commands,
+    consumer_groups,
+    groups,
+    joining,
+    leading,
+    logs,
+    producing,
+    transactions,
+)
 from kreplica.transactions.admission import Admission, Producer
 from kreplica.zookeeper import Check
 
@@ -357,6 +366,24 @@ GUARDS: tuple[Guard, ...] = (
         (Place("kreplica.coordination.shards:Shards.current_shard_of", Shards.shard_of),),
         groups.is_heard_by_clients_alone,
         "was committed up to",
+    ),
+    Guard(
+        "given up before it is given",
+        (Place("kreplica.groups.consumer.fencing:has_given_up", _always),),
+        consumer_groups.gives_up_slowly,
+        "is owned by two",
+    ),
+    Guard(
+        "free before it is given",
+        (Place("kreplica.groups.consumer.fencing:is_free", _always),),
+        consumer_groups.is_asked_for_at_once,
+        "is owned by two",
+    ),
+    Guard(
+        "member epoch of a commit",
+        (Place("kreplica.groups.consumer.fencing:is_epoch_of_commit", _always),),
+        consumer_groups.commits_what_was_given_away,
+        "took back what was committed",
     ),
     # --- transactions ---
     Guard(

@@ -10,5 +10,6 @@ Each is given a seed, ends well with all rules in place whatever the seed, and b
 * ``logs`` what they may be cut to, and what a power loss leaves of them
 * ``producing`` what producers send again
 * ``stage`` another cluster, for groups and transactions; ``groups`` members and coordinators that speak of what is
-  over; ``transactions`` producers that were replaced, and what comes late of them
+  over; ``transactions`` producers that were replaced, and what comes late of them;
+  ``consumer_groups`` partitions that change hands
 """
