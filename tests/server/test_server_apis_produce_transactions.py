@@ -9,6 +9,7 @@ import pytest
 from transaction_checks import ask_until_served, begin
 
 from kreplica.model import TopicPartition
+from kreplica.server import transactional_produce
 from kreplica.testing.broker_scene import Scene, batch, on_broker, produce_body
 from kreplica.wire import messages
 from kreplica.wire.batches import iter_headers
@@ -189,6 +190,27 @@ def test_batches_in_flight_stay_in_order(tmp_path: Path) -> None:
         assert [(row["error_code"], row["base_offset"]) for row in rows] == [(0, number) for number in range(5)]
         await producer.end(committed=True)
         assert await settled(scene, 6) == ["0", "1", "2", "3", "4"]
+
+    on_broker(tmp_path, story)
+
+
+def test_what_waits_for_coordinators_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound a producer is told to send its batch again; what it sends again is in order."""
+    monkeypatch.setattr(transactional_produce, "KEPT_BYTES_MAX", 1)
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        producer = await Producer.made(scene)
+        asked = [
+            scene.connection.request(messages.PRODUCE, ADDING, producer.body(b"%d" % number), timeout_s=10)
+            for number in range(3)
+        ]
+        rows = [(await each)["responses"][0]["partition_responses"][0] for each in asked]
+        assert [row["error_code"] for row in rows] == [0, 19, 19]
+        for number in (1, 2):
+            assert (await producer.send(b"%d" % number, sequence=number))["base_offset"] == number
+        await producer.end(committed=True)
+        assert await settled(scene, 4) == ["0", "1", "2"]
 
     on_broker(tmp_path, story)
 
