@@ -120,7 +120,7 @@ class Offsets:
     def commit(self, group_id: str, values: OffsetValues, answer: Answer) -> None:
         """Append offsets of a group.
 
-        :param values: at least one, of partitions that were checked to exist.
+        :param values: at least one, of topics that exist.
         :param answer: as that of ``StateLog.append``.
         """
         append = _Append(self, group_id, values, answer)

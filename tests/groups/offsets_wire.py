@@ -169,10 +169,12 @@ def the_code(answer: Row) -> ErrorCode | list[ErrorCode]:
 
 
 @contextmanager
-def wire_scene(*overrides: str, brokers: int = 1, topics: Sequence[str] = ("t", "u")) -> Iterator[WireScene]:
+def wire_scene(
+    *overrides: str, brokers: int = 1, topics: Sequence[str] = ("t", "u"), seed: int = 7
+) -> Iterator[WireScene]:
     """Brokers that coordinate groups, and topics of two partitions."""
     small = f"offsets.topic.num.partitions={GROUPS_PARTITIONS}"
-    cluster = SimulatedCluster(7, brokers=brokers, overrides=[small, *overrides])
+    cluster = SimulatedCluster(seed, brokers=brokers, overrides=[small, *overrides])
     cluster.start()
     scene = WireScene(cluster)
     for topic in topics:
