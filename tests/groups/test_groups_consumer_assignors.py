@@ -18,6 +18,7 @@ MEMBERS = [f"m{number}" for number in range(8)]
 Partition = tuple[UUID, int]
 
 counts_of_partitions = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
+examples = settings(max_examples=60, deadline=None)
 every_assignor = pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assignor: assignor.name)
 
 
@@ -66,6 +67,7 @@ def members(number: int, counts: Mapping[UUID, int], before: Mapping[str, Assign
 
 
 @every_assignor
+@examples
 @given(group=groups())
 def test_every_partition_has_one_owner_who_reads_its_topic(assignor: Assignor, group: Group) -> None:
     """No partition is left out, none is given twice, and nobody gets what it did not subscribe to."""
@@ -80,6 +82,7 @@ def test_every_partition_has_one_owner_who_reads_its_topic(assignor: Assignor, g
 
 
 @every_assignor
+@examples
 @given(group=groups())
 def test_the_same_input_gives_the_same_target(assignor: Assignor, group: Group) -> None:
     """A coordinator that computes it again, after a failover, moves nothing."""
@@ -87,6 +90,7 @@ def test_the_same_input_gives_the_same_target(assignor: Assignor, group: Group) 
     assert assignor.assign(mirrored) == assignor.assign(group)
 
 
+@examples
 @given(group=groups())
 def test_uniform_is_balanced(group: Group) -> None:
     """Nobody has two partitions more than another member that is subscribed to one of them."""
@@ -97,6 +101,7 @@ def test_uniform_is_balanced(group: Group) -> None:
                 assert count(target[member_id]) - count(target[other]) <= 1
 
 
+@examples
 @given(group=groups())
 def test_uniform_stays_where_it_is(group: Group) -> None:
     """What is balanced is not touched: the second computation gives what the first gave."""
@@ -105,6 +110,7 @@ def test_uniform_stays_where_it_is(group: Group) -> None:
     assert UniformAssignor().assign(Group(settled, group.partition_counts)) == target
 
 
+@examples
 @given(group=groups(alike=True))
 def test_uniform_moves_as_little_as_can_be(group: Group) -> None:
     """Where all read the same topics, only what is beyond a member's fair share is taken from it."""
@@ -147,6 +153,7 @@ def test_uniform_of_many() -> None:
     assert moved(group, UniformAssignor().assign(group)) == 10
 
 
+@examples
 @given(group=groups(alike=True))
 def test_range_is_of_neighbours(group: Group) -> None:
     """Each member has neighbouring partitions of a topic, and no member two more than another."""
@@ -157,6 +164,7 @@ def test_range_is_of_neighbours(group: Group) -> None:
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
+@examples
 @given(group=groups(), partitions=st.integers(1, 9))
 def test_range_shares_like_topics_alike(group: Group, partitions: int) -> None:
     """Of topics with as many partitions and the same subscribers, the same numbers go to the same member."""
@@ -170,7 +178,7 @@ def test_range_shares_like_topics_alike(group: Group, partitions: int) -> None:
         assert assignment.get(one) == assignment.get(two)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.permutations(["u", "v", "w"]))
 def test_range_of_static_members_survives_restarts(member_ids: list[str]) -> None:
     """Static members come in the order of their instance ids, whatever ids they have this time."""
