@@ -1,0 +1,141 @@
+"""Apache Kafka's own check of exactly-once, its TransactionalMessageCopier, while brokers are killed and stopped.
+
+Needs Java and Maven, so it is part of the soak.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import apache_kafka
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from kreplica.testing.coordinator import CoordinatorProcess
+from kreplica.testing.process_cluster import ProcessCluster, direct_places
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+
+COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
+RECORDS = 20_000
+"""Of each of the two partitions."""
+
+PARTITIONS = (0, 1)
+TIME_S_MAX = 300
+PAUSE_S = 4
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """Three brokers."""
+    try:
+        apache_kafka.class_path()
+    except apache_kafka.NoKafka as missing:
+        pytest.skip(f"not tried with Apache Kafka's message copier: {missing}")
+    directory = tmp_path_factory.mktemp("copier")
+    with (
+        CoordinatorProcess(directory / "coordinator") as coordinator,
+        ProcessCluster(directory, direct_places(coordinator.address)) as cluster,
+    ):
+        yield cluster
+
+
+class Copier:
+    """A copier of a partition, or in a group one of two that share both; it aborts transactions at random."""
+
+    def __init__(self, servers: str, topic: str, partition: int, *, in_group: bool, directory: Path) -> None:
+        java = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", apache_kafka.class_path()]
+        source = ["--input-topic", topic, "--input-partition", str(partition), "--max-messages", str(RECORDS)]
+        copy = [
+            "--output-topic",
+            f"{topic}-out",
+            "--transactional-id",
+            f"{topic}-{partition}",
+            "--enable-random-aborts",
+        ]
+        group = ["--consumer-group", topic, "--use-group-metadata", *(["--group-mode"] if in_group else [])]
+        words = [COPIER, "--enable-random-aborts", "--broker-list", servers, *source, *target, *group]
+        self._output = directory / f"copier-{partition}.out"
+        with open(self._output, "w") as output:
+            self._process = subprocess.Popen([*java, *words], stdout=output, stderr=output)
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def told(self) -> str:
+        """How it ended, and the end of what it wrote."""
+        return f"{self._process.poll()}: {self._output.read_text()[-2000:]}"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def write(cluster: ProcessCluster, topic: str, partition: int) -> list[bytes]:
+    values = [b"%d of %d" % (number, partition) for number in range(RECORDS)]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "queue.buffering.max.messages": RECORDS})
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(60) == 0
+    return values
+
+
+def committed(cluster: ProcessCluster, topic: str, partition: int, group: str) -> list[bytes]:
+    """What a reader of committed records finds up to the end of a partition."""
+    options = {"group.id": group, "isolation.level": "read_committed", "enable.partition.eof": True}
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **options})
+    reader.assign([TopicPartition(topic, partition, 0)])
+    values: list[bytes] = []
+    while True:
+        message = reader.poll(60)
+        assert message is not None, "nothing comes, and no end"
+        error = message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            break
+        assert error is None, error
+        values.append(message.value())
+    reader.close()
+    return values
+
+
+def bounce(cluster: ProcessCluster, broker_id: int, *, kill: bool) -> None:
+    """End a broker, and start it again; wait until it is in sync everywhere."""
+    broker = cluster.brokers[broker_id]
+    if kill:
+        broker.kill()
+    else:
+        broker.stop()
+    cluster.start()
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        cluster.wait_until_in_sync(topic)
+
+
+@pytest.mark.parametrize("in_group", [False, True], ids=["assigned", "in a group"])
+def test_each_record_is_copied_once(cluster: ProcessCluster, topic: str, tmp_path: Path, in_group: bool) -> None:
+    """Two copiers with their aborts, and brokers that go and come: what is committed is each record, and each once."""
+    for name in (topic, f"{topic}-out"):
+        cluster.create_topic(name, partitions=len(PARTITIONS))
+    written = [value for partition in PARTITIONS for value in write(cluster, topic, partition)]
+    with ExitStack() as stack:
+        copiers = []
+        for partition in PARTITIONS:
+            copier = Copier(cluster.bootstrap_servers, topic, partition, in_group=in_group, directory=tmp_path)
+            stack.callback(copier.kill)
+            copiers.append(copier)
+        end = time.monotonic() + TIME_S_MAX
+        for number, broker_id in enumerate(itertools.cycle(cluster.brokers)):
+            time.sleep(PAUSE_S)
+            if not any(copier.running for copier in copiers):
+                break
+            assert time.monotonic() < end, [copier.told() for copier in copiers]
+            bounce(cluster, broker_id, kill=bool(number % 2))
+        assert number >= 1, "the copiers were done before any broker went"
+        copied = [value for each in PARTITIONS for value in committed(cluster, f"{topic}-out", each, f"{topic}-reader")]
+        assert sorted(copied) == sorted(written), [copier.told() for copier in copiers]
+    assert cluster.tracebacks() == []
