@@ -42,7 +42,7 @@ def test_prometheus_reads_it(process):
     assert value(families, "kafka_topic_partitions", topic="counted") == 1
     assert value(families, "kafka_controller_kafkacontroller_activecontrollercount") == 1
     assert value(families, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
-    assert value(families, "kafka_network_requestmetrics_requests_total", request="Metadata") > 0
+    assert value(families, "kafka_network_requestmetrics_requests_total", request="UpdateMetadata") > 0
     assert value(families, "kreplica_reactor_delay_seconds_count") > 0
     partitions = families["kafka_log_log_size"].samples
     assert len(partitions) == value(families, "kafka_server_replicamanager_partitioncount")
