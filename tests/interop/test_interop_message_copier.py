@@ -51,13 +51,7 @@ class Copier:
     def __init__(self, servers: str, topic: str, partition: int, *, in_group: bool, directory: Path) -> None:
         java = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", apache_kafka.class_path()]
         source = ["--input-topic", topic, "--input-partition", str(partition), "--max-messages", str(RECORDS)]
-        copy = [
-            "--output-topic",
-            f"{topic}-out",
-            "--transactional-id",
-            f"{topic}-{partition}",
-            "--enable-random-aborts",
-        ]
+        target = ["--output-topic", f"{topic}-out", "--transactional-id", f"{topic}-{partition}"]
         group = ["--consumer-group", topic, "--use-group-metadata", *(["--group-mode"] if in_group else [])]
         words = [COPIER, "--enable-random-aborts", "--broker-list", servers, *source, *target, *group]
         self._output = directory / f"copier-{partition}.out"
