@@ -23,6 +23,7 @@ from kreplica.storage.log import Log
 from kreplica.storage.producers import Origin
 from kreplica.storage.results import AppendResult, LogSlice
 from kreplica.storage.scanning import header_at
+from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker, build_end_marker
 
 _log = Logger()
@@ -223,13 +224,15 @@ class Partition:
                 self.log.producers.note_refusal(header)
             raise
 
-    def append_in_transaction(self, records: Buffer, now_ms: int, *, all_in_sync: bool) -> AppendResult:
+    def append_in_transaction(
+        self, records: Buffer, header: BatchHeader, now_ms: int, *, all_in_sync: bool
+    ) -> AppendResult:
         """Append one batch of a client's transaction: of one that is open here, or that was verified (KIP-890).
 
+        :param header: the batch's.
         :raise KafkaError: as ``append``; INVALID_TXN_STATE, the transaction may not begin here.
         """
-        header = header_at(records, 0)
-        if header is not None and self.led is not None:
+        if self.led is not None:
             self.log.producers.check_transaction(header)
         return self.append(records, now_ms, all_in_sync=all_in_sync)
 

@@ -154,22 +154,25 @@ class _UnderWay:
         assert records is not None
         if isinstance(records, bytearray):
             self._produces.kept_bytes -= len(records)
+        if code is ErrorCode.NONE:
+            self._append(batch, records)
+        else:
+            self._refuse(batch, code)
+        self._decided()
+
+    def _refuse(self, batch: Batch, code: ErrorCode) -> None:
         told = refusal_of(
             code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM
         )
-        if told is ErrorCode.NONE:
-            self._append(batch, records)
-        else:
-            if told.retriable:
-                batch.partition.log.producers.note_refusal(batch.header)
-            self._note(KafkaError(told, f"its transaction could not be verified: {code.name}"), batch.row)
-        self._decided()
+        if told.retriable:
+            batch.partition.log.producers.note_refusal(batch.header)
+        self._note(KafkaError(told, f"its transaction could not be verified: {code.name}"), batch.row)
 
     def _append(self, batch: Batch, records: memoryview | bytearray) -> None:
         partition, acks = batch.partition, self._acks
         try:
             result = partition.append_in_transaction(
-                records, self._produces.now_ms(), all_in_sync=acks == ALL_IN_SYNC
+                records, batch.header, self._produces.now_ms(), all_in_sync=acks == ALL_IN_SYNC
             )
         except KafkaError as error:
             self._note(error, batch.row)

@@ -14,6 +14,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED, Partition
 from kreplica.server.handlers.write_txn_markers import TIMEOUT_S, WriteTxnMarkers
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.batches import parse_header
 from kreplica.wire.control_records import EndMarker
 from kreplica.wire.records import Record
 
@@ -35,7 +36,8 @@ def verify(partition: Partition, epoch: int = 0) -> None:
 
 
 def write(partition: Partition, sequence: int = 0, epoch: int = 0) -> int:
-    return partition.append_in_transaction(in_transaction(sequence, epoch), 1000, all_in_sync=True).base_offset
+    records = in_transaction(sequence, epoch)
+    return partition.append_in_transaction(records, parse_header(records), 1000, all_in_sync=True).base_offset
 
 
 def code_of(action: Callable[[], object]) -> ErrorCode:
