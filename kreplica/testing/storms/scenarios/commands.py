@@ -25,6 +25,7 @@ from kreplica.testing.storms.scenarios.scene import (
     heal,
     hears_late,
     held,
+    hush,
     isr,
     leave,
     lose_unsynced,
@@ -33,6 +34,7 @@ from kreplica.testing.storms.scenarios.scene import (
     prefer,
     recover,
     scene,
+    speak,
     undelay,
     write,
     write_to_the_past,
@@ -158,17 +160,19 @@ def overtaken_by_the_next_controller(seed: int) -> None:
 def overtaken_on_the_next_connection(seed: int) -> None:
     """The controller gives up a connection, says all again on the next one, and more; then what was on the first
     arrives: it has a broker begin what it has deleted since."""
-    with scene(seed, first=FOLLOWER, bystanders=1) as run:
-        delay(run, CONTROLLER, OTHER, 60.0)
+    with scene(seed, first=FOLLOWER, bystanders=1, overrides=["controller.socket.timeout.ms=3000"]) as run:
+        delay(run, CONTROLLER, OTHER, 8.0)
         prefer(run)
+        hush(run)
         undelay(run, CONTROLLER, OTHER)
         client = run.cluster.client(broker=CONTROLLER)
         run.cluster.run_until(client.reassign(TOPIC, 0, [FOLLOWER, LEADER, BYSTANDER]))
         run.cluster.run_until(client.close())
         disk, directory = run.machine(OTHER).host.disk, str(run.keys[0])
         run.cluster.run_until(lambda: directory not in disk.list_directory(LOGS))
-        run.cluster.run(60.0)
+        run.cluster.run(8.0)
         assert directory not in disk.list_directory(LOGS), f"broker {OTHER} holds again what it has deleted"
+        speak(run)
         run.converge()
 
 
