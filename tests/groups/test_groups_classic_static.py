@@ -204,6 +204,31 @@ def test_replacement_is_heard() -> None:
 """)
 
 
+def test_replacement_that_takes_long_to_write() -> None:
+    """Who waits longer than a session for its answer is a member all the same, and is missed when it dies after that."""
+    tells("""
+> a joins static=one
+> wait 0
+  a: joined 1 by range, leads a
+> a syncs a=0
+  log: 1: a=0
+> commit
+  a: does '0'
+> a2 joins static=one
+  log: 1: one=0
+> wait 29.9
+> commit
+  a2: joined 1 by range, leads a2, skips the assignment
+> wait 9.9
+> show
+  Stable 1: a2, led by a2
+> wait 0.1
+  log: 2: nobody
+> show
+  Empty 2: nobody
+""")
+
+
 def test_replaced_twice_before_it_is_written() -> None:
     """Of two that come under one instance id, the last one stays."""
     tells("""

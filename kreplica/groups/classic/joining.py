@@ -151,7 +151,6 @@ class _Before:
     def restore(self, group: ClassicGroup, member: Member) -> None:
         group.roster.rename(member, self._member_id)
         group.roster.update(member, self._protocols, self._session_timeout_ms, self._rebalance_timeout_ms)
-        member.heard()
 
 
 def _replace(group: ClassicGroup, member: Member, member_id: str, request: Join, answer: JoinAnswer) -> None:
@@ -182,5 +181,6 @@ def _store_replaced(
         else:
             # Before KIP-814 a leader cannot be told to assign nothing, so it is not told that it leads.
             end(group, member, replace(joined(group, member), leader=before.leader, members=()))
+        member.heard()
 
     group.store({each.member_id: each.assignment for each in group.roster.members.values()}, stored)

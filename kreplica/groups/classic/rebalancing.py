@@ -51,7 +51,6 @@ def complete_if_ready(group: ClassicGroup) -> None:
 def fail_syncs(group: ClassicGroup, code: ErrorCode) -> None:
     """There will be no assignment in this generation."""
     for member in group.roster.members.values():
-        member.assignment = b""
         syncing.end(group, member, Synced(code))
 
 
