@@ -437,6 +437,10 @@ def test_removed_by_an_administrator() -> None:
   b: UNKNOWN_MEMBER_ID
 > b is removed
   b: left, UNKNOWN_MEMBER_ID
+> b2 joins static=two
+> a joins
+  a: joined 2 by range, leads a two
+  b2: joined 2 by range, follows a
 """)
 
 
