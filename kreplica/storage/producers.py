@@ -135,7 +135,7 @@ class ProducerStates:
             return None
         if origin is Origin.CLIENT and (duplicate := _find_duplicate(entry, header)) is not None:
             return duplicate
-        if header.producer_epoch < entry.epoch:
+        if is_old_epoch(header.producer_epoch, entry.epoch):
             raise _old_epoch(header, entry)
         if origin is Origin.CLIENT:
             _check_sequence(entry, header)
@@ -160,7 +160,7 @@ class ProducerStates:
         if self.is_in_transaction(producer_id, producer_epoch):
             return
         entry = self._entries.get(producer_id)
-        if entry is not None and producer_epoch < entry.epoch:
+        if entry is not None and is_old_epoch(producer_epoch, entry.epoch):
             raise _old_epoch(header, entry)
         verification = self.verifications.get(producer_id)
         if not verifications.may_begin(verification, producer_epoch):
@@ -323,6 +323,11 @@ class ProducerStates:
 def is_replaced_coordinator(coordinator_epoch: int, known_epoch: int) -> bool:
     """Whether a newer coordinator has written a marker of the same producer already."""
     return coordinator_epoch < known_epoch
+
+
+def is_old_epoch(producer_epoch: int, known_epoch: int) -> bool:
+    """Whether a newer incarnation of a producer has written or ended something here, or its next transaction has."""
+    return producer_epoch < known_epoch
 
 
 def _old_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:

@@ -57,7 +57,10 @@ class GroupHistory:
     # --- membership --------------------------------------------------------------------------------------------------
 
     def joined(self, member_id: str, generation: int, assigned: Collection[TopicPartition]) -> None:
-        """A member was told what it reads in a generation."""
+        """A member was told what it reads in a generation.
+
+        :param member_id: or the instance id of a static one: who replaces it has the same share.
+        """
         before = self._generations.get(member_id, -1)
         if generation < before:
             self._contradicted(f"{member_id} was in generation {before}, and came into {generation}")

@@ -161,7 +161,7 @@ class GroupMember:
         }
         answer = (await self._ask_long(messages.SYNC_GROUP, body)).body
         self.assigned = _partitions(answer["assignment"])
-        self._history.joined(self._member_id, self._generation, self.assigned)
+        self._history.joined(self._subscription.instance_id or self._member_id, self._generation, self.assigned)
 
     async def _ask_long(self, api: Api, body: dict[str, Any]) -> Answered:
         """Ask what is answered when all other members have come too, or the time for that is over."""

@@ -344,6 +344,12 @@ GUARDS: tuple[Guard, ...] = (
         "generation 1 has committed in 2",
     ),
     Guard(
+        "static members that were replaced",
+        (Place("kreplica.groups.classic.guards:holds_instance", _always),),
+        groups.was_replaced_under_its_instance_id,
+        "two processes are one static member",
+    ),
+    Guard(
         "who is no member commits nothing",
         (Place("kreplica.groups.classic.group:ClassicGroup.check_commit", _nothing),),
         groups.goes_on_after_its_session,
@@ -427,6 +433,16 @@ GUARDS: tuple[Guard, ...] = (
         (Place("kreplica.storage.verifications:may_begin", _always),),
         transactions.writes_what_was_verified_late,
         "decided by nobody",
+    ),
+    Guard(
+        "producer epoch of a batch",
+        (
+            Place("kreplica.storage.producers:is_old_epoch", _never),
+            Place("kreplica.transactions.admission:Admission._is_open", _unasked),
+        ),
+        transactions.writes_after_it_was_replaced,
+        "decided by nobody",
+        "the coordinator, which is asked, says the same",
     ),
     Guard(
         "transactions that take too long are aborted",

@@ -42,6 +42,15 @@ def commits_late(seed: int) -> None:
         scene.do(late.commit({SOURCE_KEY: 1}))
 
 
+def was_replaced_under_its_instance_id(seed: int) -> None:
+    """A static member comes again as another process; the one before it goes on, until it is told that."""
+    with stage(seed) as scene:
+        zombie, successor = (scene.member(host, instance_id="i") for host in ("zombie", "successor"))
+        scene.do(zombie.join())
+        scene.do(successor.join())
+        assert scene.refused(zombie.commit({SOURCE_KEY: 1})), "two processes are one static member"
+
+
 def goes_on_after_its_session(seed: int) -> None:
     """A processor stands still for longer than its session; another does its work; then it goes on, and commits."""
     with stage(seed) as scene:

@@ -103,16 +103,18 @@ class Stage:
             self.clients.target,
         )
 
-    def member(self, host: str, broker: int | None = None) -> GroupMember:
+    def member(self, host: str, broker: int | None = None, instance_id: str | None = None) -> GroupMember:
         """A member of the group, which reads the source.
 
         :param broker: the only one that it asks who coordinates; None for all.
+        :param instance_id: of a static one.
         """
         where = self.cluster.host(host)
         asked = self.cluster.brokers if broker is None else [broker]
         brokers = [(name(each), BROKER_PORT) for each in asked]
         client = CoordinatorClient(where.reactor, brokers, READERS, GROUP, client_id=host)
-        return GroupMember(client, Subscription(READERS, {SOURCE: 1}), self.clients.groups[READERS])
+        subscription = Subscription(READERS, {SOURCE: 1}, instance_id=instance_id)
+        return GroupMember(client, subscription, self.clients.groups[READERS])
 
     def group_client(self, host: str) -> CoordinatorClient:
         """A client of the group's coordinator."""

@@ -175,6 +175,17 @@ async def _refusable(work: Coroutine[Any, Any, object]) -> None:
         pass
 
 
+def writes_after_it_was_replaced(seed: int) -> None:
+    """A newer incarnation has begun, and the transaction of the older one was aborted: its first batch arrives."""
+    with stage(seed) as scene:
+        zombie, successor = scene.producer("id", "zombie"), scene.producer("id", "successor")
+        scene.do(zombie.start())
+        scene.do(zombie.begin())
+        scene.do(zombie.add(TARGET_KEY))
+        scene.do(successor.start())
+        scene.refused(_write(zombie, b"0/0"))
+
+
 # --- what readers are given ------------------------------------------------------------------------------------------
 
 
