@@ -16,6 +16,12 @@ from kreplica.testing.process_cluster import wait_until
 CONSUMERS = 2
 BOUNCES = 5
 BATCH = 200
+PROTOCOLS = {
+    "classic": {"session.timeout.ms": 10_000},
+    "consumer": {"group.protocol": "consumer"},
+}
+"""What makes a consumer one of a classic group, or of one of KIP-848."""
+
 OFFSETS = "__consumer_offsets"
 ENDED_IN_ORDER = -signal.SIGTERM
 
@@ -26,7 +32,7 @@ class Member(threading.Thread):
     :ivar read: the records that it was given, by partition and number, and how often.
     """
 
-    def __init__(self, servers, topic, group):
+    def __init__(self, servers, topic, group, protocol):
         super().__init__(daemon=True)
         self.read = Counter()
         self.errors = []
@@ -37,9 +43,9 @@ class Member(threading.Thread):
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
+                **PROTOCOLS[protocol],
             }
         )
         self._consumer.subscribe([topic])
@@ -92,11 +98,11 @@ def bounce(cluster, group, hard):
     cluster.wait_until_in_sync(OFFSETS)
 
 
-def read_through(cluster, topic, hows):
+def read_through(cluster, topic, protocol, hows):
     """Bounce the coordinator of a group that reads: each record is read, and what was committed is not read again."""
     group = f"group of {topic}"
     with load(cluster, topic) as producer:
-        members = [Member(cluster.bootstrap_servers, topic, group) for _ in range(CONSUMERS)]
+        members = [Member(cluster.bootstrap_servers, topic, group, protocol) for _ in range(CONSUMERS)]
         wait_until(lambda: shared(members), "two members that share the partitions")
         for hard in hows:
             bounce(cluster, group, hard)
@@ -117,15 +123,17 @@ def read_through(cluster, topic, hows):
     return members[0].read + members[1].read
 
 
-def test_coordinator_bounces(cluster, topic):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_coordinator_bounces(cluster, topic, protocol):
     """The coordinator dies, then stops in order, and comes back: members go on, and what they committed stays."""
-    times = read_through(cluster, topic, [True, False])
+    times = read_through(cluster, topic, protocol, [True, False])
     again = sum(count - 1 for count in times.values())
     # Read twice is what a member had read and not committed when a rebalance came: a batch each time at most.
     assert again <= BATCH * CONSUMERS * 4
 
 
 @pytest.mark.soak
-def test_coordinator_bounces_again_and_again(cluster, topic):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_coordinator_bounces_again_and_again(cluster, topic, protocol):
     """Five times by death and five times in order, in turn."""
-    read_through(cluster, topic, [True, False] * BOUNCES)
+    read_through(cluster, topic, protocol, [True, False] * BOUNCES)
