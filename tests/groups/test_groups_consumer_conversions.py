@@ -82,6 +82,32 @@ def test_a_refused_heartbeat_leaves_the_classic_group() -> None:
     scene.unload()
 
 
+def test_a_conversion_whose_write_is_too_large() -> None:
+    """The classic group is removed by the first write that succeeds; until then the new one is dead."""
+    scene = Scene()
+    told: list[Answer | ErrorCode] = []
+    scene.send(scene.member.joining(), told.append)
+    scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    assert told == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert scene.group.state_name == "Dead"
+    scene.join()
+    assert (build_group_key(GROUP), None) in scene.log.records
+    scene.unload()
+
+
+def test_a_group_that_never_was_is_forgotten() -> None:
+    """A group whose first write failed for its size goes with the next look for what is not used."""
+    scene = ConsumerScene()
+    member = Member("a")
+    member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
+    scene.send(member.joining(), lambda answer: None)
+    scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    assert scene.shard.group(GROUP) is not None
+    scene.advance(601)
+    assert scene.shard.group(GROUP) is None
+    scene.unload()
+
+
 def test_a_group_without_members_becomes_classic() -> None:
     """Whoever joins with the classic protocol replaces a group of the new one that is empty."""
     scene = Scene()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from consumer_scene import GROUP, ConsumerScene, Member
 
-from kreplica.errors import ErrorCode
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer import fencing
 from kreplica.groups.consumer.assignment import count, pairs, union
 from kreplica.groups.consumer.group import ConsumerGroup
@@ -76,6 +77,7 @@ class Storm:
             self.change_topic: 4,
             self.refuse: 4,
             self.fail_over: 3,
+            self.delete: 3,
         }
         self.random.choices(list(weights), list(weights.values()))[0]()
         self.check()
@@ -156,6 +158,12 @@ class Storm:
             answer(ErrorCode.NOT_COORDINATOR)
         scene.load()
 
+    def delete(self) -> None:
+        """The group is deleted, if nobody is in it."""
+        if self.scene.shard.group(GROUP) is not None:
+            with suppress(KafkaError):
+                self.scene.shard.delete(GROUP, lambda code: None)
+
     def pass_time(self) -> None:
         end = self.scene.clock.seconds() + self.random.choice([0.1, 2, 8, 20])
         while self.scene.clock.seconds() < end:
@@ -192,6 +200,7 @@ class Storm:
         for key, value in self.scene.log.records:
             read.replay(key, value)
         states = read.states()
+        self._epoch = self._epoch if states else 0  # it was deleted, or never was
         logged = states[0] if states else GroupState(GROUP)
         group = self.scene.shard.group(GROUP)
         if isinstance(group, ConsumerGroup):

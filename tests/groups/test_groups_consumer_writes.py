@@ -296,6 +296,45 @@ def test_what_is_read_is_what_was_written() -> None:
     scene.unload()
 
 
+def left_by_all() -> ConsumerScene:
+    """A group that both members have left, of which only one leave is on its way into the log."""
+    scene = ConsumerScene()
+    scene.cluster.become("t", 4)
+    for name in ("a", "b"):
+        member = Member(name)
+        member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
+        scene.send(member.joining(), lambda answer: None)
+        scene.log.commit()
+    for name in ("a", "b"):
+        scene.send(Member(name).leaving(), lambda answer: None)
+    return scene
+
+
+def test_a_group_is_not_deleted_while_it_is_written() -> None:
+    """A group that members are about to leave is empty when that is in the log; what removes it comes after it."""
+    scene = left_by_all()
+    codes: list[ErrorCode] = []
+    with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
+        scene.shard.delete(GROUP, codes.append)
+    scene.log.commit()
+    scene.shard.delete(GROUP, codes.append)
+    scene.log.commit()
+    assert codes == [ErrorCode.NONE]
+    scene.fail_over()
+    assert scene.shard.group(GROUP) is None
+    scene.unload()
+
+
+def test_a_group_that_is_given_up_writes_nothing_more() -> None:
+    """What a group has decided and not written yet is not written once the group is not here any more."""
+    scene = left_by_all()
+    scene.group.unload()
+    scene.log.commit()
+    assert not scene.log.waiting
+    assert list(scene.state.members) == ["b"]
+    scene.unload()
+
+
 def test_a_deleted_group_leaves_nothing() -> None:
     """The tombstones of a group take away every record of it, in the order that Kafka relies on."""
     scene = ConsumerScene()

@@ -49,7 +49,8 @@ class ConsumerGroup:
     """A ``groups.group.Group``.  Owned by the shard of its partition, from its first member or from loading.
 
     :param state: what was loaded, or a group that does not exist yet.
-    :param preceding: records that its first write takes along: what removes the classic group of that name.
+    :param preceding: records that its writes take along until one is committed: what removes the classic group of that
+        name.
     :ivar state: as it was decided.
     :ivar committed: as it is in the log.
     :ivar topics_version: of the topics as the group last looked at them; None for not at all.
@@ -136,7 +137,6 @@ class ConsumerGroup:
         records: list[Pair] = []
         if state is not self.state:
             records += [*self._preceding, *persistence.records_between(self.state, state)]
-            self._preceding = ()
             old, self.state = self.state, state
             self._timers.follow(old, state)
         self._writes.add(records, state, *settle)
@@ -153,6 +153,7 @@ class ConsumerGroup:
 
     def _committed(self, state: GroupState) -> None:
         self.committed = state
+        self._preceding = ()
 
     def _go_back(self, state: GroupState) -> None:
         log.error("{group!r} has too much to write at once: it stays as it is", group=self.group_id)
@@ -181,12 +182,13 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        return not self.state.members
+        """Whether it has no members, and nothing to write that may stand behind what removes it."""
+        return not self.state.members and not self._writes.is_under_way
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool, version: int
     ) -> None:
-        if generation < 0 and self.is_empty:
+        if generation < 0 and not self.state.members:
             return
         if transactional and generation < 0 and member_id == UNKNOWN_MEMBER and instance_id is None:
             return
@@ -220,16 +222,12 @@ class ConsumerGroup:
         return None if self.is_subscribed_to(topic) else commit_timestamp_ms
 
     def check_offset_delete(self) -> None:
-        self._check_alive()
-
-    def check_delete(self) -> None:
-        self._check_alive()
-        if not self.is_empty:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, self.group_id)
-
-    def _check_alive(self) -> None:
         if not self.committed.epoch:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, self.group_id)
+
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, self.group_id)
 
     def tombstones(self) -> list[Pair]:
         return persistence.tombstones(self.state)

@@ -97,11 +97,12 @@ class GroupWrites:
             self._begin()
 
     def close(self, code: ErrorCode) -> None:
-        """Answer all who wait; nothing more is written."""
+        """Answer all who wait; nothing more is written, whatever becomes of the write that is on its way."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
         self._give_up(code)
+        self._under_way = None
 
     def _begin(self) -> None:
         """Write what was decided; where nothing has changed, answer."""
