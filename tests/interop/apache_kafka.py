@@ -49,6 +49,14 @@ def client_class_path(version: str) -> str:
     return _class_path(JARS.with_name(f"kafka-clients-{version}"), (f"kafka-clients:{version}",))
 
 
+def streams_class_path(version: str) -> str:
+    """That of Kafka Streams of a version.
+
+    :raise NoKafka: as ``class_path``.
+    """
+    return _class_path(JARS.with_name(f"kafka-streams-{version}"), (f"kafka-streams:{version}",))
+
+
 def _class_path(jars: Path, artifacts: Sequence[str]) -> str:
     if shutil.which("java") is None:
         raise NoKafka("java is not installed")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import apache_kafka
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from bouncing import bounce, committed, three_brokers
+from confluent_kafka import Producer
 
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.process_cluster import ProcessCluster, direct_places
+from kreplica.testing.process_cluster import ProcessCluster
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
@@ -37,11 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
         apache_kafka.class_path()
     except apache_kafka.NoKafka as missing:
         pytest.skip(f"not tried with Apache Kafka's message copier: {missing}")
-    directory = tmp_path_factory.mktemp("copier")
-    with (
-        CoordinatorProcess(directory / "coordinator") as coordinator,
-        ProcessCluster(directory, direct_places(coordinator.address)) as cluster,
-    ):
+    with three_brokers(tmp_path_factory.mktemp("copier")) as cluster:
         yield cluster
 
 
@@ -80,36 +76,6 @@ def write(cluster: ProcessCluster, topic: str, partition: int) -> list[bytes]:
     return values
 
 
-def committed(cluster: ProcessCluster, topic: str, partition: int, group: str) -> list[bytes]:
-    """What a reader of committed records finds up to the end of a partition."""
-    options = {"group.id": group, "isolation.level": "read_committed", "enable.partition.eof": True}
-    reader = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **options})
-    reader.assign([TopicPartition(topic, partition, 0)])
-    values: list[bytes] = []
-    while True:
-        message = reader.poll(60)
-        assert message is not None, "nothing comes, and no end"
-        error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:
-            break
-        assert error is None, error
-        values.append(message.value())
-    reader.close()
-    return values
-
-
-def bounce(cluster: ProcessCluster, broker_id: int, *, kill: bool) -> None:
-    """End a broker, and start it again; wait until it is in sync everywhere."""
-    broker = cluster.brokers[broker_id]
-    if kill:
-        broker.kill()
-    else:
-        broker.stop()
-    cluster.start()
-    for topic in ("__consumer_offsets", "__transaction_state"):
-        cluster.wait_until_in_sync(topic)
-
-
 @pytest.mark.parametrize("in_group", [False, True], ids=["assigned", "in a group"])
 def test_each_record_is_copied_once(cluster: ProcessCluster, topic: str, tmp_path: Path, in_group: bool) -> None:
     """Two copiers with their aborts, and brokers that go and come: what is committed is each record, and each once."""
@@ -123,13 +89,13 @@ def test_each_record_is_copied_once(cluster: ProcessCluster, topic: str, tmp_pat
             stack.callback(copier.kill)
             copiers.append(copier)
         end = time.monotonic() + TIME_S_MAX
-        for number, broker_id in enumerate(itertools.cycle(cluster.brokers)):
+        for number in itertools.count():
             time.sleep(PAUSE_S)
             if not any(copier.running for copier in copiers):
                 break
             assert time.monotonic() < end, [copier.told() for copier in copiers]
-            bounce(cluster, broker_id, kill=bool(number % 2))
+            bounce(cluster, number)
         assert number >= 1, "the copiers were done before any broker went"
-        copied = [value for each in PARTITIONS for value in committed(cluster, f"{topic}-out", each, f"{topic}-reader")]
+        copied = [message.value() for each in PARTITIONS for message in committed(cluster, f"{topic}-out", each)]
         assert sorted(copied) == sorted(written), [copier.told() for copier in copiers]
     assert cluster.tracebacks() == []
