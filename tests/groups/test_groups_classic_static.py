@@ -205,7 +205,7 @@ def test_replacement_is_heard() -> None:
 
 
 def test_replacement_that_takes_long_to_write() -> None:
-    """Who waits longer than a session for its answer is a member all the same, and is missed when it dies after that."""
+    """Who waits longer than a session for its answer stays a member, and has a whole session from the answer."""
     tells("""
 > a joins static=one
 > wait 0

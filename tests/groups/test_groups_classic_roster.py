@@ -1,0 +1,146 @@
+"""Who is a member, who leads, and what all of them speak."""
+
+from __future__ import annotations
+
+from classic_scene import StrictClock, protocols
+
+from kreplica.groups.classic.member import Member
+from kreplica.groups.classic.requests import Joined
+from kreplica.groups.classic.roster import Roster
+
+
+def member(member_id: str, *names: str, instance_id: str | None = None, topics: tuple[str, ...] = ("t",)) -> Member:
+    spoken = protocols(*(names or ("range",)), topics=topics)
+    return Member(member_id, instance_id, "client", "/host", 10_000, 30_000, spoken, StrictClock(), lambda _: None)
+
+
+def roster_of(*members: Member) -> Roster:
+    roster = Roster()
+    for each in members:
+        roster.add(each, "consumer")
+    return roster
+
+
+def answer(_: Joined) -> None:
+    """Nobody listens."""
+
+
+def test_the_first_member_leads() -> None:
+    """Who comes first leads; when the leader goes another does, and when anybody else goes it leads on."""
+    a, b, c = member("a"), member("b"), member("c")
+    roster = roster_of(a, b, c)
+    assert roster.leader == "a"
+    roster.leader = "c"
+    roster.remove(a)
+    assert roster.leader == "c"
+    roster.remove(c)
+    assert roster.leader == "b"
+    roster.remove(b)
+    assert roster.leader is None
+
+
+def test_leader_that_has_not_joined() -> None:
+    """Where the leader has not joined, the first one leads that has; where nobody has, nobody is chosen."""
+    roster = roster_of(member("a"), member("b"), member("c"))
+    assert not roster.elect_joined_leader()
+    assert roster.leader == "a"
+    roster.await_join(roster.members["b"], answer)
+    roster.await_join(roster.members["c"], answer)
+    assert roster.elect_joined_leader()
+    assert roster.leader == "b"
+    roster.leader = "c"
+    assert roster.elect_joined_leader()
+    assert roster.leader == "c"
+
+
+def test_all_have_joined() -> None:
+    """All have joined when every member has, and everybody who was told an id."""
+    roster = roster_of(member("a"))
+    assert not roster.has_all_joined
+    roster.await_join(roster.members["a"], answer)
+    assert roster.has_all_joined
+    roster.pending["b"] = member("b").session
+    assert not roster.has_all_joined
+    roster.pending.clear()
+    assert roster.end_join(roster.members["a"]) is answer
+    assert roster.end_join(roster.members["a"]) is None
+    assert not roster.has_all_joined
+
+
+def test_renamed() -> None:
+    """A static member under a new id is what it was: leader, and somebody who has yet to ask for its assignment."""
+    a = member("a", instance_id="one")
+    roster = roster_of(a, member("b"))
+    roster.unsynced = {"a": None, "b": None}
+    roster.rename(a, "c")
+    assert roster.leader == "c"
+    assert list(roster.members) == ["b", "c"]
+    assert roster.id_of("one") == "c"
+    assert set(roster.unsynced) == {"b", "c"}
+    roster.unsynced = {"b": None}
+    roster.rename(a, "d")
+    assert set(roster.unsynced) == {"b"}
+    roster.remove(a)
+    assert roster.id_of("one") is None
+    assert roster.id_of(None) is None
+    assert roster.leader == "b"
+
+
+def test_what_all_speak() -> None:
+    """Who comes must speak something that all members speak, and be of their type."""
+    roster = roster_of(member("a", "range", "sticky"), member("b", "sticky", "robin"))
+    assert roster.supports("consumer", protocols("sticky"))
+    assert roster.supports("consumer", protocols("other", "sticky"))
+    assert not roster.supports("consumer", protocols("range", "robin"))
+    assert not roster.supports("consumer", ())
+    assert not roster.supports("connect", protocols("sticky"))
+
+
+def test_what_is_chosen() -> None:
+    """A protocol that not everybody speaks is not chosen; of those liked equally the one voted for first is."""
+    assert roster_of(member("a", "range", "sticky"), member("b", "sticky")).select_protocol() == "sticky"
+    both = (member("a", "range", "sticky"), member("b", "sticky", "range"))
+    assert roster_of(*both).select_protocol() == "range"
+    assert roster_of(*both[::-1]).select_protocol() == "sticky"
+
+
+def test_a_member_says_something_else() -> None:
+    """What a member says when it joins again counts from then on: protocols, and both its timeouts."""
+    a, b = member("a", "range"), member("b", "range")
+    roster = roster_of(a, b)
+    roster.update(a, protocols("range", "sticky"), 20_000, 60_000)
+    roster.update(b, protocols("sticky"), 10_000, 30_000)
+    assert roster.select_protocol() == "sticky"
+    assert a.session_timeout_ms == 20_000
+    assert roster.rebalance_timeout_ms == 60_000
+    roster.remove(a)
+    assert roster.rebalance_timeout_ms == 30_000
+    roster.remove(b)
+    assert roster.rebalance_timeout_ms == 0
+
+
+def test_topics() -> None:
+    """What consumers subscribe to is read from what they say for the chosen protocol, and anew when they say more."""
+    a, b = member("a", topics=("t", "u")), member("b", topics=("v",))
+    roster = roster_of(a)
+    assert roster.topics("range") == {"t", "u"}
+    roster.add(b, "consumer")
+    assert roster.topics("range") == {"t", "u", "v"}
+    roster.remove(a)
+    assert roster.topics("range") == {"v"}
+    roster.update(b, protocols("range", "sticky", topics=("w",)), 10_000, 30_000)
+    assert roster.topics("range") == {"w"}
+    roster.update(b, (("range", b"\x00\x00nonsense"), *protocols("sticky")), 10_000, 30_000)
+    assert roster.topics("range") is None
+    assert roster.topics("sticky") == {"t"}
+    assert roster.topics(None) is None
+    roster.remove(b)
+    assert roster.topics(None) == frozenset()
+
+
+def test_topics_of_others() -> None:
+    """What members of other types say is not for the coordinator to read."""
+    roster = Roster()
+    roster.add(member("a"), "connect")
+    assert roster.topics("range") is None
+    assert Roster().topics(None) is None
