@@ -64,6 +64,11 @@ def test_replaced_leader() -> None:
   b: NONE
 > show
   Stable 1: b a2, led by a2
+> fail over
+  Stable 1: b a2, led by a2
+> a2 joins
+> b beats
+  b: REBALANCE_IN_PROGRESS
 """)
 
 
