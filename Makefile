@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Of `make test`: so many processes run tests at once.
+WORKERS ?= 2
 # Of `make soak`: storms from these seeds, for so long, so many at once.
 SEEDS ?= 1001-
 MINUTES ?= 30
@@ -40,7 +42,7 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/mypy
 
 test: lint
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 bench: $(VENV)/.installed-test
 	@$(BIN)/python -m benchmarks $(ARGS)
