@@ -42,6 +42,7 @@ def running(directory: Path, brokers: range, settings: Mapping[str, object]) -> 
         places = {broker_id: direct_place(coordinator.address) for broker_id in brokers}
         with ProcessCluster(directory, places, settings={**SETTINGS, **settings}) as cluster:
             yield cluster
+            assert cluster.tracebacks() == []
 
 
 @pytest.fixture
