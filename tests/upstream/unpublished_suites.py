@@ -31,6 +31,7 @@ UNPUBLISHED = {
             f"{CONFLUENT}_admin.py"
         ),
         "`admin/`: list offsets, delete records, alter configs": f"{CONFLUENT}_topics.py",
+        "`admin/test_incremental_alter_configs.py`, its settings of groups": "no: single groups have no settings",
         "`admin/`: SCRAM users, authorized operations, client quotas": (
             "no: SASL, access control lists and client quotas are not served"
         ),

@@ -8,6 +8,13 @@ from unpublished_suites import UNPUBLISHED
 
 PAGE = ROOT / "docs" / "upstream-tests.md"
 
+PROGRAMS = (
+    "tests/interop/test_interop_kafka_tools.py",
+    "tests/interop/test_interop_kafka_groups.py",
+    "tests/interop/test_interop_java_transactions.py",
+    "tests/interop/test_interop_message_copier.py",
+    "tests/interop/test_interop_kafka_streams.py",
+)
 PAGE_TEXT = """\
 # Other people's tests
 
@@ -31,6 +38,12 @@ With a checkout of confluent-kafka's repository its own tests run against any br
 environment. With settings as in `tests/upstream/conftest.py`:
 
     BROKERS=127.0.0.1:9092 python -m pytest tests/integration/consumer tests/integration/producer
+
+## Apache Kafka's own programs
+
+They come from Maven, and need Java; `make soak` runs them.
+
+{programs}
 """
 
 
@@ -52,6 +65,15 @@ def unpublished() -> str:
     return "\n".join(parts)
 
 
+def programs() -> str:
+    """The files that run them, by what their first line says."""
+    rows = []
+    for name in PROGRAMS:
+        first = (ROOT / name).read_text().splitlines()[0].strip('"')
+        rows.append(f"| `{name}` | {first.partition('; needs Java')[0].rstrip('.')} |")
+    return "\n".join(["| file | what it runs |", "|---|---|", *rows])
+
+
 def _with_code(where: str) -> str:
     return where if where.startswith("no: ") else ", ".join(f"`{file}`" for file in where.split(", "))
 
@@ -61,6 +83,7 @@ def text() -> str:
     return PAGE_TEXT.format(
         suites="\n".join(map(suite, (KAFKA_PYTHON, OLDER_KAFKA_PYTHON))),
         unpublished=unpublished(),
+        programs=programs(),
     )
 
 
