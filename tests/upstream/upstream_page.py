@@ -34,8 +34,8 @@ The source distributions of aiokafka and confluent-kafka leave their tests out. 
 broker is asked here in tests of our own, with these clients, against three brokers.
 
 {unpublished}
-With a checkout of confluent-kafka's repository its own tests run against any broker: they read the addresses from the
-environment. With settings as in `tests/upstream/conftest.py`:
+Who has a checkout of confluent-kafka's repository can point its own tests at a broker, with settings as in
+`tests/upstream/conftest.py`: they read its address from the environment. No run here does.
 
     BROKERS=127.0.0.1:9092 python -m pytest tests/integration/consumer tests/integration/producer
 
