@@ -51,7 +51,9 @@ class GroupHistory:
         self._shares: dict[tuple[int, str], list[TopicPartition]] = {}
         self._generations: dict[str, int] = {}
         self._generation = -1
+        self._asked: dict[int, _Commit] = {}
         self._commits: dict[int, _Commit] = {}
+        """Those that may still come to count: of no generation that is over, and not refused."""
         self._commits_count = 0
 
     # --- membership --------------------------------------------------------------------------------------------------
@@ -84,7 +86,8 @@ class GroupHistory:
         :return: by which ``committed`` and ``refused`` know it.
         """
         self._commits_count += 1
-        self._commits[self._commits_count] = _Commit(generation, self._generation, dict(offsets))
+        commit = _Commit(generation, self._generation, dict(offsets))
+        self._asked[self._commits_count] = self._commits[self._commits_count] = commit
         return self._commits_count
 
     def committed(self, number: int, *, is_doubtful: bool) -> None:
@@ -92,16 +95,18 @@ class GroupHistory:
 
         :param is_doubtful: whether an earlier attempt got no answer.
         """
-        commit = self._commits[number]
+        commit = self._asked.pop(number)
         if commit.generation < commit.known_generation:
             self._contradicted(f"generation {commit.generation} has committed in {commit.known_generation}")
-        self.acknowledged.update(commit.offsets)
+        if number in self._commits:
+            self.acknowledged.update(commit.offsets)
         if not is_doubtful:
-            del self._commits[number]
+            self._commits.pop(number, None)
 
     def refused(self, number: int) -> None:
         """It was told that they are not, and will not be."""
-        del self._commits[number]
+        del self._asked[number]
+        self._commits.pop(number, None)
 
     def decided(self, offsets: Mapping[TopicPartition, int]) -> None:
         """A transaction that commits offsets is committed, as its producer was told."""

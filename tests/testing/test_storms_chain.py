@@ -121,6 +121,19 @@ class TestGroupHistory:
         history.committed(history.committing(1, {KEY: 2}), is_doubtful=False)
         assert "generation 1 has committed in 2" in history.contradictions[0]
 
+    def test_who_asked_may_be_told_long_after_its_generation_was_over(self) -> None:
+        """The others have gone on from what they fetched: neither a refusal nor a late yes changes that."""
+        history = GroupHistory()
+        history.joined("a", 1, [KEY, OTHER])
+        refused, late = (history.committing(1, {KEY: offset}) for offset in (3, 4))
+        history.joined("b", 2, [KEY, OTHER])
+        history.fetched(history.expected([KEY]), {KEY: 4})
+        history.committed(history.committing(2, {KEY: 8}), is_doubtful=False)
+        history.refused(refused)
+        history.committed(late, is_doubtful=True)
+        assert history.acknowledged == {KEY: 8}
+        assert not history.contradictions
+
 
 class TestTransactionHistory:
     def records(self, *values: bytes) -> list[Record]:
