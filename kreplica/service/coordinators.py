@@ -113,6 +113,12 @@ class Coordinators:
         self._internal_topics = made
         return made
 
+    def make_topics(self) -> None:
+        """Begin to make the coordinators' topics now, rather than when they are first asked for."""
+        if self._internal_topics is not None:
+            for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+                self._internal_topics.ensure(topic)
+
     def start(self) -> None:
         """What coordinators do by themselves begins."""
         if admin_listener(self._broker.settings) is not None:  # nobody else asks
