@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +26,19 @@ from kreplica.testing.controller_scene import ControllerScene
 from kreplica.testing.disk import MemoryDisk
 from kreplica.testing.replay import Outcome, Replay, replay_all
 from kreplica.testing.replay_reading import JournalUnreadable, read_journals
+from kreplica.testing.storms.burial import burial
 from kreplica.zookeeper import Create
 
 ORDERS = TopicPartition("orders", 0)
 DIRECTORY = "/data/journal"
 CONTROLLER = 101
+
+
+@pytest.fixture(autouse=True)
+def _buried() -> Iterator[None]:
+    """A replay that stops in the middle leaves controllers that protest when they are thrown away: here, not later."""
+    with burial():
+        yield
 
 
 def scene_with_journal(brokers: int = 3) -> ControllerScene:
