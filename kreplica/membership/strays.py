@@ -1,14 +1,17 @@
 """Logs on disk that are no replicas of this broker any more, found by asking ZooKeeper before the broker takes part.
 
-A broker that was down while a topic was deleted, or while its replica was moved away, was not told.
+A broker that was down while a topic was deleted, or while its replica was moved away, was not told; nor was one that
+was cut off meanwhile, and has registered anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
@@ -19,6 +22,9 @@ from kreplica.storage.directories import LogDirectories
 from kreplica.zookeeper import NoNode, ZooKeeperClient, read_all
 
 log = Logger()
+
+Delete = Callable[[TopicPartition], Awaitable[object]]
+InOrder = Callable[[Callable[[], Coroutine[Deferred[Any], Any, None]]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +140,45 @@ async def remove_strays(
     :raise ZooKeeperError: where it cannot be asked; nothing was removed.
     :raise OSError: the device fails.
     """
+    await _remove(reactor, await _find_in(directories, client, broker_id, last_epoch), directories.delete)
+
+
+async def remove_strays_anew(
+    reactor: Reactor,
+    client: ZooKeeperClient,
+    directories: LogDirectories,
+    broker_id: int,
+    last_epoch: int,
+    in_order: InOrder,
+    delete: Delete,
+) -> None:
+    """The same while the broker runs, which has registered anew after its session was lost.
+
+    What is found is looked for again between two of the controller's commands: one that came before may have given the
+    broker the replica, and one that comes later makes it anew.
+
+    :param in_order: runs something between two commands.
+    :param delete: stops a replica and deletes its log.
+    """
+    if await _find_in(directories, client, broker_id, last_epoch):
+
+        async def remove() -> None:
+            await _remove(reactor, await _find_in(directories, client, broker_id, last_epoch), delete)
+
+        await in_order(remove)
+
+
+async def _find_in(
+    directories: LogDirectories, client: ZooKeeperClient, broker_id: int, last_epoch: int
+) -> dict[TopicPartition, str]:
     logs = {key: directories.topic_id(key) for key in directories.logs}
+    return await find_strays(client, logs, broker_id, last_epoch)
+
+
+async def _remove(reactor: Reactor, strays: Mapping[TopicPartition, str], delete: Delete) -> None:
     turns = Turns(reactor)
-    for key, reason in (await find_strays(client, logs, broker_id, last_epoch)).items():
+    for key, reason in strays.items():
         log.warn("the log of {partition} is removed: {reason}", partition=str(key), reason=reason)
-        await directories.delete(key)
+        await delete(key)
         if turns.is_over:
             await turns.next()

@@ -10,8 +10,9 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from kreplica.controller.journaled import journaled
 from kreplica.controller.surroundings import Surroundings
@@ -23,9 +24,10 @@ from kreplica.membership.previous_session import end_previous_session, forget_se
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
 from kreplica.membership.session import Membership
-from kreplica.membership.strays import remove_strays
+from kreplica.membership.strays import remove_strays, remove_strays_anew
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.replication import ControlFence, Wakeups
+from kreplica.replication.partitions import DELETE_WHATEVER_EPOCH
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import StallWatch
 from kreplica.server.fetch_sessions import FetchSessions
@@ -50,7 +52,7 @@ from kreplica.service.settings_maps import (
 from kreplica.service.stopping import stop_all
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.directories import LogDirectories
-from kreplica.zookeeper import ZooKeeperClient
+from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
 
 if TYPE_CHECKING:
     from kreplica.admin.site import AdminSite
@@ -112,6 +114,7 @@ class Broker:
         self._opened = False
         self.stopping = False
         self._joined_once = False
+        self._removing_strays: Deferred[None] = succeed(None)
 
     def _connection_timeout_ms(self) -> int:
         chosen: int | None = self.settings["zookeeper.connection.timeout.ms"]
@@ -213,6 +216,7 @@ class Broker:
 
     def _joined(self, registration: BrokerRegistration) -> None:
         """We are registered, for the first time or after the session was lost."""
+        last_epoch = self.fence.broker_epoch
         self.fence.broker_epoch = registration.epoch
         self.incarnations.registered(registration)
         log.info(
@@ -228,7 +232,24 @@ class Broker:
             )
             self.dynamic_settings.session_renewed()
             self.controller.stand_for_election()
+            self._remove_strays(last_epoch)
         self._joined_once = True
+
+    def _remove_strays(self, last_epoch: int) -> None:
+        """Nobody told this broker of what went while it had no session."""
+        self._removing_strays.cancel()  # of the session before: this one looks at everything
+        self._removing_strays = Deferred.fromCoroutine(
+            remove_strays_anew(
+                self.runtime.reactor,
+                self.client,
+                self.directories,
+                self.broker_id,
+                last_epoch,
+                self.fence.in_order,
+                lambda key: self.partitions.stop_replica(key, leader_epoch=DELETE_WHATEVER_EPOCH, delete=True),
+            )
+        )
+        self._removing_strays.addErrback(_strays_stay)
 
     def _topic_settings_changed(self, topic: str) -> None:
         self.partitions.settings_changed(topic)
@@ -276,6 +297,7 @@ class Broker:
     async def _stop_serving(self) -> None:
         if self.server is not None:
             self.metadata.stop()
+            self._removing_strays.cancel()
             self.coordinators.stop()
             await self.replication.stop()
             await self.server.stop()
@@ -294,3 +316,13 @@ class Broker:
         await self.client.close()
         if self._opened:
             forget_session(self.runtime.disk, self._session_directory)
+
+
+def _strays_stay(failure: Failure) -> None:
+    """They are looked for again at the next registration, and at the next start."""
+    if failure.check(CancelledError) is not None:
+        return
+    if failure.check(ZooKeeperError) is not None:
+        log.info("logs that are no replicas any more are looked for later: {error}", error=failure.getErrorMessage())
+    else:
+        log.failure("looking for logs that are no replicas any more", failure)

@@ -1,0 +1,49 @@
+"""Replicas that went while their broker was cut off, and lived."""
+
+from __future__ import annotations
+
+from kreplica.cluster import znodes
+from kreplica.cluster.partition_requests import encode_removal
+from kreplica.model import TopicPartition
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster_state import assignment_of
+
+TOPIC = "t"
+OTHERS = ("coordinator", "broker-1", "broker-2")
+
+
+def test_a_broker_that_was_cut_off_does_away_with_what_is_gone() -> None:
+    """A partition is removed while the broker of a replica is cut off, then its topic deleted and made again.
+
+    The broker registers anew, without a start: it deletes the log that nobody tells it of, and can hold the new one.
+    """
+    cluster = SimulatedCluster(1, brokers=3, overrides=["controlled.shutdown.enable=false"])
+    cluster.start()
+    client = cluster.client()
+    cluster.run_until(client.create_topic(TOPIC, assignment=[[1, 2], [1, 3]]))
+    cluster.wait_in_sync(TOPIC, [0, 1])
+    removed = TopicPartition(TOPIC, 1)
+    assert removed in cluster.brokers[3].program.directories.logs
+    program = cluster.brokers[3].program
+    for other in OTHERS:
+        cluster.simulation.network.cut("broker-3", other)
+    cluster.run_until(lambda: 3 not in cluster.brokers[1].program.metadata.brokers)
+    zookeeper = cluster.brokers[1].program.client
+    cluster.run_until(zookeeper.create(znodes.partitions_remove_path(TOPIC), b""))
+    cluster.run_until(zookeeper.create(znodes.partitions_remove_path(TOPIC, 1), encode_removal(0)))
+    cluster.run_until(lambda: removed.partition not in _partitions(cluster))
+    cluster.run_until(client.delete_topic(TOPIC))
+    cluster.run_until(lambda: assignment_of(cluster, TOPIC) is None)
+    cluster.run_until(client.create_topic(TOPIC, assignment=[[1, 2], [1, 2]]))
+    cluster.simulation.network.heal()
+    cluster.run_until(lambda: removed not in cluster.brokers[3].program.directories.logs)
+    assert cluster.brokers[3].program is program
+    cluster.run_until(client.reassign(TOPIC, 1, [1, 3]))
+    cluster.run_until(lambda: _partitions(cluster).get(1) == (1, 3))
+    cluster.wait_in_sync(TOPIC, [0, 1])
+    cluster.stop()
+
+
+def _partitions(cluster: SimulatedCluster) -> dict[int, tuple[int, ...]]:
+    assignment = assignment_of(cluster, TOPIC)
+    return dict(assignment.partitions) if assignment is not None else {}
