@@ -6,6 +6,11 @@ from suites import Suite
 
 SERVICE = '''"""How the suite sees a broker that it did not start."""
 
+from kafka import KafkaConsumer
+
+# A consumer that subscribes while its first metadata is on its way asks for its topics when that is so old: 5 minutes.
+KafkaConsumer.DEFAULT_CONFIG["metadata_max_age_ms"] = 1000
+
 
 class ExternalService:
     def __init__(self, host, port):
