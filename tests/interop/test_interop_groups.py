@@ -66,7 +66,12 @@ class ConfluentReader:
 class KafkaPythonReader:
     def __init__(self, broker, topic, group):
         self.consumer = KafkaConsumer(
-            topic, bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
+            topic,
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id=group,
+            auto_offset_reset="earliest",
+            # What it asks for while it bootstraps it may forget until this is over.
+            metadata_max_age_ms=1000,
         )
 
     def poll(self):
