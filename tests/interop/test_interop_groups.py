@@ -66,13 +66,13 @@ class ConfluentReader:
 class KafkaPythonReader:
     def __init__(self, broker, topic, group):
         self.consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap_servers,
-            group_id=group,
-            auto_offset_reset="earliest",
-            # What it asks for while it bootstraps it may forget until this is over.
-            metadata_max_age_ms=1000,
+            bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
         )
+        # As the leader of a group it would assign nothing of a topic that it has not heard of yet, and stay with that.
+        end = time.monotonic() + DEADLINE_S
+        while not self.consumer.partitions_for_topic(topic):
+            assert time.monotonic() < end, f"it does not hear of {topic}"
+        self.consumer.subscribe([topic])
 
     def poll(self):
         polled = self.consumer.poll(timeout_ms=100)
