@@ -48,6 +48,12 @@ async def replicas_recovered(office: Office, event: ReplicasRecovered) -> None:
         if context.replica_state(partition, event.broker_id) is ReplicaState.OFFLINE:
             context.move_replica(partition, event.broker_id, ReplicaState.ONLINE)
     await _repair(office, context.staying(back))
+    # It has opened them in the epochs that it was told of: while it counted as failed there may have been others.
+    requests = office.requests()
+    for partition in context.staying(back):
+        if partition in context.leadership and event.broker_id in context.replicas(partition):
+            requests.lead_or_follow(partition, [event.broker_id])
+    requests.send()
 
 
 async def retry_replicas(office: Office) -> None:

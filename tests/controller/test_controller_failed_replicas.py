@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kreplica.cluster import documents, znodes
+from kreplica.controller.events import ReplicasRecovered
 from kreplica.controller.failed_replicas import FIRST_RETRY_SECONDS
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
@@ -83,3 +84,16 @@ def test_it_is_asked_for_soon() -> None:
     assert scene.context.offline_replicas(P0) == ()
     told = scene.brokers[1].told_of("LeaderAndIsr")[-1].partitions[P0]
     assert (told["leader"], told["isr"]) == (2, [2, 3])
+
+
+def test_what_is_back_is_told_of_the_latest_epoch() -> None:
+    """It was opened under an earlier command, and counted as failed while later ones went to the others."""
+    scene = made()
+    fail(scene, 1)
+    latest = scene.state("t", 0)
+    scene.brokers[1].errors = {}
+    scene.forget_told()
+    scene.controller.queue.put(ReplicasRecovered(1, (P0,)))
+    scene.settle(FIRST_RETRY_SECONDS / 10)
+    told = scene.brokers[1].told_of("LeaderAndIsr")[-1].partitions[P0]
+    assert (told["leader"], told["leader_epoch"]) == (latest.leader, latest.leader_epoch)
