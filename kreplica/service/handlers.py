@@ -82,17 +82,8 @@ def _reads(broker: Broker) -> PartitionReads:
     )
 
 
-def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
-    """Every API of a broker with its handler."""
-    reactor = broker.runtime.reactor
-    settings = broker.settings
-    coordinators = broker.coordinators
-    internal_topics = coordinators.internal_topics(topics)
-    partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
-    wall_clock_ms = broker.runtime.wall_clock_ms
-
-    def is_controller() -> bool:
-        return broker.controller.active
+def _controller_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
+    """What the controller itself is asked."""
 
     def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
         return broker.controller.ask(ShutdownAsked(broker_id, broker_epoch))
@@ -105,6 +96,26 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
 
     def ask_moves(wanted: list[TopicPartition] | None) -> Deferred[Any]:
         return broker.controller.ask(MovesAsked(wanted))
+
+    return [
+        (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
+        (messages.ELECT_LEADERS, ElectLeaders(ask_election, broker.metadata)),
+        (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment)),
+        (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves)),
+    ]
+
+
+def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
+    """Every API of a broker with its handler."""
+    reactor = broker.runtime.reactor
+    settings = broker.settings
+    coordinators = broker.coordinators
+    internal_topics = coordinators.internal_topics(topics)
+    partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
+    wall_clock_ms = broker.runtime.wall_clock_ms
+
+    def is_controller() -> bool:
+        return broker.controller.active
 
     handlers: list[tuple[Api, Handler]] = [
         (messages.PRODUCE, Produce(reactor, partitions, metadata, wall_clock_ms, coordinators.admission)),
@@ -120,7 +131,6 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, broker.fence, partitions, dynamic)),
         (messages.STOP_REPLICA, StopReplica(reactor, broker.fence, partitions, metadata)),
         (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
-        (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
         (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
         (
@@ -133,11 +143,9 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
         (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
-        (messages.ELECT_LEADERS, ElectLeaders(ask_election, metadata)),
-        (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment)),
-        (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
         (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
+        *_controller_handlers(broker),
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),
     ]
