@@ -3,7 +3,9 @@
 * ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.disk``
 * ``offload`` work that blocks
 * ``pause`` waiting a while; ``turns`` long loops that let others have theirs; ``together`` several coroutines as one
+* ``distribution`` how values are spread; ``process_figures`` what the process uses
 * ``stalls`` how long the reactor was kept from its work
+* ``hosts/`` several programs in one process, each of which can be killed, paused and cut off
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
 Nothing below ``service`` imports Twisted's global reactor, reads a clock, or draws a random number of its own.

@@ -342,3 +342,12 @@ class OsDisk:
                 f"{path} is in use: another process holds {name}; stop it, or choose another directory"
             ) from None
         return OsDirectoryLock(descriptor)
+
+
+class ReadOnlyDisk(OsDisk):
+    """The same for whoever only looks: files are opened for reading, also where nothing may be written."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if create:
+            raise OSError(errno.EROFS, "opened for reading only", path)
+        return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))

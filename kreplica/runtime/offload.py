@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -39,3 +40,12 @@ class ThreadOffload:
 
     def stop(self) -> None:
         self._pool.stop()
+
+
+def let_others_run() -> None:
+    """To be called now and then by what computes long in a thread.
+
+    The interpreter takes its lock from a thread only after 5 ms, and the reactor wants it again after each thing that
+    it does with a socket.
+    """
+    time.sleep(0)

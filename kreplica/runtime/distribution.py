@@ -1,0 +1,28 @@
+"""How values are spread: counts by bounds, as a histogram of Prometheus has them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Bounds of what may take from half a millisecond to ten seconds."""
+
+
+class Distribution:
+    """:param bounds: growing; a value counts for the first that it does not exceed.
+
+    :ivar counts: one for each bound, and one for what is beyond the last.
+    """
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def note(self, value: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value

@@ -1,0 +1,99 @@
+"""The files of one program of several in a process: the operating system's, taken away by a kill."""
+
+from __future__ import annotations
+
+import errno
+import os
+from threading import Lock
+from weakref import WeakSet
+
+from kreplica.runtime.disk import DirectoryLock, File, OsDirectoryLock, OsDisk, OsFile
+
+
+class HostFile(OsFile):
+    """As any file, until its program is killed: then it is closed, whoever still refers to it."""
+
+    __slots__ = ("__weakref__",)
+
+    def take_descriptor(self) -> int:
+        """Leave the file closed, and its descriptor to the caller, who closes it; -1 where it is closed already."""
+        descriptor, self._fd = self._fd, -1
+        return descriptor
+
+
+class HostDisk(OsDisk):
+    """One program's disk, from its start to its end.
+
+    A kill takes the descriptors away at once, so that nothing more is read or written, and closes them later: until
+    then a thread that is in the middle of a call may still use the number that it had.
+    """
+
+    def __init__(self) -> None:
+        self._killed = False
+        self._files: WeakSet[HostFile] = WeakSet()
+        self._locks: WeakSet[OsDirectoryLock] = WeakSet()
+        self._taken: list[int] = []
+        # Threads open files too.
+        self._changing = Lock()
+
+    def kill(self) -> None:
+        """Let nothing be done with it any more: every call fails from now on.  Nothing is flushed."""
+        with self._changing:
+            self._killed = True
+            taken = [file.take_descriptor() for file in list(self._files)]
+        self._taken += [descriptor for descriptor in taken if descriptor >= 0]
+
+    def release(self) -> None:
+        """Close what was taken, and free the locks: after ``kill``, once no thread is in a call any more."""
+        taken, self._taken = self._taken, []
+        for descriptor in taken:
+            os.close(descriptor)
+        for lock in list(self._locks):
+            lock.release()
+
+    def _check(self, path: str) -> None:
+        if self._killed:
+            raise OSError(errno.EOWNERDEAD, "the program that had it open was killed", path)
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        with self._changing:
+            self._check(path)
+            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            file = HostFile(path, os.open(path, flags, 0o644))
+            self._files.add(file)
+        return file
+
+    def lock_directory(self, path: str) -> DirectoryLock:
+        self._check(path)
+        lock = super().lock_directory(path)
+        assert isinstance(lock, OsDirectoryLock)
+        self._locks.add(lock)
+        return lock
+
+    # --- what changes a directory ------------------------------------------------------------------------------------
+
+    def make_directories(self, path: str) -> None:
+        self._check(path)
+        super().make_directories(path)
+
+    def remove(self, path: str) -> None:
+        self._check(path)
+        super().remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        self._check(path)
+        super().remove_tree(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._check(old)
+        super().rename(old, new)
+
+    def sync_directory(self, path: str) -> None:
+        self._check(path)
+        super().sync_directory(path)
+
+    def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        self._check(path)
+        super().write_file(path, data, sync=sync)

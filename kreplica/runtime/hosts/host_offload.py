@@ -1,0 +1,79 @@
+"""The threads of one program of several in a process, which end with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from typing import Any, ParamSpec, TypeVar
+
+from twisted.internet.defer import Deferred, succeed
+
+from kreplica.runtime.hosts.host_reactor import HostReactor
+from kreplica.runtime.offload import ThreadOffload
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS_MAX = 4
+
+
+class WasKilled(Exception):
+    """Work that was never begun: its program was killed first.  Nobody hears of it."""
+
+
+class HostOffload:
+    """An ``Offload`` whose answers arrive as its host's other events do.
+
+    :param real_reactor: the process's own: told when the last thread has ended.
+    """
+
+    def __init__(self, reactor: HostReactor, real_reactor: Any) -> None:
+        self._real_reactor = real_reactor
+        self._threads = ThreadOffload(reactor, THREADS_MAX, reactor.name)
+        self._running_count = 0
+        self._gone: Deferred[None] | None = None
+        self._killed = False
+        self._changing = Lock()
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        return self._threads.run(self._work, partial(function, *args, **kwargs))
+
+    def stop(self) -> None:
+        """Nothing: the end of the host, which follows also where its program stopped in order, ends its threads."""
+
+    def kill(self) -> Deferred[None]:
+        """Let nothing more be begun.
+
+        :return: fires once what had begun has ended, as the end of a process waits for its system calls.
+        """
+        with self._changing:
+            assert not self._killed, "killed already"
+            self._killed = True
+            if self._running_count:
+                self._gone = Deferred()
+                return self._gone
+        self._threads.stop()
+        return succeed(None)
+
+    # --- in a thread -------------------------------------------------------------------------------------------------
+
+    def _work(self, work: Callable[[], T]) -> T:
+        with self._changing:
+            if self._killed:
+                raise WasKilled
+            self._running_count += 1
+        try:
+            return work()
+        finally:
+            with self._changing:
+                self._running_count -= 1
+                is_last = self._killed and not self._running_count
+            if is_last:
+                self._real_reactor.callFromThread(self._ended)
+
+    def _ended(self) -> None:
+        gone, self._gone = self._gone, None
+        assert gone is not None
+        self._threads.stop()
+        gone.callback(None)

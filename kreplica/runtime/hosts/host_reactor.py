@@ -1,0 +1,273 @@
+"""One host of several in a process: a reactor over the process's real one, which can be paused, cut off and killed.
+
+Sockets, timers and transports are the real ones.  What a host may not do just now is not asked of the real reactor:
+a paused host's timers wait and its sockets are not looked at; nor are those whose other end is cut off.  So the kernel
+still accepts, takes and keeps what is sent, as it does for a process that stands still or while packets are lost, and
+all of it arrives later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+from weakref import WeakSet
+
+from twisted.internet import tcp
+from twisted.internet.base import DelayedCall
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFDSet, IReactorFromThreads, IReactorTCP, IReactorTime
+from twisted.python import log
+from zope.interface import implementer
+
+from kreplica.runtime.hosts.loopback import Loopback
+
+NEVER_S = 1e9
+"""A paused host's timers are put off by so much."""
+
+
+class HostState(Enum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+@implementer(IReactorTime, IReactorTCP, IReactorFDSet, IReactorFromThreads)
+class HostReactor:
+    """The reactor of one process on one host, from its start to its end.
+
+    :param reactor: the real one; its clock must not jump (``kreplica.runtime.count_true_seconds``).
+    :param name: of the host, as the loopback and the log know it.
+    """
+
+    def __init__(self, reactor: Any, name: str, loopback: Loopback) -> None:
+        self.name = name
+        self.state = HostState.RUNNING
+        self._reactor = reactor
+        self._loopback = loopback
+        self._readers: dict[Any, None] = {}
+        self._writers: dict[Any, None] = {}
+        self._transports: WeakSet[Any] = WeakSet()
+        self._connecting: dict[HostClient, None] = {}
+        self._paused_at_s = 0.0
+        self._put_off: list[tuple[DelayedCall, float]] = []
+        self._from_threads: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
+        self._context = {"system": name}
+        loopback.on_change(self.look_again)
+
+    # --- what is done to it ---
+
+    def pause(self) -> None:
+        """Stand still, as after ``SIGSTOP``: no timer fires, nothing is read or written."""
+        if self.state is not HostState.RUNNING:
+            return
+        self.state = HostState.PAUSED
+        now_s = self.seconds()
+        self._put_off = [(call, call.getTime() - now_s) for call in self.getDelayedCalls()]
+        for call, _ in self._put_off:
+            call.reset(NEVER_S)
+        self._paused_at_s = now_s
+        self.look_again()
+
+    def resume(self) -> None:
+        """Go on: what was due meanwhile happens now, in its order."""
+        if self.state is not HostState.PAUSED:
+            return
+        self.state = HostState.RUNNING
+        stood_still_s = self.seconds() - self._paused_at_s
+        put_off, self._put_off = self._put_off, []
+        for call, left_s in sorted(put_off, key=lambda each: each[1]):
+            if call.active():
+                call.reset(max(left_s - stood_still_s, 0.0))
+        waiting, self._from_threads = self._from_threads, []
+        for function, args, kwargs in waiting:
+            self.callFromThread(function, *args, **kwargs)
+        self.look_again()
+
+    def kill(self) -> None:
+        """End as after ``SIGKILL``: no timer fires any more, what was open is closed, and nothing here hears of it."""
+        if self.state is HostState.DEAD:
+            return
+        for call in self.getDelayedCalls():
+            call.cancel()
+        self.state = HostState.DEAD
+        self.removeAll()
+        for transport in [*self._transports, *self._connecting]:
+            if hasattr(transport, "socket"):
+                transport.socket.close()
+        self._connecting.clear()
+        self._put_off.clear()
+        self._from_threads.clear()
+        self._loopback.forget(self.look_again)
+
+    # --- IReactorTime, IReactorFromThreads ---
+
+    def seconds(self) -> float:
+        seconds: float = self._reactor.seconds()
+        return seconds
+
+    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> DelayedCall:
+        if self.state is HostState.DEAD:
+            return DelayedCall(self.seconds() + delay, callable, args, kwargs, _nothing, _nothing, self.seconds)
+        call: DelayedCall = self._reactor.callLater(delay, self._call, callable, args, kwargs)
+        if self.state is HostState.PAUSED:
+            self._put_off.append((call, self.seconds() + delay - self._paused_at_s))
+            call.reset(NEVER_S)
+        return call
+
+    def _call(self, callable: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        log.callWithContext(self._context, callable, *args, **kwargs)
+
+    def getDelayedCalls(self) -> list[DelayedCall]:
+        # Bound methods of the same object are equal, not identical.
+        return [call for call in self._reactor.getDelayedCalls() if call.func == self._call]
+
+    def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None:
+        self._reactor.callFromThread(self._call_from_thread, callable, args, kwargs)
+
+    def _call_from_thread(self, callable: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.state is HostState.PAUSED:
+            self._from_threads.append((callable, args, kwargs))
+        elif self.state is HostState.RUNNING:
+            self._call(callable, args, kwargs)
+
+    def resolve(self, name: str, timeout: Any = ()) -> Deferred[str]:
+        answer: Deferred[str] = self._reactor.resolve(name)
+        return answer
+
+    @property
+    def nameResolver(self) -> Any:
+        return self._reactor.nameResolver
+
+    # --- IReactorTCP ---
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> tcp.Port:
+        listening = HostPort(port, factory, backlog, interface, self)
+        listening.startListening()
+        self._loopback.listens(listening.socket.getsockname()[1], self.name)
+        return listening
+
+    def connectTCP(
+        self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: tuple[str, int] | None = None
+    ) -> tcp.Connector:
+        connector = HostConnector(host, port, factory, timeout, bindAddress, self)
+        connector.connect()
+        return connector
+
+    # --- IReactorFDSet ---
+
+    def addReader(self, reader: Any) -> None:
+        if reader not in self._readers and self.state is not HostState.DEAD:
+            self._readers[reader] = None
+            self._own(reader)
+            if not self._holds(reader):
+                self._reactor.addReader(reader)
+
+    def addWriter(self, writer: Any) -> None:
+        if writer not in self._writers and self.state is not HostState.DEAD:
+            self._writers[writer] = None
+            self._own(writer)
+            if not self._holds(writer):
+                self._reactor.addWriter(writer)
+
+    def _own(self, transport: Any) -> None:
+        if transport not in self._transports:
+            self._transports.add(transport)
+            self._loopback.peer_of(transport)  # found now: its other end may be gone when it is asked for
+            if isinstance(transport, tcp.Server):
+                transport.logstr = self.name
+
+    def removeReader(self, reader: Any) -> None:
+        self._connecting.pop(reader, None)
+        if reader in self._readers:
+            del self._readers[reader]
+            self._reactor.removeReader(reader)
+
+    def removeWriter(self, writer: Any) -> None:
+        if writer in self._writers:
+            del self._writers[writer]
+            self._reactor.removeWriter(writer)
+
+    def getReaders(self) -> list[Any]:
+        return list(self._readers)
+
+    def getWriters(self) -> list[Any]:
+        return list(self._writers)
+
+    def removeAll(self) -> list[Any]:
+        removed = list({**self._readers, **self._writers})
+        for descriptor in removed:
+            self.removeReader(descriptor)
+            self.removeWriter(descriptor)
+        return removed
+
+    # --- what it may not do just now ---
+
+    def look_again(self) -> None:
+        """Ask the real reactor for what may happen now, and for nothing else."""
+        for reader in list(self._readers):
+            (self._reactor.removeReader if self._holds(reader) else self._reactor.addReader)(reader)
+        for writer in list(self._writers):
+            (self._reactor.removeWriter if self._holds(writer) else self._reactor.addWriter)(writer)
+        for client in list(self._connecting):
+            if not self.reaches(client.realAddress):
+                continue
+            del self._connecting[client]
+            self.callLater(0, client.doConnect)
+
+    def _holds(self, descriptor: Any) -> bool:
+        if self.state is not HostState.RUNNING:
+            return True
+        loopback = self._loopback
+        return not loopback.is_whole and loopback.is_cut(self.name, loopback.peer_of(descriptor))
+
+    def reaches(self, address: tuple[str, int]) -> bool:
+        """Whether what is sent to that address now arrives."""
+        return not self._loopback.is_cut(self.name, self._loopback.host_at(address[1]))
+
+    def connect_when_healed(self, client: HostClient) -> None:
+        """Let an attempt to connect hang; it may time out meanwhile."""
+        self._connecting[client] = None
+
+    def connects(self, client: HostClient) -> None:
+        """An attempt to connect has begun: its other end, which may be a host too, will want to know whose it is."""
+        self._loopback.leaves(client.socket.getsockname()[1], client)
+
+
+class HostPort(tcp.Port):
+    """A stock port; its log lines are the host's."""
+
+    def logPrefix(self) -> str:
+        name: str = self.reactor.name  # type: ignore[attr-defined]
+        return name
+
+
+class HostClient(tcp.Client):
+    """A stock client connection, which does not get through where its destination is cut off."""
+
+    reactor: HostReactor
+    realAddress: tuple[str, int]
+
+    def doConnect(self) -> None:
+        if not self.reactor.reaches(self.realAddress):
+            self.reactor.connect_when_healed(self)
+            return
+        super().doConnect()  # type: ignore[no-untyped-call]
+        if hasattr(self, "socket") and self.socket.fileno() >= 0:
+            self.reactor.connects(self)
+
+    def logPrefix(self) -> str:
+        return self.reactor.name
+
+
+class HostConnector(tcp.Connector):
+    """A stock connector on a host."""
+
+    reactor: Any
+
+    def _makeTransport(self) -> tcp.Client:
+        return HostClient(self.host, self.port, self.bindAddress, self, self.reactor)  # type: ignore[no-untyped-call]
+
+
+def _nothing(call: DelayedCall) -> None:
+    """A dead process's timers can be cancelled and put off, as any."""

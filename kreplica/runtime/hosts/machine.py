@@ -1,0 +1,213 @@
+"""A machine: one program at a time on a host of its own, built anew at each start."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.errors import KreplicaError
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import Disk
+from kreplica.runtime.hosts.host_disk import HostDisk
+from kreplica.runtime.hosts.host_offload import HostOffload
+from kreplica.runtime.hosts.host_reactor import HostReactor, HostState
+from kreplica.runtime.hosts.loopback import Loopback
+from kreplica.runtime.offload import Offload
+
+log = Logger()
+
+
+class Program(Protocol):
+    """What a machine runs."""
+
+    def start(self) -> Awaitable[None]: ...
+
+    def stop(self) -> Awaitable[None]: ...
+
+
+ProgramT = TypeVar("ProgramT", bound=Program)
+
+
+class KilledWhileStarting(KreplicaError):
+    """The machine was killed before its program served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What a program has besides its reactor, from its start to its end.
+
+    :param boot_id: as ``Runtime`` has it.
+    :param end: takes all of it away, as the end of a process does; fires when it is gone.
+    """
+
+    disk: Disk
+    offload: Offload
+    boot_id: str
+    end: Callable[[], Deferred[None]]
+
+
+class Machine(Generic[ProgramT]):
+    """Owned by whoever may kill it; ends with ``kill``, also after ``stop``.
+
+    :param reactor: the process's own.
+    :param name: of its host, in the log and on the loopback.
+    :param build: makes the program from the host's runtime.
+    :param equip: what the program is given at each start.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        name: str,
+        loopback: Loopback,
+        build: Callable[[Runtime], ProgramT],
+        equip: Callable[[HostReactor], Equipment],
+    ) -> None:
+        self.name = name
+        self._real_reactor = reactor
+        self._loopback = loopback
+        self._build = build
+        self._equip = equip
+        self._reactor: HostReactor | None = None
+        self._equipment: Equipment | None = None
+        self._program: ProgramT | None = None
+        self._starting: Deferred[None] | None = None
+        self._is_ending = False
+        self._wait_for_the_end: list[Deferred[None]] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether the program was started, and neither stopped nor killed since; it may be paused."""
+        return self._program is not None
+
+    @property
+    def starting(self) -> bool:
+        """Whether a start is under way."""
+        return self._starting is not None
+
+    @property
+    def paused(self) -> bool:
+        return self._reactor is not None and self._reactor.state is HostState.PAUSED
+
+    @property
+    def program(self) -> ProgramT:
+        """What was started last and has not ended."""
+        assert self._program is not None, f"nothing runs on {self.name}"
+        return self._program
+
+    async def start(self) -> None:
+        """Start the program, once all of an earlier one is gone; returns when it serves.
+
+        Where that fails, or is cancelled, whoever started it stops or kills what there is of it.
+
+        :raise KilledWhileStarting: it was.
+        """
+        assert self._program is None, f"{self.name} runs already"
+        assert self._starting is None, f"{self.name} is starting already"
+        starting = self._starting = Deferred(lambda _: begun.cancel())
+        begun = Deferred.fromCoroutine(self._begin())
+        # A program that was killed may never say how its start went; and where it does, nobody listens.
+        begun.addBoth(lambda outcome: None if starting.called else starting.callback(outcome))
+        try:
+            await starting
+        finally:
+            if self._starting is starting:
+                self._starting = None
+
+    async def _begin(self) -> None:
+        await self.when_gone()
+        reactor = self._reactor = HostReactor(self._real_reactor, self.name, self._loopback)
+        equipment = self._equipment = self._equip(reactor)
+        runtime = Runtime(
+            reactor=reactor,
+            disk=equipment.disk,
+            offload=equipment.offload,
+            random=random.Random(random.SystemRandom().getrandbits(128)),
+            wall_clock_ms=wall_clock_ms,
+            boot_id=equipment.boot_id,
+        )
+        program = self._program = self._build(runtime)
+        # From a turn of the host itself, so that its first log lines are known as its own.
+        turn: Deferred[None] = Deferred()
+        reactor.callLater(0, turn.callback, None)
+        await turn
+        await program.start()
+
+    async def stop(self) -> None:
+        """Stop the program in order, also one that has not quite started; returns when all it had is gone."""
+        if self._starting is not None:
+            self._starting.cancel()
+        program = self._program
+        if program is not None:
+            await program.stop()
+        self.kill()
+        await self.when_gone()
+
+    def kill(self) -> None:
+        """``kill -9``: what was written stays.  Again does nothing."""
+        self._program = None
+        reactor, self._reactor = self._reactor, None
+        equipment, self._equipment = self._equipment, None
+        starting, self._starting = self._starting, None
+        if reactor is not None:
+            reactor.kill()
+        if equipment is not None:
+            self._is_ending = True
+            equipment.end().addBoth(self._ended)
+        if starting is not None and not starting.called:
+            starting.errback(KilledWhileStarting(f"{self.name} was killed while it started"))
+
+    def _ended(self, outcome: object) -> None:
+        self._is_ending = False
+        waiting, self._wait_for_the_end = self._wait_for_the_end, []
+        if isinstance(outcome, Failure):
+            log.failure("ending {name}", outcome, name=self.name)
+        for waiter in waiting:
+            waiter.callback(None)
+
+    def when_gone(self) -> Deferred[None]:
+        """Fires when nothing is left of a program that was killed: at once, but for calls to the system."""
+        if not self._is_ending:
+            return succeed(None)
+        waiter: Deferred[None] = Deferred()
+        self._wait_for_the_end.append(waiter)
+        return waiter
+
+    def call(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function as an event of the host: soon, later where it is paused, never once it is killed."""
+        if self._reactor is not None:
+            self._reactor.callLater(0, function, *args)
+
+    def pause(self) -> None:
+        """Let it stand still."""
+        if self._reactor is not None:
+            self._reactor.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self._reactor is not None:
+            self._reactor.resume()
+
+
+def real_equipment(reactor: HostReactor, real_reactor: Any, boot_id: str) -> Equipment:
+    """The operating system's files and threads, for one program of several in the process."""
+    disk = HostDisk()
+    offload = HostOffload(reactor, real_reactor)
+
+    def end() -> Deferred[None]:
+        disk.kill()
+        return offload.kill().addCallback(lambda _: disk.release())
+
+    return Equipment(disk, offload, boot_id, end)
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
