@@ -10,6 +10,7 @@ committed in that partition, so that whoever leads it next goes on where this br
 * ``offsets``: ``Offsets``: committed offsets, in memory and on their way into the log
 * ``offset_commits``: who may commit them, and how that ends
 * ``expiry``: offsets that go, and groups with them
+* ``waits``: whom a group waits for, and until when
 * ``lag``: how far a group is behind and whether that is trouble, pure; ``lag_tracking``: the same as time goes by
 * ``classic/``: groups whose members share out the partitions themselves (JoinGroup, SyncGroup)
 * ``consumer/``: groups whose partitions the coordinator shares out (KIP-848); ``consumer_records``: theirs

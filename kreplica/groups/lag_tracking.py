@@ -83,6 +83,7 @@ class LagTracker:
         self._log_ends = log_ends
         self._config = config or LagConfig()
         self._windows: dict[OffsetKey, Window] = {}
+        self._ends: Mapping[TopicPartition, int] = {}
         self._running: Deferred[None] | None = None
 
     def start(self) -> None:
@@ -128,6 +129,17 @@ class LagTracker:
         status = status_of(window, lag, now_ms, int(WINDOW * self._config.interval_s * 1000))
         return PartitionLag(key.topic, key.partition, committed, log_end_offset, lag, status)
 
+    def committed(self) -> Iterator[tuple[OffsetKey, int, int | None]]:
+        """What the groups of this broker have committed by now: partition, offset, and the lag where it is known.
+
+        Where logs end is what the last look found: nobody is asked.
+        """
+        for shard in self._shards.loaded():
+            for group_id in shard.offsets.group_ids():
+                for key, committed in _offsets_of(shard, group_id):
+                    end = self._ends.get(_partition_of(key))
+                    yield key, committed.offset, None if end is None else lag_between(committed.offset, end)
+
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def _look_forever(self) -> None:
@@ -142,9 +154,9 @@ class LagTracker:
         """See what all groups have committed by now."""
         keys = await self._committed_partitions()
         if not keys:
-            self._windows = {}
+            self._windows, self._ends = {}, {}
             return
-        ends = await self._log_ends.of(keys)
+        ends = self._ends = await self._log_ends.of(keys)
         turns = Turns(self._runtime.reactor)
         windows: dict[OffsetKey, Window] = {}
         for shard in self._shards.loaded():

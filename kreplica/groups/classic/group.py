@@ -295,6 +295,11 @@ class ClassicGroup:
 
         self._timer = self.reactor.callLater(max(delay_ms / 1000, 0.0), fired)
 
+    @property
+    def phase_left_s(self) -> float | None:
+        """Until this phase of a rebalance is over, whoever is missing; None where none has begun."""
+        return None if self._timer is None else max(self._timer.getTime() - self.reactor.seconds(), 0.0)
+
     def stop_timer(self) -> None:
         """The phase is over."""
         if self._timer is not None:

@@ -36,6 +36,11 @@ class Session:
         if self._timer is None:
             self._start(timeout_s)
 
+    @property
+    def left_s(self) -> float:
+        """Until it ends; 0 where it has."""
+        return max(self._deadline_s - self._reactor.seconds(), 0.0)
+
     def end(self) -> None:
         """Nobody waits for the member any more."""
         if self._timer is not None:

@@ -10,7 +10,7 @@ Pure, of frozen values:
 * ``requests``: ``Heartbeat``, and what makes no sense in any group
 * ``transitions``: heartbeats, leaving, timing out: a state in, the next one out: start here
 * ``fencing``: who is still a member, and what is free: the rules by name
-* ``subscriptions``: which topics members read; ``patterns/``: regular expressions of topics
+* ``subscriptions``: which topics members read; ``topic_lookup``: regular expressions of topics
 * ``targets``, ``assignors/``: what everybody is to have
 * ``reconciliation``: how far a member may go
 * ``persistence``: the records between two states, and the state that records lead to

@@ -11,11 +11,11 @@ from kreplica.groups.consumer import requests
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.consumer.group import ConsumerGroup
 from kreplica.groups.consumer.members import JOINING
-from kreplica.groups.consumer.patterns import TopicLookup
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.subscriptions import Surroundings, regular_expressions
 from kreplica.groups.consumer.targets import chosen
+from kreplica.groups.consumer.topic_lookup import TopicLookup
 from kreplica.groups.consumer.transitions import Answer
 
 if TYPE_CHECKING:

@@ -103,6 +103,19 @@ class ConsumerGroup:
             self._decide([heartbeat], refuse=False)
         return heartbeat.answered
 
+    @property
+    def session_s(self) -> float:
+        """How long a member may be silent."""
+        return self._config.session_timeout_ms / 1000
+
+    def session_left_s(self, member_id: str) -> float | None:
+        """See ``MemberTimers``."""
+        return self._timers.session_left_s(member_id)
+
+    def revocation_left_s(self, member_id: str) -> float | None:
+        """See ``MemberTimers``."""
+        return self._timers.revocation_left_s(member_id)
+
     def heard(self, member_id: str) -> None:
         """Somebody says to be a member, who lives, though there is no answer for it now: no session ends for that."""
         self._timers.heard(member_id)

@@ -55,6 +55,18 @@ class MemberTimers:
         """Look at a member again after a while, since nothing can be done about it now."""
         self._begin_session(member_id, seconds)
 
+    def session_left_s(self, member_id: str) -> float | None:
+        """Until a member has to be heard of; None where nobody waits for that."""
+        return self._left_s(self._sessions, member_id)
+
+    def revocation_left_s(self, member_id: str) -> float | None:
+        """Until a member has to have given up what it was told to; None where it has nothing to give up."""
+        return self._left_s(self._revocations, member_id)
+
+    def _left_s(self, calls: dict[str, IDelayedCall], member_id: str) -> float | None:
+        call = calls.get(member_id)
+        return None if call is None else max(call.getTime() - self._reactor.seconds(), 0.0)
+
     def stop(self) -> None:
         """Leave no timer."""
         for calls in (self._sessions, self._revocations):

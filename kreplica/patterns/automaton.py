@@ -1,4 +1,4 @@
-"""Matches names against an expression: all ways through it at once, so that no name takes longer than its length.
+"""Matches texts against an expression: all ways through it at once, so that no text takes longer than its length.
 
 The sets of places that can be reached are found when they are first needed, and remembered (a lazy deterministic
 automaton, as in RE2).
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import singledispatchmethod
 
-from kreplica.groups.consumer.patterns.parser import PatternError, parse
-from kreplica.groups.consumer.patterns.syntax import (
-    ALPHABET,
+from kreplica.patterns.characters import Characters
+from kreplica.patterns.parser import PatternError, parse
+from kreplica.patterns.syntax import (
     WORD,
     Assertion,
     Choice,
@@ -42,7 +42,7 @@ class _Step:
     """A place of the automaton: one character of these leads to ``then``; without any, both ways are open at once."""
 
     then: int
-    characters: frozenset[str] | None = None
+    characters: Characters | None = None
     otherwise: int | None = None
     assertion: Assertion | None = None
 
@@ -50,53 +50,75 @@ class _Step:
 _END = -1
 """The place where all is matched."""
 
-_State = tuple[tuple[int, ...], Beside]
-"""Places that are reached, sorted, and what stands before the gap."""
+class _State:
+    """:ivar places: that are reached, sorted; none are a dead end.
+
+    :ivar before: what stands before the gap.
+    :ivar following: the states that characters lead to, as far as they were asked for.
+    """
+
+    __slots__ = ("before", "following", "places")
+
+    def __init__(self, places: tuple[int, ...], before: Beside) -> None:
+        self.places = places
+        self.before = before
+        self.following: dict[str, _State] = {}
 
 
 class Automaton:
     """One expression, made ready.
 
+    :param places_max: how large it may be: so many steps a character costs at most, the first time.
     :raise PatternError: it is malformed, or too large.
     """
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, places_max: int = PLACES_MAX) -> None:
+        self._places_max = places_max
         self._steps: list[_Step] = []
-        self._start: _State = ((self._build(parse(pattern), _END),), Beside.NOTHING)
-        self._remembered: dict[tuple[_State, str], _State] = {}
+        self._start = _State((self._build(parse(pattern), _END),), Beside.NOTHING)
+        self._states: dict[tuple[tuple[int, ...], Beside], _State] = {}
+        self._remembered_count = 0
 
-    def matches(self, name: str) -> bool:
-        """Whether the whole name, of at most 249 characters, is what the expression says."""
+    def matches(self, text: str) -> bool:
+        """Whether the whole text is what the expression says."""
         state = self._start
-        remembered = self._remembered
-        for character in name:
-            following = remembered.get((state, character))
+        for character in text:
+            following = state.following.get(character)
             if following is None:
                 following = self._advance(state, character)
-                if len(remembered) >= REMEMBERED_MAX:
-                    remembered.clear()
-                remembered[state, character] = following
             state = following
-            if not state[0]:
+            if not state.places:
                 return False
         return _END in self._reached(state, Beside.NOTHING)
 
     def _advance(self, state: _State, character: str) -> _State:
-        if character not in ALPHABET:
-            return (), Beside.OTHER
         beside = Beside.WORD if character in WORD else Beside.OTHER
         places: dict[int, None] = {}
         for place in self._reached(state, beside):
             characters = self._steps[place].characters if place != _END else None
             if characters is not None and character in characters:
                 places[self._steps[place].then] = None
-        return tuple(sorted(places)), beside
+        if self._remembered_count >= REMEMBERED_MAX:
+            self._forget()
+        key = tuple(sorted(places)), beside
+        following = self._states.get(key)
+        if following is None:
+            following = self._states[key] = _State(*key)
+        state.following[character] = following
+        self._remembered_count += 1
+        return following
+
+    def _forget(self) -> None:
+        """Whoever is in the middle of a text, in another thread maybe, goes on from the state that it has."""
+        for state in (self._start, *self._states.values()):
+            state.following = {}
+        self._states = {}
+        self._remembered_count = 0
 
     def _reached(self, state: _State, following: Beside) -> dict[int, None]:
         """The places that are reached without another character, if that is what follows."""
-        places, before = state
         found: dict[int, None] = {}
-        waiting = list(places)
+        waiting = list(state.places)
         while waiting:
             place = waiting.pop()
             if place in found:
@@ -105,7 +127,7 @@ class Automaton:
             step = self._steps[place] if place != _END else None
             if step is None or step.characters is not None:
                 continue
-            if step.assertion is None or _holds(step.assertion, before, following):
+            if step.assertion is None or _holds(step.assertion, state.before, following):
                 waiting.append(step.then)
                 if step.otherwise is not None:
                     waiting.append(step.otherwise)
@@ -114,7 +136,7 @@ class Automaton:
     # --- building ----------------------------------------------------------------------------------------------------
 
     def _add(self, step: _Step) -> int:
-        if len(self._steps) >= PLACES_MAX:
+        if len(self._steps) >= self._places_max:
             raise PatternError("the regular expression is too large, its repetitions written out")
         self._steps.append(step)
         return len(self._steps) - 1

@@ -1,4 +1,4 @@
-"""What an expression is made of.  Characters stand for those of them that a topic's name may have."""
+"""What an expression is made of; classes with names hold what ASCII has of them."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ import unicodedata
 from dataclasses import dataclass
 from enum import Enum
 
-ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
-"""All that names of topics are made of."""
+from kreplica.patterns.characters import Characters, these
 
-DIGITS = frozenset(string.digits)
+ASCII = [chr(number) for number in range(128)]
+
 WORD = frozenset(string.ascii_letters + string.digits + "_")
 
+ALL = these("").complement()
+ALL_OF_A_LINE = these("\n").complement()
+
 POSIX = {
-    "alnum": frozenset(string.ascii_letters + string.digits),
-    "alpha": frozenset(string.ascii_letters),
-    "ascii": ALPHABET,
-    "blank": frozenset[str](),
-    "cntrl": frozenset[str](),
-    "digit": DIGITS,
-    "graph": ALPHABET,
-    "lower": frozenset(string.ascii_lowercase),
-    "print": ALPHABET,
-    "punct": frozenset("._-"),
-    "space": frozenset[str](),
-    "upper": frozenset(string.ascii_uppercase),
-    "word": WORD,
-    "xdigit": frozenset(string.hexdigits),
+    "alnum": these(string.ascii_letters + string.digits),
+    "alpha": these(string.ascii_letters),
+    "ascii": these(ASCII),
+    "blank": these("\t "),
+    "cntrl": these(each for each in ASCII if each < " " or each == "\x7f"),
+    "digit": these(string.digits),
+    "graph": these(each for each in ASCII if "!" <= each <= "~"),
+    "lower": these(string.ascii_lowercase),
+    "print": these(each for each in ASCII if " " <= each <= "~"),
+    "punct": these(string.punctuation),
+    "space": these("\t\n\v\f\r "),
+    "upper": these(string.ascii_uppercase),
+    "word": these(WORD),
+    "xdigit": these(string.hexdigits),
 }
 """The classes that are written ``[[:alpha:]]``."""
 
-PERL = {"d": DIGITS, "s": frozenset[str](), "w": WORD}
+PERL = {"d": these(string.digits), "s": these("\t\n\f\r "), "w": these(WORD)}
 """The classes that are written ``\\d``; the capital letter means all others."""
 
 _CATEGORY = re.compile(r"C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?")
@@ -50,9 +53,9 @@ class Assertion(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One character of these; of none, what never matches a name."""
+    """One character of these; of none, what never matches."""
 
-    characters: frozenset[str]
+    characters: Characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,8 @@ class Repeat:
 Node = OneOf | Sequence | Choice | Repeat | Assertion
 
 
-def unicode_category(name: str) -> frozenset[str] | None:
+def unicode_category(name: str) -> Characters | None:
     """The characters of a general category of Unicode, such as ``L`` or ``Nd``; None if there is none."""
     if not _CATEGORY.fullmatch(name):
         return None
-    return frozenset(each for each in ALPHABET if unicodedata.category(each).startswith(name))
-
-
-def any_case(characters: frozenset[str]) -> frozenset[str]:
-    """These characters as capital and as small letters."""
-    return frozenset(case for each in characters for case in (each.lower(), each.upper()))
+    return these(each for each in ASCII if unicodedata.category(each).startswith(name))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.consumer.patterns.automaton import Automaton
-from kreplica.groups.consumer.patterns.parser import PatternError
 from kreplica.groups.consumer.state import Resolved
+from kreplica.patterns.automaton import Automaton
+from kreplica.patterns.parser import PatternError
 from kreplica.runtime import Runtime
 from kreplica.runtime.turns import Turns
 

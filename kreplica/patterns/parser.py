@@ -1,6 +1,7 @@
 """Reads RE2's syntax; what needs more than an automaton, such as back references or looking ahead, is refused as there.
 
-Kafka matches whole names, so that greedy and reluctant repetitions, and groups that capture or not, are all the same.
+Whole texts are matched, so that greedy and reluctant repetitions, and groups that capture or not, are all the same.
+A text is one line for ``^`` and ``$``, whatever flags there are.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import re
 
 from kreplica.errors import KreplicaError
-from kreplica.groups.consumer.patterns.syntax import (
-    ALPHABET,
+from kreplica.patterns.characters import Characters, these
+from kreplica.patterns.syntax import (
+    ALL,
+    ALL_OF_A_LINE,
     PERL,
     POSIX,
     Assertion,
@@ -18,12 +21,14 @@ from kreplica.groups.consumer.patterns.syntax import (
     OneOf,
     Repeat,
     Sequence,
-    any_case,
     unicode_category,
 )
 
 REPEAT_MAX = 1000
 """The largest number in braces, as in RE2."""
+
+RANGE_MAX = 100_000
+"""Characters of one range: the largest scripts have fewer."""
 
 NESTING_MAX = 100
 """Groups within groups."""
@@ -61,6 +66,7 @@ class _Parser:
         self._text = pattern
         self._at = 0
         self._any_case = False
+        self._dot_is_all = False
         self._depth = 0
 
     def whole(self) -> Node:
@@ -70,11 +76,11 @@ class _Parser:
         return node
 
     def _choice(self) -> Node:
-        any_case_outside = self._any_case
+        outside = self._any_case, self._dot_is_all
         branches = [self._sequence()]
         while self._skip("|"):
             branches.append(self._sequence())
-        self._any_case = any_case_outside
+        self._any_case, self._dot_is_all = outside
         return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
     def _sequence(self) -> Node:
@@ -134,7 +140,7 @@ class _Parser:
             raise self._error("a repetition of nothing")
         self._at += 1
         if character == ".":
-            return OneOf(ALPHABET)
+            return OneOf(ALL if self._dot_is_all else ALL_OF_A_LINE)
         if character == "^":
             return Assertion.START
         if character == "$":
@@ -145,9 +151,10 @@ class _Parser:
 
     def _group(self) -> Node | None:
         flags = self._match(_FLAGS)
-        any_case_outside = self._any_case
+        outside = self._any_case, self._dot_is_all
         if flags is not None:
             self._any_case = ("i" in flags[1] or self._any_case) and "i" not in (flags[2] or "")
+            self._dot_is_all = ("s" in flags[1] or self._dot_is_all) and "s" not in (flags[2] or "")
             if flags[3] == ")":
                 return None
         elif self._match(_NAMED) is None:
@@ -159,7 +166,7 @@ class _Parser:
             raise self._error(f"more than {NESTING_MAX} groups within each other")
         node = self._choice()
         self._depth -= 1
-        self._any_case = any_case_outside
+        self._any_case, self._dot_is_all = outside
         if not self._skip(")"):
             raise self._error("a group without its end")
         return node
@@ -172,86 +179,90 @@ class _Parser:
             return assertion
         return self._case(self._escaped())
 
-    def _escaped(self) -> frozenset[str]:
+    def _escaped(self) -> Characters:
         """The characters that an escape means."""
         match = self._match(_CATEGORY)
         if match is not None:
             return self._category(match)
         match = self._match(_HEX)
         if match is not None:
-            return frozenset(self._code_point(int(match[1] or match[2], 16)))
+            return these(self._code_point(int(match[1] or match[2], 16)))
         match = self._match(_OCTAL)
         if match is not None:
-            return frozenset(chr(int(match[0], 8)))
+            return these(chr(int(match[0], 8)))
         character = self._text[self._at : self._at + 1]
         self._at += 1
         if character.lower() in PERL:
             characters = PERL[character.lower()]
-            return characters if character.islower() else ALPHABET - characters
+            return characters if character.islower() else characters.complement()
         if character in _CONTROL:
-            return frozenset(_CONTROL[character])
+            return these(_CONTROL[character])
         if not character or character.isalnum():
             raise self._error(f"an escape that is not served: \\{character}")
-        return frozenset(character)
+        return these(character)
 
     def _code_point(self, number: int) -> str:
         if number > 0x10FFFF:
             raise self._error("a character beyond Unicode")
         return chr(number)
 
-    def _category(self, match: re.Match[str]) -> frozenset[str]:
+    def _category(self, match: re.Match[str]) -> Characters:
         characters = unicode_category(match[1] or match[3])
         if characters is None:
             raise self._error(f"a class of characters that is not served: \\{match[0]}")
         is_negated = (match[0][0] == "P") != (match[2] == "^")
-        return ALPHABET - characters if is_negated else characters
+        return characters.complement() if is_negated else characters
 
-    def _class(self) -> frozenset[str]:
+    def _class(self) -> Characters:
         """What stands in brackets."""
         self._at += 1
         is_negated = self._skip("^")
-        found: set[str] = set()
+        found = these("")
         is_first = True
         while is_first or not self._skip("]"):
             if self._at >= len(self._text):
                 raise self._error("a class without its end")
-            found |= self._class_item()
+            found = found.union(self._class_item())
             is_first = False
-        characters = frozenset(found)
         if self._any_case:
-            characters = any_case(characters)
-        return ALPHABET - characters if is_negated else characters
+            found = found.any_case()
+        return found.complement() if is_negated else found
 
-    def _class_item(self) -> frozenset[str]:
+    def _class_item(self) -> Characters:
         match = self._match(_POSIX)
         if match is not None:
             if match[2] not in POSIX:
                 raise self._error(f"a class of characters that is not served: {match[0]}")
-            return ALPHABET - POSIX[match[2]] if match[1] else POSIX[match[2]]
+            return POSIX[match[2]].complement() if match[1] else POSIX[match[2]]
         start = self._class_character()
-        if len(start) != 1 or not self._text.startswith("-", self._at) or self._text.startswith("-]", self._at):
+        if len(start.members) != 1 or start.others or not self._at_a_range():
             return start
         self._at += 1
         end = self._class_character()
-        (first,), last = start, max(end, default="")
-        if len(end) != 1 or last < first:
+        (first,), last = start.members, max(end.members, default="")
+        if len(end.members) != 1 or end.others or last < first:
             raise self._error("a range of characters without an end, or of the wrong order")
-        return frozenset(each for each in ALPHABET if first <= each <= last)
+        if ord(last) - ord(first) >= RANGE_MAX:
+            raise self._error(f"a range of more than {RANGE_MAX} characters")
+        return these(map(chr, range(ord(first), ord(last) + 1)))
 
-    def _class_character(self) -> frozenset[str]:
+    def _at_a_range(self) -> bool:
+        return self._text.startswith("-", self._at) and not self._text.startswith("-]", self._at)
+
+    def _class_character(self) -> Characters:
         character = self._text[self._at : self._at + 1]
         self._at += 1
         if not character:
             raise self._error("a class without its end")
-        return self._escaped() if character == "\\" else frozenset(character)
+        return self._escaped() if character == "\\" else these(character)
 
     # --- small steps -------------------------------------------------------------------------------------------------
 
     def _literal(self, character: str) -> OneOf:
-        return self._case(frozenset(character))
+        return self._case(these(character))
 
-    def _case(self, characters: frozenset[str]) -> OneOf:
-        return OneOf((any_case(characters) if self._any_case else characters) & ALPHABET)
+    def _case(self, characters: Characters) -> OneOf:
+        return OneOf(characters.any_case() if self._any_case else characters)
 
     def _skip(self, text: str) -> bool:
         if not self._text.startswith(text, self._at):
