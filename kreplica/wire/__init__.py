@@ -11,8 +11,9 @@
 * ``batches``: record batches by header and checksum: read, checked, stamped
 * ``records``: what is inside a batch
 * ``batch_building``: batches from records, and from a part of another batch's records
-* ``control_records``: the markers that end transactions
+* ``control_records``: the markers that end transactions; ``notes``: what produce interceptors leave in a log
 * ``compression``: the codecs of record batches
+* ``partitioning``: which partition a key belongs to
 
 A request is read with ``FrameReader``, ``parse_request_header``, ``APIS[key].request.parse(version, frame, offset)``,
 and answered with ``build_response_header`` + ``APIS[key].response.build(version, value)``.

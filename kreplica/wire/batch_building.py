@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TypedDict, Unpack
@@ -196,6 +196,27 @@ def filter_batch(
         parts = [section[head[0] : head[2]] for head, _ in kept]
     header = header._replace(record_count=len(kept), max_timestamp=max(record.timestamp_ms for _, record in kept))
     return seal(header, compress(header.codec, b"".join(parts)))
+
+
+def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
+    """A batch of that header with other records: offsets, producer and sequence stay, as by ``filter_batch``.
+
+    :param records: with offsets that grow, within the header's; none leaves the header alone.
+    :raise ValueError: the offsets are others.
+    """
+    if not records:
+        return _empty(header)
+    offsets = [record.offset for record in records]
+    if offsets != sorted(set(offsets)) or offsets[0] < header.base_offset or offsets[-1] > header.last_offset:
+        raise ValueError(f"offsets {offsets} are not growing within {header.base_offset} to {header.last_offset}")
+    base_timestamp = records[0].timestamp_ms
+    parts = [_encode(record, header.base_offset, base_timestamp) for record in records]
+    changed = header._replace(
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        record_count=len(records),
+    )
+    return seal(changed, compress(header.codec, b"".join(parts)))
 
 
 def seal(header: BatchHeader, records: bytes) -> bytes:

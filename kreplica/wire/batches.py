@@ -56,6 +56,8 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
+_PRODUCER = Struct(">qhi")
+_PRODUCER_POSITION = 43
 
 
 class TimestampType(IntEnum):
@@ -217,6 +219,15 @@ def stamp(buffer: WritableBytes, base_offset: int, leader_epoch: int, position: 
     """Give the batch its place in the log; the CRC stays valid."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
+
+
+def stamp_producer(buffer: WritableBytes, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Give a batch the numbers by which its leader recognizes it, and take the CRC anew (KIP-98).
+
+    :param buffer: exactly the batch.
+    """
+    _PRODUCER.pack_into(buffer, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
+    _CRC.pack_into(buffer, CRC_POSITION, crc32c(memoryview(buffer)[CRC_START:]))
 
 
 def stamp_log_append_time(buffer: WritableBytes, timestamp_ms: int) -> None:

@@ -1,0 +1,31 @@
+"""Which partition a key belongs to: all clients, in whatever language, have it the same."""
+
+from __future__ import annotations
+
+_SEED = 0x9747B28C
+_FACTOR = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+
+
+def murmur2(key: bytes) -> int:
+    """The 32-bit hash of a key by which Kafka's producers choose partitions, as an unsigned number."""
+    size = len(key)
+    result = _SEED ^ size
+    whole = size & ~3
+    for start in range(0, whole, 4):
+        word = int.from_bytes(key[start : start + 4], "little") * _FACTOR & _MASK
+        word = (word ^ word >> 24) * _FACTOR & _MASK
+        result = (result * _FACTOR & _MASK) ^ word
+    if size != whole:
+        result = (result ^ int.from_bytes(key[whole:], "little")) * _FACTOR & _MASK
+    result = (result ^ result >> 13) * _FACTOR & _MASK
+    return result ^ result >> 15
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """The partition that all records of a key go to, whichever client writes them.
+
+    :param partitions: how many the topic has.
+    """
+    return (murmur2(key) & _POSITIVE) % partitions

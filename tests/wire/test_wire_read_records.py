@@ -1,0 +1,70 @@
+"""Reading all records of a batch at once gives what reading them one by one gives, right or wrong."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kreplica.errors import ProtocolError
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.batches import BatchHeader, TimestampType, parse_header
+from kreplica.wire.records import Record, iter_heads, open_records, read_record, read_records
+
+SIZE_MAX = 1 << 20
+
+data = st.none() | st.binary(max_size=20) | st.integers(60, 70).map(bytes) | st.integers(8190, 8195).map(bytes)
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple)
+times = st.integers(0, 200) | st.integers(0, 2**62)
+rows = st.lists(st.tuples(st.integers(1, 9000), times, data, data, headers), min_size=1, max_size=8)
+
+
+def one_by_one(section: bytes, header: BatchHeader) -> list[Record]:
+    return [read_record(section, head) for head in iter_heads(section, header)]
+
+
+def outcome(read: object, section: bytes, header: BatchHeader) -> object:
+    try:
+        return read(section, header)  # type: ignore[operator]
+    except ProtocolError as error:
+        return str(error)
+
+
+def batch_of(made: list[tuple[object, ...]], timestamp_type: TimestampType) -> bytes:
+    records, offset = [], 0
+    for gap, *rest in made:
+        offset += gap  # type: ignore[operator]
+        records.append(Record(offset, *rest))  # type: ignore[arg-type]
+    return build_batch(records, timestamp_type=timestamp_type)
+
+
+@given(rows, st.sampled_from(TimestampType))
+def test_what_was_built_is_read(made: list[tuple[object, ...]], timestamp_type: TimestampType) -> None:
+    """Lengths and deltas of one, two and more bytes, nulls and headers, both kinds of time."""
+    batch = batch_of(made, timestamp_type)
+    header = parse_header(batch)
+    section = open_records(batch, header, SIZE_MAX)
+    assert read_records(section, header) == one_by_one(section, header)
+    assert all(isinstance(record, Record) for record in read_records(section, header))
+
+
+@given(rows, st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=4), st.integers(-3, 3))
+def test_what_is_wrong_is_wrong_either_way(
+    made: list[tuple[object, ...]], changes: list[tuple[int, int]], more: int
+) -> None:
+    """Bytes changed and counts that do not fit: the same records, or the same error."""
+    batch = batch_of(made, TimestampType.CREATE_TIME)
+    header = parse_header(batch)
+    section = bytearray(open_records(batch, header, SIZE_MAX))
+    for position, byte in changes:
+        section[position % len(section)] = byte
+    header = header._replace(record_count=max(0, header.record_count + more))
+    assert outcome(read_records, bytes(section), header) == outcome(one_by_one, bytes(section), header)
+
+
+@given(st.binary(max_size=40), st.integers(0, 4), st.integers(0, 5))
+@example(b"\x10\x00\x00\x00\x0d\x00\x00\x00\x00", 1, 0)  # a key of -7 bytes
+def test_any_bytes_either_way(section: bytes, count: int, last_delta: int) -> None:
+    """The same outcome for bytes that nobody made."""
+    header = parse_header(build_batch([Record(0, 5, None, b"")]))
+    header = header._replace(record_count=count, last_offset_delta=last_delta)
+    assert outcome(read_records, section, header) == outcome(one_by_one, section, header)
