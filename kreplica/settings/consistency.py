@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 Values = Mapping[str, Any]
@@ -38,6 +39,19 @@ def _cleaner_has_memory(values: Values) -> bool:
 def _requests_fit(values: Values) -> bool:
     queued = values["queued.max.request.bytes"]
     return bool(queued <= 0 or queued >= values["socket.request.max.bytes"])
+
+
+def _admin_asks_who_it_is(values: Values) -> bool:
+    host = values["kreplica.admin.listener"].removeprefix("http://").rpartition(":")[0].strip("[]")
+    asks = values["kreplica.admin.token.file"] and values["kreplica.admin.tls.certificate.file"]
+    return bool(not values["kreplica.admin.listener"] or _is_loopback(host) or asks)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 RULES = (
@@ -100,6 +114,19 @@ RULES = (
         ("max.connections.per.ip", "max.connections.per.ip.overrides"),
         lambda values: values["max.connections.per.ip"] != 0,
         "must be above 0, or nobody could connect",
+    ),
+    Rule(
+        ("kreplica.admin.tls.certificate.file", "kreplica.admin.tls.key.file"),
+        lambda values: (
+            bool(values["kreplica.admin.tls.certificate.file"]) == bool(values["kreplica.admin.tls.key.file"])
+        ),
+        "belong together: set both, or neither",
+    ),
+    Rule(
+        ("kreplica.admin.listener", "kreplica.admin.token.file", "kreplica.admin.tls.certificate.file"),
+        _admin_asks_who_it_is,
+        "do not fit: where others can reach the admin API it needs a token and TLS: set all of them, or listen on "
+        "127.0.0.1",
     ),
 )
 """All rules; the first that does not hold is reported."""

@@ -6,17 +6,21 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
-from kreplica.settings.setting import Setting
+from kreplica.settings.setting import Setting, Type
 
 LISTENER_PREFIX = "listener.name."
+PLUGIN_PREFIX = "kreplica.plugin."
 
 
 def broker_setting(name: str) -> Setting | None:
     """The broker's setting of that name; None where there is none.
 
     ``listener.name.L.S`` is Kafka's setting S for the listener L alone (KIP-103): it is that of S, and not obeyed.
+    ``kreplica.plugin.P.S`` is a text that only the plugin P understands, which checks it at start.
     """
     known = BROKER_SETTINGS.get(name)
+    if known is None and name.startswith(PLUGIN_PREFIX):
+        return Setting(name, Type.STRING, None, documentation="A setting of a plugin, which says what it does.")
     if known is None and name.startswith(LISTENER_PREFIX):
         parts = name.removeprefix(LISTENER_PREFIX).split(".")
         # Between the listener and the setting there may be one more part, the SASL mechanism.

@@ -18,6 +18,7 @@ Protocol, without I/O, for both sides:
   body; all with their encoding both ways
 
 * ``embedded`` the coordinator of a single machine and of simulations
+* ``java_server`` what starts ZooKeeper's own server
 """
 
 from kreplica.zookeeper.batches import BatchLimits, GuardFailed, UnitOutcome, list_all, read_all, write_units

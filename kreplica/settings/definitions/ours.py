@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.settings.definitions.words import INT, LONG, LOW, MEDIUM, READ_ONLY, STRING
+from kreplica.settings.definitions.words import INT, LIST, LONG, LOW, MEDIUM, READ_ONLY, STRING
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, at_least
 
@@ -10,6 +10,18 @@ OURS = (
     Setting(
         "kreplica.admin.listener", STRING, "", ANY, MEDIUM, READ_ONLY,
         "Where the admin API listens, as host:port; it is off where this is empty.",
+    ),
+    Setting(
+        "kreplica.admin.token.file", STRING, "", ANY, MEDIUM, READ_ONLY,
+        "A file that holds the token which callers of the admin API must have; needed where others can reach it.",
+    ),
+    Setting(
+        "kreplica.admin.tls.certificate.file", STRING, "", ANY, MEDIUM, READ_ONLY,
+        "The admin API's certificate in PEM, with its chain; needed where others can reach it.",
+    ),
+    Setting(
+        "kreplica.admin.tls.key.file", STRING, "", ANY, MEDIUM, READ_ONLY,
+        "The private key of that certificate, in PEM.",
     ),
     Setting(
         "kreplica.connection.outstanding.requests.max", INT, 512, at_least(1), LOW, READ_ONLY,
@@ -46,6 +58,34 @@ OURS = (
     Setting(
         "kreplica.partition.removal.wait.ms", LONG, 60_000, at_least(0), LOW, READ_ONLY,
         "How long a partition that is to be removed can still be read, where the request does not say.",
+    ),
+    Setting(
+        "kreplica.placement", STRING, "racks", ANY, LOW, READ_ONLY,
+        "The plugin that says which brokers hold new replicas; racks spreads them evenly over racks and brokers.",
+    ),
+    Setting(
+        "kreplica.leader.election", STRING, "assigned", ANY, LOW, READ_ONLY,
+        "The plugin that says which of the replicas in sync leads; assigned goes by the order of the assignment.",
+    ),
+    Setting(
+        "kreplica.authorizer", STRING, "allow-all", ANY, MEDIUM, READ_ONLY,
+        "The plugin that says who may do what; allow-all asks nobody.",
+    ),
+    Setting(
+        "kreplica.produce.interceptors", LIST, (), ANY, LOW, READ_ONLY,
+        "Plugins that see, change or refuse what clients produce before it is appended, one after the other.",
+    ),
+    Setting(
+        "kreplica.metrics.reporters", LIST, (), ANY, LOW, READ_ONLY,
+        "Plugins that are told the metrics that the admin API serves for Prometheus.",
+    ),
+    Setting(
+        "kreplica.metrics.report.interval.ms", INT, 10_000, at_least(100), LOW, READ_ONLY,
+        "How often those are told.",
+    ),
+    Setting(
+        "kreplica.extra.listeners", LIST, (), ANY, LOW, READ_ONLY,
+        "Plugins that start with the broker, such as listeners for other protocols.",
     ),
 )
 """The broker's settings that Kafka does not have."""
