@@ -40,6 +40,7 @@ What the device did to it:
 * ``indexes`` offset -> position, timestamp -> offset
 * ``scanning`` walking through the batches of a file
 * ``open_segments`` a bound on open files
+* ``inspection`` looking at all of this without being its broker
 
 What a log remembers besides its batches:
 

@@ -62,10 +62,23 @@ class NewDirectories:
 def _make(disk: Disk, path: str, topic_id: UUID) -> Made:
     """Make a log's directory, and note whose it is."""
     made = Made.LEFT_OVER if disk.exists(path) else Made.EMPTY
-    disk.make_directories(path)
-    if topic_id != ZERO_UUID:
-        write_topic_id(disk, f"{path}/{PARTITION_METADATA}", topic_id, sync=False)
+    try:
+        disk.make_directories(path)
+        if topic_id != ZERO_UUID:
+            write_topic_id(disk, f"{path}/{PARTITION_METADATA}", topic_id, sync=False)
+    except OSError:
+        if made is Made.EMPTY:
+            _discard(disk, path)
+        raise
     return made
+
+
+def _discard(disk: Disk, path: str) -> None:
+    """Leave nothing of a directory that could not be made whole: nobody knows of it, so nobody would ever delete it."""
+    try:
+        disk.remove_tree(path)
+    except OSError:
+        pass  # the device fails: the next start finds it
 
 
 def _make_all(disk: Disk, work: Wanted) -> list[Made | OSError]:

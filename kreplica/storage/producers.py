@@ -28,11 +28,15 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class Origin(Enum):
-    """Who asks for an append."""
+    """Who asks for an append.  INTERCEPTED: a client, but a plugin has changed what it sent."""
 
     CLIENT = "client"
+    INTERCEPTED = "intercepted"
     COORDINATOR = "coordinator"
     REPLICATION = "replication"
+
+
+_IN_SEQUENCE = (Origin.CLIENT, Origin.INTERCEPTED)
 
 
 class RecentBatch(NamedTuple):
@@ -133,11 +137,11 @@ class ProducerStates:
             return None
         if origin is Origin.REPLICATION:
             return None
-        if origin is Origin.CLIENT and (duplicate := _find_duplicate(entry, header)) is not None:
+        if origin in _IN_SEQUENCE and (duplicate := _find_duplicate(entry, header)) is not None:
             return duplicate
         if is_old_epoch(header.producer_epoch, entry.epoch):
             raise _old_epoch(header, entry)
-        if origin is Origin.CLIENT:
+        if origin in _IN_SEQUENCE:
             _check_sequence(entry, header)
         if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
             raise KafkaError(
@@ -206,7 +210,7 @@ class ProducerStates:
             del self._refused[next(iter(self._refused))]
 
     def _check_first(self, header: BatchHeader, origin: Origin) -> None:
-        if origin is Origin.CLIENT and self._refused:
+        if origin in _IN_SEQUENCE and self._refused:
             epoch, first = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
             if epoch == header.producer_epoch and header.base_sequence > first:
                 raise KafkaError(

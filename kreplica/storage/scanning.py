@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from kreplica.errors import KreplicaError
@@ -36,11 +37,12 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def scan_batches(
-    file: File, position: int, end: int, read_size: int = BATCHES_READ_SIZE
+    file: File, position: int, end: int, read_size: int = BATCHES_READ_SIZE, batch_size_max: int = sys.maxsize
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """(position, header, the batch's bytes) of the whole batches between two positions; the CRC is not checked.
 
     :param read_size: bytes of one read, where a batch does not take more; at least a header's.
+    :param batch_size_max: one that claims to take more is none.
     """
     size_needed = 0
     while position + HEADER_SIZE <= end:
@@ -49,7 +51,7 @@ def scan_batches(
         at = size_needed = 0
         while at + HEADER_SIZE <= len(chunk):
             header = header_at(chunk, at)
-            if header is None or position + at + header.size > end:
+            if header is None or header.size > batch_size_max or position + at + header.size > end:
                 return
             if at + header.size > len(chunk):
                 size_needed = header.size

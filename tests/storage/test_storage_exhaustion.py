@@ -210,3 +210,20 @@ def test_a_log_that_is_cut_meanwhile(offset: int) -> None:
         world.start()
         assert [record.offset for record in records_of(read_bytes(world.log))] == list(range(offset + 1))
         assert world.log.leader_epochs.latest == 2
+
+
+@pytest.mark.parametrize("number", [*PASSING, errno.ENOSPC])
+@pytest.mark.parametrize("beforehand", [False, True])
+def test_a_log_that_cannot_be_made_leaves_nothing(number: int, beforehand: bool) -> None:
+    """Else a partition that is deleted before there is room again would leave a directory that nobody deletes."""
+    world = World(SMALL)
+    mend = world.disk.fail("open", "/data/orders-0/partition.metadata.tmp", number)
+    if beforehand:
+        making = world.directories.make([(KEY, UUID(int=7))])
+        world.simulation.run_until(Deferred.fromCoroutine(making))
+    with pytest.raises(OSError, match=r"partition\.metadata"):
+        world.directories.create(KEY, UUID(int=7), SMALL)
+    assert not world.disk.exists("/data/orders-0")
+    mend()
+    fill(world.log, 3)
+    assert world.log.log_end_offset == 3

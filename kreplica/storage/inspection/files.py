@@ -1,0 +1,155 @@
+"""The files of a log's directory, and what is in them, entry by entry, in reads that do not grow with the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from kreplica.runtime.disk import Disk, File
+from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.indexes import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from kreplica.storage.scanning import scan_batches
+from kreplica.storage.segment import LOG_SUFFIX
+from kreplica.wire.batches import BatchHeader
+
+BATCH_SIZE_MAX = 128 * 1024 * 1024
+"""More than any broker takes: a length beyond it is damage, and is not read into memory."""
+
+ABORTED_ENTRY_SIZE = 34
+
+_ENTRIES_READ = 4096
+_SEGMENT_FILE = re.compile(r"(\d{20})(\.[a-z]+)")
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+_ABORTED_ENTRY = Struct(">hqqqq")
+
+
+class OffsetEntry(NamedTuple):
+    """The batch at ``position`` of a segment is the first that can hold records from ``offset`` on.
+
+    :param at: where the entry is in its file.
+    """
+
+    at: int
+    offset: int
+    position: int
+
+
+class TimeEntry(NamedTuple):
+    """No record before ``offset`` is later than ``timestamp_ms``."""
+
+    at: int
+    timestamp_ms: int
+    offset: int
+
+
+class AbortedEntry(NamedTuple):
+    """:param version: 0; nobody has defined another."""
+
+    at: int
+    version: int
+    aborted: AbortedTransaction
+
+
+def segment_bases(names: list[str]) -> list[int]:
+    """The base offsets of the segments among the names of a log's directory, growing."""
+    found = (_SEGMENT_FILE.fullmatch(name) for name in names)
+    return sorted(int(match[1]) for match in found if match is not None and match[2] == LOG_SUFFIX)
+
+
+def base_offset_of(name: str) -> int:
+    """The base offset that a file's name says; 0 where it says none."""
+    digits = name.split(".", 1)[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+
+def batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, bytes) of the whole batches before ``end``; stops where none stands."""
+    return scan_batches(file, 0, end, batch_size_max=BATCH_SIZE_MAX)
+
+
+class EntryFile:
+    """A file of entries of one size, opened for a look; its size is what it was then.
+
+    Kafka lengthens the index of an active segment with zeros, and leaves them there when it is killed: they are none.
+
+    :ivar exists: whether it is there; one that is not has no entries.
+    :ivar size: in bytes, without such zeros.
+    """
+
+    def __init__(self, disk: Disk, path: str, entry_size: int, *, zeros_end_it: bool) -> None:
+        self.path = path
+        self.entry_size = entry_size
+        try:
+            self._file: File | None = disk.open(path)
+        except FileNotFoundError:
+            self._file = None
+        self.exists = self._file is not None
+        self.size = 0 if self._file is None else self._file.size()
+        if zeros_end_it and self.size > entry_size:
+            self.size = self._without_zeros(self.size)
+
+    def close(self) -> None:
+        """Close; again does nothing."""
+        if self._file is not None:
+            self._file.close()
+
+    def entries(self) -> Iterator[tuple[int, bytes]]:
+        """(place in the file, bytes) of each whole entry."""
+        size, step = self.entry_size, _ENTRIES_READ * self.entry_size
+        end = self.size // size * size
+        for start in range(0, end, step):
+            assert self._file is not None
+            data = self._file.read_at(start, min(step, end - start))
+            for at in range(0, len(data) // size * size, size):
+                yield start + at, data[at : at + size]
+
+    def _without_zeros(self, size: int) -> int:
+        assert self._file is not None
+        step = _ENTRIES_READ * self.entry_size
+        while size:
+            start = max(0, size - step)
+            used = len(self._file.read_at(start, size - start).rstrip(b"\0"))
+            if used:
+                whole = -(-(start + used) // self.entry_size) * self.entry_size
+                return min(whole, size)
+            size = start
+        return 0
+
+
+def offset_index(disk: Disk, path: str) -> EntryFile:
+    """An ``.index``, for ``offset_entries``."""
+    return EntryFile(disk, path, OFFSET_ENTRY_SIZE, zeros_end_it=True)
+
+
+def offset_entries(file: EntryFile, base_offset: int) -> Iterator[OffsetEntry]:
+    """What an ``.index`` says."""
+    for at, data in file.entries():
+        relative, position = _OFFSET_ENTRY.unpack(data)
+        yield OffsetEntry(at, base_offset + relative, position)
+
+
+def time_index(disk: Disk, path: str) -> EntryFile:
+    """A ``.timeindex``, for ``time_entries``."""
+    return EntryFile(disk, path, TIME_ENTRY_SIZE, zeros_end_it=True)
+
+
+def time_entries(file: EntryFile, base_offset: int) -> Iterator[TimeEntry]:
+    """What a ``.timeindex`` says."""
+    for at, data in file.entries():
+        timestamp_ms, relative = _TIME_ENTRY.unpack(data)
+        yield TimeEntry(at, timestamp_ms, base_offset + relative)
+
+
+def transaction_index(disk: Disk, path: str) -> EntryFile:
+    """A ``.txnindex``, for ``aborted_entries``."""
+    return EntryFile(disk, path, ABORTED_ENTRY_SIZE, zeros_end_it=False)
+
+
+def aborted_entries(file: EntryFile) -> Iterator[AbortedEntry]:
+    """What a ``.txnindex`` says."""
+    for at, data in file.entries():
+        version, *numbers = _ABORTED_ENTRY.unpack(data)
+        yield AbortedEntry(at, version, AbortedTransaction(*numbers))

@@ -1,0 +1,168 @@
+"""Whether the indexes of a segment agree with its batches: each walks along beside them, once.
+
+Each check is given every batch in order, and then told where the segment ends; what does not agree is yielded as (place
+in the index's file, what is wrong).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kreplica.storage.inspection.files import (
+    AbortedEntry,
+    EntryFile,
+    OffsetEntry,
+    TimeEntry,
+    aborted_entries,
+    offset_entries,
+    time_entries,
+)
+from kreplica.wire.batches import NO_TIMESTAMP, BatchHeader
+
+Wrong = tuple[int, str]
+
+
+def _cut_short(file: EntryFile) -> Iterator[Wrong]:
+    rest = file.size % file.entry_size
+    if rest:
+        yield file.size - rest, f"{rest} bytes after the last whole entry, which takes {file.entry_size}"
+
+
+class OffsetIndexCheck:
+    """Each entry names the beginning of a batch, and an offset that no earlier batch holds."""
+
+    def __init__(self, file: EntryFile, base_offset: int) -> None:
+        self._file = file
+        self._entries = offset_entries(file, base_offset)
+        self._next = next(self._entries, None)
+        self._previous: OffsetEntry | None = None
+
+    def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
+        """The batch at a position."""
+        while (entry := self._next) is not None and entry.position <= position:
+            yield from self._order(entry)
+            if entry.position < position:
+                yield entry.at, f"offset {entry.offset} at position {entry.position}, where no batch begins"
+            elif entry.offset < header.base_offset:
+                yield (
+                    entry.at,
+                    f"offset {entry.offset} at position {position}, where the batch of {header.base_offset} is",
+                )
+            self._advance(entry)
+
+    def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
+        """No batch follows."""
+        while (entry := self._next) is not None:
+            yield entry.at, f"offset {entry.offset} at position {entry.position}, beyond the batches' end at {size}"
+            self._advance(entry)
+        last = self._previous
+        if last is not None and last.position < size and last.offset >= next_offset:
+            yield last.at, f"offset {last.offset}, though the segment ends before {next_offset}"
+        yield from _cut_short(self._file)
+
+    def _order(self, entry: OffsetEntry) -> Iterator[Wrong]:
+        before = self._previous
+        if before is not None and (entry.offset <= before.offset or entry.position <= before.position):
+            yield (
+                entry.at,
+                f"offset {entry.offset} at position {entry.position} after {before.offset} at {before.position}",
+            )
+
+    def _advance(self, entry: OffsetEntry) -> None:
+        self._previous = entry
+        self._next = next(self._entries, None)
+
+
+class TimeIndexCheck:
+    """Each entry names the largest timestamp so far, and an offset of the batch that brought it."""
+
+    def __init__(self, file: EntryFile, base_offset: int) -> None:
+        self._file = file
+        self._entries = time_entries(file, base_offset)
+        self._next = next(self._entries, None)
+        self._previous: TimeEntry | None = None
+        self._largest_ms = NO_TIMESTAMP
+
+    def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
+        """The next batch."""
+        before_ms = self._largest_ms
+        self._largest_ms = max(before_ms, header.max_timestamp)
+        while (entry := self._next) is not None and entry.offset <= header.last_offset:
+            yield from self._order(entry)
+            if before_ms > entry.timestamp_ms:
+                yield entry.at, f"time {entry.timestamp_ms} at offset {entry.offset}, after a record of {before_ms}"
+            elif self._largest_ms < entry.timestamp_ms:
+                yield (
+                    entry.at,
+                    f"time {entry.timestamp_ms} at offset {entry.offset}, where no record is later than "
+                    f"{self._largest_ms}",
+                )
+            self._advance(entry)
+
+    def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
+        """No batch follows."""
+        while (entry := self._next) is not None:
+            yield entry.at, f"time {entry.timestamp_ms} at offset {entry.offset}, beyond the end at {next_offset}"
+            self._advance(entry)
+        yield from _cut_short(self._file)
+
+    def _order(self, entry: TimeEntry) -> Iterator[Wrong]:
+        before = self._previous
+        if before is not None and (entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset):
+            yield (
+                entry.at,
+                f"time {entry.timestamp_ms} at offset {entry.offset} after {before.timestamp_ms} at {before.offset}",
+            )
+
+    def _advance(self, entry: TimeEntry) -> None:
+        self._previous = entry
+        self._next = next(self._entries, None)
+
+
+class TransactionIndexCheck:
+    """Each entry names the marker of its producer that aborted a transaction."""
+
+    def __init__(self, file: EntryFile, base_offset: int) -> None:
+        self._file = file
+        self._base_offset = base_offset
+        self._entries = aborted_entries(file)
+        self._next = next(self._entries, None)
+        self._previous: AbortedEntry | None = None
+        self.known: tuple[int, int] | None = None
+        """(producer id, offset of the marker) of the last entry that agrees with a batch."""
+
+    def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
+        """The next batch."""
+        while (entry := self._next) is not None and entry.aborted.last_offset <= header.last_offset:
+            yield from self._shape(entry)
+            aborted = entry.aborted
+            if aborted.last_offset >= header.base_offset:  # else compaction has removed the marker
+                if header.is_control and header.producer_id == aborted.producer_id:
+                    self.known = (aborted.producer_id, aborted.last_offset)
+                else:
+                    yield (
+                        entry.at,
+                        f"producer {aborted.producer_id} aborted at offset {aborted.last_offset}, "
+                        "where no marker of it stands",
+                    )
+            self._advance(entry)
+
+    def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
+        """No batch follows."""
+        while (entry := self._next) is not None:
+            yield entry.at, f"a marker at offset {entry.aborted.last_offset}, beyond the end at {next_offset}"
+            self._advance(entry)
+        yield from _cut_short(self._file)
+
+    def _shape(self, entry: AbortedEntry) -> Iterator[Wrong]:
+        aborted, before = entry.aborted, self._previous
+        if entry.version != 0:
+            yield entry.at, f"version {entry.version}, only 0 is known"
+        if aborted.last_offset < self._base_offset or aborted.first_offset > aborted.last_offset:
+            yield entry.at, f"a transaction from offset {aborted.first_offset} to {aborted.last_offset}"
+        if before is not None and aborted.last_offset < before.aborted.last_offset:
+            yield entry.at, f"a marker at offset {aborted.last_offset} after {before.aborted.last_offset}"
+
+    def _advance(self, entry: AbortedEntry) -> None:
+        self._previous = entry
+        self._next = next(self._entries, None)

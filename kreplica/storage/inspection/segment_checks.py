@@ -1,0 +1,210 @@
+"""One segment, batch by batch: checksums, order, epochs, transactions, and what its indexes say."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from kreplica.errors import KafkaError, ProtocolError
+from kreplica.model import NO_EPOCH
+from kreplica.runtime.disk import Disk
+from kreplica.storage.inspection.files import batches, offset_index, time_index, transaction_index
+from kreplica.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck, Wrong
+from kreplica.storage.leader_epochs import EpochEntry
+from kreplica.storage.segment import (
+    INDEX_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_path,
+)
+from kreplica.storage.validation import read_marker
+from kreplica.wire.batches import BatchHeader, verify_crc
+from kreplica.wire.records import iter_records
+
+PROBLEMS_MAX = 1000
+"""Of one segment; what follows is of the same kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it was written.
+
+    :param position: in the file, in bytes; None where it is about the whole of it.
+    """
+
+    path: str
+    position: int | None
+    text: str
+
+    def __str__(self) -> str:
+        where = self.path if self.position is None else f"{self.path}, position {self.position}"
+        return f"{where}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """How closely to look.
+
+    :param records: open batches, and read every record.
+    :param gaps: offsets that no batch has are problems: for logs that were never compacted.
+    """
+
+    records: bool = False
+    gaps: bool = False
+
+
+@dataclass(slots=True)
+class LogPlace:
+    """What is known of a log before some offset.
+
+    :param next_offset: the first that a batch may have; None where there is no batch before it.
+    :param epoch: the latest leader epoch.
+    :param transactions: producer id -> first offset of a transaction that is open.
+    """
+
+    next_offset: int | None = None
+    epoch: int = NO_EPOCH
+    transactions: dict[int, int] = field(default_factory=dict)
+
+    def copy(self) -> LogPlace:
+        return LogPlace(self.next_offset, self.epoch, dict(self.transactions))
+
+
+class SegmentCheck:
+    """One look at one segment.
+
+    :param place: what is known of what precedes it; brought to its end.
+    :param epochs: of the log's checkpoint, oldest first.
+    :param is_active: whether it is the last, whose indexes a broker writes later.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        place: LogPlace,
+        epochs: Sequence[EpochEntry],
+        *,
+        is_active: bool,
+        options: CheckOptions,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._base_offset = base_offset
+        self._epochs = epochs
+        self._is_active = is_active
+        self._options = options
+        self.path = segment_path(directory, base_offset, ".log")
+        self.place = place
+        self.batches = 0
+        self.size = 0
+
+    def problems(self) -> Generator[Problem, None, None]:
+        """Everything that is wrong with it.
+
+        :raise FileNotFoundError: it was removed, as old segments are.
+        """
+        # Indexes first: a broker that writes meanwhile never indexes what is not in the file yet.
+        paths = [segment_path(self._directory, self._base_offset, suffix)
+                 for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]  # fmt: skip
+        with (
+            closing(offset_index(self._disk, paths[0])) as offsets,
+            closing(time_index(self._disk, paths[1])) as times,
+            closing(transaction_index(self._disk, paths[2])) as aborted,
+            closing(self._disk.open(self.path)) as file,
+        ):
+            checks = (
+                (offsets.path, OffsetIndexCheck(offsets, self._base_offset)),
+                (times.path, TimeIndexCheck(times, self._base_offset)),
+                (aborted.path, TransactionIndexCheck(aborted, self._base_offset)),
+            )
+            size, end = file.size(), 0
+            for position, header, data in batches(file, size):
+                for path, check in checks:
+                    yield from _placed(path, check.take(position, header))
+                yield from _placed(self.path, self._batch(position, header, data, checks[2][1]))
+                end = position + header.size
+            if end < size:
+                yield Problem(self.path, end, f"no whole batch stands there, {size - end} bytes are left")
+            for path, check in checks:
+                yield from _placed(path, check.end(end, self.place.next_offset or self._base_offset))
+            if end and not self._is_active:
+                yield from (
+                    Problem(each.path, None, "is missing") for each in (offsets, times) if not each.exists
+                )
+            self.size = size
+
+    def _batch(
+        self, position: int, header: BatchHeader, data: memoryview, aborted: TransactionIndexCheck
+    ) -> Iterator[Wrong]:
+        whole = verify_crc(data, header)
+        if not whole:
+            yield position, f"wrong CRC in the batch of offset {header.base_offset}"
+        for text in (*self._offsets(header), *self._epoch(header)):
+            yield position, text
+        if whole:
+            yield from ((position, text) for text in self._records(header, data, aborted))
+        self.batches += 1
+        # Of a damaged batch nothing is believed that would put what follows in the wrong.
+        next_offset = header.next_offset if whole else header.base_offset + 1
+        self.place.next_offset = max(next_offset, self.place.next_offset or 0)
+        if whole:
+            self.place.epoch = max(header.partition_leader_epoch, self.place.epoch)
+
+    def _offsets(self, header: BatchHeader) -> Iterator[str]:
+        expected = self.place.next_offset
+        if header.last_offset_delta < 0 or header.record_count > header.last_offset_delta + 1:
+            yield f"{header.record_count} records in offsets {header.base_offset} to {header.last_offset}"
+        if header.base_offset < self._base_offset or header.last_offset - self._base_offset > RELATIVE_OFFSET_MAX:
+            yield f"offsets {header.base_offset} to {header.last_offset} in the segment of {self._base_offset}"
+        elif expected is not None and header.base_offset < expected:
+            yield f"offset {header.base_offset}, though {expected} is the next"
+        elif self._options.gaps:
+            next_offset = self._base_offset if expected is None else expected
+            if header.base_offset > next_offset:
+                yield f"offset {header.base_offset}, though {next_offset} is the next: those between are missing"
+
+    def _epoch(self, header: BatchHeader) -> Iterator[str]:
+        epoch = header.partition_leader_epoch
+        if epoch == NO_EPOCH:
+            return
+        if epoch < self.place.epoch:
+            yield f"leader epoch {epoch} after {self.place.epoch}"
+            return
+        index = bisect_right(self._epochs, header.base_offset, key=lambda entry: entry.start_offset)
+        known = self._epochs[index - 1].epoch if index else NO_EPOCH
+        # The checkpoint of a broker that runs, or was killed, is older than its last batches.
+        is_later = index == len(self._epochs) and epoch > known
+        if known not in (NO_EPOCH, epoch) and not is_later:
+            yield f"leader epoch {epoch}, where {known} wrote by the checkpoint"
+
+    def _records(self, header: BatchHeader, data: memoryview, aborted: TransactionIndexCheck) -> Iterator[str]:
+        try:
+            if self._options.records:
+                for _ in iter_records(data):
+                    pass
+            if header.is_control:
+                yield from self._marker(header, data, aborted)
+            elif header.is_transactional:
+                self.place.transactions.setdefault(header.producer_id, header.base_offset)
+        except (ProtocolError, KafkaError) as error:
+            yield f"the records of the batch of offset {header.base_offset}: {error}"
+
+    def _marker(self, header: BatchHeader, data: memoryview, aborted: TransactionIndexCheck) -> Iterator[str]:
+        marker = read_marker(data)
+        begun = self.place.transactions.pop(header.producer_id, None) if marker is not None else None
+        if marker is None or marker.committed or begun is None:
+            return
+        if aborted.known != (header.producer_id, header.last_offset):
+            yield (
+                f"the transaction of producer {header.producer_id} from offset {begun} is aborted at "
+                f"{header.last_offset}, and not in the segment's index of aborted transactions"
+            )
+
+
+def _placed(path: str, wrongs: Iterator[Wrong]) -> Iterator[Problem]:
+    return (Problem(path, position, text) for position, text in wrongs)

@@ -1,0 +1,163 @@
+"""Whether a directory of logs, or one log of it, is what was written there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+
+from kreplica.errors import StorageError
+from kreplica.runtime.disk import Disk
+from kreplica.storage.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    parse_checkpoint,
+    read_topic_id,
+)
+from kreplica.storage.inspection.files import segment_bases
+from kreplica.storage.inspection.segment_checks import PROBLEMS_MAX, CheckOptions, LogPlace, Problem, SegmentCheck
+from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from kreplica.storage.leader_epochs import EpochEntry, LeaderEpochs
+from kreplica.storage.names import parse_directory_name
+from kreplica.storage.producer_snapshots import SNAPSHOT_SUFFIX, decode_snapshot
+
+LOOKS_MAX = 4
+CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFSETS)
+
+
+class NoLogs(StorageError):
+    """There is nothing to verify."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was looked at."""
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    bytes: int = 0
+    problems: int = 0
+
+
+class Verification:
+    """Looks through a log directory, or the directory of one partition, and changes nothing.
+
+    A broker may write there meanwhile: segments go, grow and are compacted.  So a problem counts only where the next
+    look, a moment later, finds it too.
+
+    :param pause: lets that moment pass.
+    """
+
+    def __init__(self, disk: Disk, options: CheckOptions, pause: Callable[[], None]) -> None:
+        self._disk = disk
+        self._options = options
+        self._pause = pause
+        self.tally = Tally()
+
+    def run(self, directory: str) -> Iterator[Problem]:
+        """Everything that is wrong, file by file.
+
+        :raise NoLogs: there is no log.
+        """
+        for problem in self._everything(directory.rstrip("/") or "/"):
+            self.tally.problems += 1
+            yield problem
+
+    def _everything(self, directory: str) -> Iterator[Problem]:
+        names = self._disk.list_directory(directory)
+        if segment_bases(names) or PARTITION_METADATA in names:
+            yield from self._partition(directory)
+            return
+        partitions = [name for name in names if parse_directory_name(name) is not None
+                      and self._disk.is_directory(f"{directory}/{name}")]  # fmt: skip
+        if not partitions:
+            raise NoLogs(f"{directory} holds no logs: neither a .log file nor a directory TOPIC-PARTITION is there")
+        for name in CHECKPOINTS:
+            if name in names:
+                yield from self._twice(lambda path: self._checkpoint(path, fields=3), f"{directory}/{name}")
+        for name in partitions:
+            try:
+                yield from self._partition(f"{directory}/{name}")
+            except FileNotFoundError:
+                continue  # its topic was deleted meanwhile
+
+    def _partition(self, directory: str) -> Iterator[Problem]:
+        self.tally.partitions += 1
+        names = self._disk.list_directory(directory)
+        yield from self._twice(self._metadata, f"{directory}/{PARTITION_METADATA}")
+        yield from self._twice(self._epochs_file, f"{directory}/{LEADER_EPOCHS}")
+        for name in names:
+            if name.endswith(SNAPSHOT_SUFFIX):
+                yield from self._twice(self._snapshot, f"{directory}/{name}")
+        bases = segment_bases(names)
+        place = LogPlace()
+        for base in bases:
+            problems, place = self._segment(directory, base, place, is_active=base == bases[-1])
+            yield from problems
+
+    def _segment(
+        self, directory: str, base: int, place: LogPlace, *, is_active: bool
+    ) -> tuple[list[Problem], LogPlace]:
+        """Look until two looks find the same, or nothing is found."""
+        known: list[Problem] = []
+        for look in range(LOOKS_MAX):
+            epochs = self._epochs(directory)
+            check = SegmentCheck(self._disk, directory, base, place.copy(), epochs, is_active=is_active,
+                                 options=self._options)  # fmt: skip
+            try:
+                with closing(check.problems()) as problems:
+                    found = list(islice(problems, PROBLEMS_MAX))
+            except FileNotFoundError:
+                return [], place
+            if look and found:
+                before = set(known)
+                known = [problem for problem in found if problem in before]
+            else:
+                known = found
+            if not found or (look and known == found):
+                break
+            self._pause()
+        self.tally.segments += 1
+        self.tally.batches += check.batches
+        self.tally.bytes += check.size
+        return known, check.place
+
+    def _twice(self, check: Callable[[str], str | None], path: str) -> Iterator[Problem]:
+        """A small file, which is replaced as a whole: what is wrong with it at the second look too."""
+        if self._wrong(check, path) is not None:
+            self._pause()
+            text = self._wrong(check, path)
+            if text is not None:
+                yield Problem(path, None, text)
+
+    def _wrong(self, check: Callable[[str], str | None], path: str) -> str | None:
+        try:
+            return check(path)
+        except FileNotFoundError:
+            return None
+        except StorageError as error:
+            return str(error).removeprefix(f"{path}: ")
+
+    def _checkpoint(self, path: str, *, fields: int) -> None:
+        for _ in parse_checkpoint(path, self._disk.read_file(path), fields=fields):
+            pass
+
+    def _metadata(self, path: str) -> None:
+        read_topic_id(self._disk, path)
+
+    def _epochs_file(self, path: str) -> None:
+        LeaderEpochs.load(path, self._disk)
+
+    def _snapshot(self, path: str) -> None:
+        decode_snapshot(path, self._disk.read_file(path))
+
+    def _epochs(self, directory: str) -> tuple[EpochEntry, ...]:
+        try:
+            return LeaderEpochs.load(f"{directory}/{LEADER_EPOCHS}", self._disk).entries
+        except StorageError:
+            return ()

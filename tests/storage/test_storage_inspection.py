@@ -1,0 +1,391 @@
+"""What is wrong with a log's files is found where it is, and nothing else; nothing is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack
+
+import pytest
+from crc32c import crc32c
+from storage_world import batch, fill, idempotent, marker, open_log
+
+from kreplica.runtime.disk import File, ReadOnlyDisk
+from kreplica.storage import Log, LogConfig, Origin
+from kreplica.storage.inspection import files, verification
+from kreplica.storage.inspection.files import aborted_entries, batches, offset_entries, offset_index, transaction_index
+from kreplica.storage.inspection.segment_checks import CheckOptions
+from kreplica.storage.inspection.verification import NoLogs, Verification
+from kreplica.wire.batches import HEADER_SIZE
+
+KAFKA = Path(__file__).parent / "written_by_kafka"
+FIRST = "00000000000000000000"
+
+
+def problems(
+    directory: Path, pause: Callable[[], None] = lambda: None, disk: ReadOnlyDisk | None = None, **options: bool
+) -> list[tuple[str, int | None, str]]:
+    """(file, position, text) of everything that is found."""
+    found = Verification(disk or ReadOnlyDisk(), CheckOptions(**options), pause).run(str(directory))
+    return [(os.path.relpath(each.path, directory), each.position, each.text) for each in found]
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """The directory of a log of several segments and epochs, with transactions, after an orderly stop."""
+    path = tmp_path / "orders-0"
+    log = open_log(path, LogConfig(segment_bytes=2000, index_interval_bytes=150))
+    fill(log, 12, epoch=0)
+    fill(log, 12, epoch=3, first=12)
+    transaction(log, producer_id=7, committed=False)
+    transaction(log, producer_id=8, committed=True)
+    fill(log, 6, epoch=4, first=24)
+    log.close()
+    assert len(log.segments) >= 3
+    return path
+
+
+def transaction(log: Log, producer_id: int, *, committed: bool) -> None:
+    records = idempotent(0, 2, producer_id=producer_id, transactional=True)
+    log.append_as_leader(records, 3, now_ms=1, origin=Origin.COORDINATOR)
+    log.append_as_leader(marker(producer_id, committed=committed), 3, now_ms=1, origin=Origin.COORDINATOR)
+
+
+def segments(path: Path) -> list[str]:
+    return sorted(name.removesuffix(".log") for name in os.listdir(path) if name.endswith(".log"))
+
+
+def change(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def digest(directory: Path) -> dict[str, str]:
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.rglob("*") if path.is_file()}
+
+
+class TestWholeLogs:
+    def test_a_log_of_ours(self, closed: Path) -> None:
+        """Nothing is wrong with what was written and stopped in order, however closely one looks."""
+        before = digest(closed)
+        assert problems(closed, records=True, gaps=True) == []
+        assert digest(closed) == before
+
+    @pytest.mark.parametrize("archive", ["clean", "killed"])
+    def test_a_directory_of_kafka(self, archive: str, tmp_path: Path) -> None:
+        """Nor with what Apache Kafka wrote, with indexes that it lengthened with zeros, also where it was killed."""
+        with tarfile.open(KAFKA / f"kafka-3.9-{archive}.tar.xz") as packed:
+            packed.extractall(tmp_path, filter="data")
+        before = digest(tmp_path)
+        look = Verification(ReadOnlyDisk(), CheckOptions(records=True), lambda: None)
+        assert list(look.run(str(tmp_path))) == []
+        assert (look.tally.partitions, look.tally.segments) == (4, 13)
+        assert digest(tmp_path) == before
+
+    def test_a_log_that_is_open(self, tmp_path: Path) -> None:
+        """A broker that runs has not written its last index entries and epochs yet."""
+        log = open_log(tmp_path / "orders-0")
+        fill(log, 30, epoch=0)
+        log.leader_epochs.assign(5, log.log_end_offset)
+        fill(log, 2, epoch=5)
+        assert problems(tmp_path, records=True, gaps=True) == []
+
+    def test_files_may_not_be_written(self, closed: Path) -> None:
+        """They are opened for reading only."""
+        with pytest.raises(OSError, match="reading only"):
+            ReadOnlyDisk().open(str(closed / "new"), create=True)
+        file = ReadOnlyDisk().open(str(closed / f"{FIRST}.log"))
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            file.write_at(0, [b"x"])
+        file.close()
+
+    def test_a_log_that_is_empty(self, tmp_path: Path) -> None:
+        """A partition that nothing was written to has no file of batches yet."""
+        (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
+        assert problems(tmp_path) == []
+
+    def test_no_log_at_all(self, tmp_path: Path) -> None:
+        """An empty directory is not a whole one."""
+        with pytest.raises(NoLogs, match="holds no logs"):
+            problems(tmp_path)
+
+
+class TestBatches:
+    def test_every_byte_counts(self, tmp_path: Path) -> None:
+        """Whatever byte of a batch changes, that is found."""
+        path = tmp_path / "orders-0"
+        log = open_log(path)
+        fill(log, 3, size=10)
+        log.close()
+        file = path / f"{FIRST}.log"
+        whole = file.read_bytes()
+        for position in range(len(whole) // 3):
+            change(file, position, bytes([whole[position] ^ 0x55]))
+            assert problems(tmp_path), f"position {position}"
+            change(file, position, whole[position : position + 1])
+        assert problems(tmp_path) == []
+
+    def test_a_wrong_checksum_is_told_once(self, closed: Path) -> None:
+        """By its position; what follows is in order."""
+        with (closed / f"{FIRST}.log").open("rb") as file:
+            data = file.read()
+        second = next(at for at, _, _ in batches_of(closed / f"{FIRST}.log") if at)
+        change(closed / f"{FIRST}.log", second + HEADER_SIZE + 9, b"\xff")
+        assert data[second + HEADER_SIZE + 9] != 0xFF
+        assert problems(closed) == [(f"{FIRST}.log", second, "wrong CRC in the batch of offset 1")]
+
+    def test_a_torn_end(self, closed: Path) -> None:
+        """Bytes that are no whole batch are counted."""
+        last = segments(closed)[-1]
+        file = closed / f"{last}.log"
+        size = file.stat().st_size
+        with file.open("ab") as appended:
+            appended.write(b"\x00" * 70)
+        assert problems(closed) == [(f"{last}.log", size, "no whole batch stands there, 70 bytes are left")]
+
+    def test_a_length_that_no_batch_has(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Is not read into memory."""
+        monkeypatch.setattr(files, "BATCH_SIZE_MAX", 100)
+        (found,) = [text for name, at, text in problems(closed) if name == f"{FIRST}.log"]
+        assert found.startswith("no whole batch stands there")
+
+    def test_the_same_batch_twice(self, closed: Path) -> None:
+        """Offsets go on, they do not come again."""
+        last = segments(closed)[-1]
+        file = closed / f"{last}.log"
+        data, position = file.read_bytes(), file.stat().st_size
+        with file.open("ab") as appended:
+            appended.write(data)
+        first = next(header for _, header, _ in batches_of(file))
+        end = max(header.next_offset for _, header, _ in batches_of(file))
+        assert (f"{last}.log", position, f"offset {first.base_offset}, though {end} is the next") in problems(closed)
+
+    def test_a_segment_that_is_missing(self, closed: Path) -> None:
+        """Is a gap: no problem of a log that may be compacted, but of one that was not."""
+        gone = segments(closed)[1]
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            (closed / f"{gone}{suffix}").unlink(missing_ok=True)
+        assert problems(closed) == []
+        following = segments(closed)[1]
+        text = f"offset {int(following)}, though {int(gone)} is the next: those between are missing"
+        assert problems(closed, gaps=True) == [(f"{following}.log", 0, text)]
+
+    def test_records_that_make_no_sense(self, tmp_path: Path) -> None:
+        """A batch whose checksum is right may still hold nonsense: only who opens it sees that."""
+        path = tmp_path / "orders-0"
+        log = open_log(path)
+        fill(log, 1)
+        log.close()
+        file = path / f"{FIRST}.log"
+        change(file, HEADER_SIZE, b"\x7f")
+        change(file, 17, pack(">I", crc32c(file.read_bytes()[21:])))
+        assert problems(path) == []
+        ((_, position, text),) = problems(path, records=True)
+        assert position == 0
+        assert text.startswith("the records of the batch of offset 0: RecordBatch.records[0]")
+
+
+def batches_of(file: Path) -> list[tuple[int, object, memoryview]]:
+    opened: File = ReadOnlyDisk().open(str(file))
+    try:
+        return list(batches(opened, opened.size()))
+    finally:
+        opened.close()
+
+
+class TestIndexes:
+    def test_a_position_inside_a_batch(self, closed: Path) -> None:
+        """An entry of the offset index must name a batch's beginning."""
+        index = closed / f"{FIRST}.index"
+        offset, position = (int.from_bytes(index.read_bytes()[at : at + 4], "big") for at in (0, 4))
+        change(index, 4, pack(">i", position + 1))
+        assert problems(closed) == [
+            (f"{FIRST}.index", 0, f"offset {offset} at position {position + 1}, where no batch begins")
+        ]
+
+    def test_an_offset_before_the_batch(self, closed: Path) -> None:
+        """A reader would be sent too far."""
+        index = closed / f"{FIRST}.index"
+        position = int.from_bytes(index.read_bytes()[12:16], "big")
+        change(index, 8, pack(">i", 1))
+        found = problems(closed)
+        assert (f"{FIRST}.index", 8) in [each[:2] for each in found]
+        assert any(f"offset 1 at position {position}, where the batch of" in text for _, _, text in found)
+
+    def test_beyond_the_end(self, closed: Path) -> None:
+        """Of both indexes."""
+        last = segments(closed)[-1]
+        with (closed / f"{last}.index").open("ab") as file:
+            file.write(pack(">ii", 900, 99_999))
+        with (closed / f"{last}.timeindex").open("ab") as file:
+            file.write(pack(">qi", 999_999, 900))
+        found = problems(closed)
+        assert [name for name, _, _ in found] == [f"{last}.index", f"{last}.timeindex"]
+        assert all("beyond" in text for _, _, text in found)
+
+    def test_times_that_are_not_so(self, closed: Path) -> None:
+        """A reader who asks by time would miss records, or find none where there are."""
+        index = closed / f"{FIRST}.timeindex"
+        at = index.stat().st_size - 12
+        timestamp_ms = int.from_bytes(index.read_bytes()[at : at + 8], "big")
+        change(index, at, pack(">q", timestamp_ms + 5))
+        late = f"time {timestamp_ms + 5} at offset 10, where no record is later than {timestamp_ms}"
+        assert problems(closed) == [(f"{FIRST}.timeindex", at, late)]
+        change(index, 0, pack(">q", 5))
+        early = f"time 5 at offset {int.from_bytes(index.read_bytes()[8:12], 'big')}, after a record of"
+        assert problems(closed)[0][2].startswith(early)
+
+    def test_an_index_that_is_missing(self, closed: Path) -> None:
+        """Of a segment that is complete; the last one's is written when it is closed."""
+        (closed / f"{FIRST}.index").unlink()
+        (closed / f"{segments(closed)[-1]}.index").unlink()
+        assert problems(closed) == [(f"{FIRST}.index", None, "is missing")]
+
+    def test_half_an_entry(self, closed: Path) -> None:
+        """An index is made of whole entries."""
+        index = closed / f"{FIRST}.index"
+        size = index.stat().st_size
+        with index.open("ab") as file:
+            file.write(b"abc")
+        assert problems(closed) == [(f"{FIRST}.index", size, "3 bytes after the last whole entry, which takes 8")]
+
+    def test_zeros_are_no_entries(self, closed: Path) -> None:
+        """Kafka lengthens the indexes of the segment that it writes to."""
+        for suffix in (".index", ".timeindex"):
+            path = closed / f"{segments(closed)[-1]}{suffix}"
+            with path.open("ab") as file:
+                file.truncate(path.stat().st_size // 24 * 24 + 240_000)
+        assert problems(closed) == []
+
+    def test_entries_are_read_in_pieces(self, tmp_path: Path) -> None:
+        """However many there are."""
+        path = tmp_path / f"{5:020}.index"
+        path.write_bytes(b"".join(pack(">ii", number, 100 * number) for number in range(1, 10_001)))
+        file = offset_index(ReadOnlyDisk(), str(path))
+        entries = list(offset_entries(file, 5))
+        file.close()
+        assert len(entries) == 10_000
+        assert entries[-1] == (79_992, 10_005, 1_000_000)
+
+
+class TestTransactions:
+    @pytest.fixture
+    def index(self, closed: Path) -> Path:
+        (path,) = [path for path in closed.glob("*.txnindex") if path.stat().st_size]
+        return path
+
+    def test_the_index_is_read(self, index: Path) -> None:
+        """Who aborted what."""
+        file = transaction_index(ReadOnlyDisk(), str(index))
+        ((at, version, aborted),) = aborted_entries(file)
+        file.close()
+        assert (at, version, aborted[:3]) == (0, 0, (7, 24, 26))
+
+    def test_a_marker_of_another(self, closed: Path, index: Path) -> None:
+        """An entry must name its producer's marker; and an aborted transaction must have its entry."""
+        change(index, 2, pack(">q", 9))
+        texts = [text for _, _, text in problems(closed)]
+        assert texts == [
+            "producer 9 aborted at offset 26, where no marker of it stands",
+            "the transaction of producer 7 from offset 24 is aborted at 26, "
+            "and not in the segment's index of aborted transactions",
+        ]
+
+    def test_an_index_that_is_lost(self, closed: Path, index: Path) -> None:
+        """Consumers would be shown what was aborted."""
+        index.unlink()
+        ((_, _, text),) = problems(closed)
+        assert text.startswith("the transaction of producer 7 from offset 24 is aborted at 26")
+
+
+class TestEpochs:
+    def test_epochs_that_the_checkpoint_does_not_know(self, closed: Path) -> None:
+        """A batch says who wrote it; so does the checkpoint."""
+        (closed / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n4 12\n")
+        found = problems(closed)
+        assert {text for _, _, text in found} == {"leader epoch 3, where 4 wrote by the checkpoint"}
+
+    def test_epochs_never_go_back(self, tmp_path: Path) -> None:
+        """A leader of an older epoch has nothing to write."""
+        path = tmp_path / "orders-0"
+        log = open_log(path)
+        fill(log, 2, epoch=3)
+        log.close()
+        (path / "leader-epoch-checkpoint").unlink()
+        second = batches_of(path / f"{FIRST}.log")[1][0]
+        change(path / f"{FIRST}.log", second + 12, pack(">i", 1))
+        assert problems(path) == [(f"{FIRST}.log", second, "leader epoch 1 after 3")]
+
+
+class TestSmallFiles:
+    @pytest.mark.parametrize(
+        ("name", "content", "text"),
+        [
+            ("leader-epoch-checkpoint", "0\n2\n0 0\n", "the number of rows in line 2 is not that of the rows"),
+            ("partition.metadata", "version: 7\n", "version or topic_id is missing or malformed"),
+            ("00000000000000000003.snapshot", "nonsense", "not a version 1 snapshot of producers"),
+        ],
+    )
+    def test_of_a_partition(self, closed: Path, name: str, content: str, text: str) -> None:
+        """Each is read as its broker would."""
+        (closed / name).write_text(content)
+        ((found, _, told),) = problems(closed)
+        assert found == name
+        assert text in told
+
+    def test_of_a_log_directory(self, closed: Path) -> None:
+        """Checkpoints of all logs together."""
+        (closed.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 x\n")
+        ((found, _, told),) = problems(closed.parent)
+        assert found == "recovery-point-offset-checkpoint"
+        assert told == "line 3 is malformed: 'orders 0 x'"
+
+
+class TestWhileABrokerWrites:
+    def test_what_is_torn_only_for_a_moment(self, closed: Path) -> None:
+        """A batch that is being written is no problem once it is written."""
+        last = closed / f"{segments(closed)[-1]}.log"
+        rest = bytes(batch("late", base_sequence=-1))
+        with last.open("ab") as file:
+            file.write(rest[:30])
+
+        def finish() -> None:
+            last.write_bytes(last.read_bytes()[:-30])
+
+        pauses = iter([finish])
+        assert problems(closed, lambda: next(pauses, lambda: None)()) == []
+
+    def test_a_segment_that_goes(self, closed: Path) -> None:
+        """Retention is not damage."""
+        change(closed / f"{FIRST}.log", 100, b"\xff\xff")
+
+        def remove() -> None:
+            (closed / f"{FIRST}.log").unlink(missing_ok=True)
+
+        assert problems(closed, remove) == []
+
+    def test_a_topic_that_goes(self, closed: Path) -> None:
+        """Nor is its deletion."""
+        (closed / "leader-epoch-checkpoint").write_text("x")
+        assert problems(closed.parent, lambda: shutil.rmtree(closed, ignore_errors=True)) == []
+
+    def test_problems_that_are_others_each_time(self, closed: Path) -> None:
+        """What the second look does not find again is not told, and looking ends."""
+        count = 0
+
+        def spoil() -> None:
+            nonlocal count
+            count += 1
+            file = closed / f"{segments(closed)[-1]}.log"
+            with file.open("ab") as appended:
+                appended.write(b"x" * 10)
+
+        with (closed / f"{segments(closed)[-1]}.log").open("ab") as appended:
+            appended.write(b"x")
+        assert problems(closed, spoil) == []
+        assert count == verification.LOOKS_MAX
