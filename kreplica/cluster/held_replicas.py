@@ -88,6 +88,11 @@ class HeldReplicas:
         self._remove(item, source)
         self._add(item, target)
 
+    def pin(self) -> None:
+        """What is held now stays where it is; only what is placed after this moves."""
+        for broker, held in self._held.items():
+            self._pinned[broker] |= held
+
     # --- one partition -----------------------------------------------------------------------------------------------
 
     def place_one(self, item: int) -> bool:
@@ -98,9 +103,13 @@ class HeldReplicas:
         self._add(item, min(free, key=lambda b: (self._crowd(item, b), self._counts[b])))
         return True
 
-    def drop_one(self, item: int) -> None:
-        """One replica less: of the rack that has most of them, on the fullest broker."""
-        self._remove(item, max(sorted(self._replicas[item]), key=lambda b: (self._crowd(item, b), self._counts[b])))
+    def drop_one(self, item: int, among: Collection[int] | None = None) -> None:
+        """One replica less: of the rack that has most of them, on the fullest broker.
+
+        :param among: those of its replicas that may go; None for all.
+        """
+        choice = sorted(self._replicas[item] if among is None else among)
+        self._remove(item, max(choice, key=lambda b: (self._crowd(item, b), self._counts[b])))
 
     # --- racks -------------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def place(
     :raise KafkaError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, or INVALID_REPLICA_ASSIGNMENT where some brokers
         name their rack and others do not.
     """
-    _check(brokers, partitions, replication_factor)
+    check_numbers(brokers, partitions, replication_factor)
     order = _alternating_racks(brokers)
     racks = {broker.broker_id: broker.rack for broker in brokers}
     replicas_of = _replicas_by_rack if brokers[0].rack is not None else _replicas_by_shift
@@ -109,7 +109,8 @@ def _alternating_racks(brokers: Sequence[BrokerPlace]) -> list[int]:
     return order
 
 
-def _check(brokers: Sequence[BrokerPlace], partitions: int, replication_factor: int) -> None:
+def check_numbers(brokers: Sequence[BrokerPlace], partitions: int, replication_factor: int) -> None:
+    """:raise KafkaError: as ``place``, for what no placement can make good."""
     if partitions <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions were asked for; at least 1 is needed")
     if not 0 < replication_factor <= len(brokers):

@@ -25,6 +25,9 @@ LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 BROKER_EPOCHS = "/kreplica/broker_epochs"
+PLANS = "/kreplica/plans"
+PLAN_THROTTLE = "/kreplica/plan_throttle"
+CORDONED = "/kreplica/cordoned"
 TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
@@ -47,6 +50,9 @@ PERSISTENT_PATHS = (
     LOG_DIR_EVENT_NOTIFICATION,
     LATEST_PRODUCER_ID_BLOCK,
     BROKER_EPOCHS,
+    PLANS,
+    PLAN_THROTTLE,
+    CORDONED,
 )
 """Made by every broker at its start where they are absent (their parents too)."""
 
@@ -89,6 +95,26 @@ def partitions_add_path(topic: str, partition: int | None = None) -> str:
 def partitions_remove_path(topic: str, partition: int | None = None) -> str:
     """The request to remove one partition, or the parent of a topic's."""
     return f"{PARTITIONS_REMOVE}/{topic}" if partition is None else f"{PARTITIONS_REMOVE}/{topic}/{partition}"
+
+
+def plan_path(plan_id: str) -> str:
+    """The header of a plan; what it holds is in ``kreplica.cluster.plans``."""
+    return f"{PLANS}/{plan_id}"
+
+
+def plan_steps_path(plan_id: str, chunk: int | None = None) -> str:
+    """One chunk of a plan's steps, or the parent of all."""
+    return f"{PLANS}/{plan_id}/steps" if chunk is None else f"{PLANS}/{plan_id}/steps/{chunk:08d}"
+
+
+def plan_progress_path(plan_id: str, chunk: int | None = None) -> str:
+    """What has become of one chunk of a plan's steps, or the totals of all."""
+    return f"{PLANS}/{plan_id}/progress" if chunk is None else f"{PLANS}/{plan_id}/progress/{chunk:08d}"
+
+
+def cordoned_path(broker_id: int) -> str:
+    """There while a broker gets no new replicas."""
+    return f"{CORDONED}/{broker_id}"
 
 
 def config_path(entity_type: str, name: str) -> str:

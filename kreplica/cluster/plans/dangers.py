@@ -1,0 +1,130 @@
+"""What a plan may not do, what it may do only by force, and what whoever asks for it should know.
+
+A move by itself loses nothing: whoever is in sync stays until all of the target is.  What is refused is to begin where
+a partition hangs by its last copies already: of a partition some of whose replicas are out of sync, a plan keeps at
+least one that is in sync; and where nobody in sync lives, nothing can be copied at all.  ``force`` lets both pass; in
+the second case a replica that is not in sync leads then (an unclean election), and acknowledged records may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.plan import Action, Step
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+
+NAMED_MAX = 3
+"""So many partitions are named in one sentence."""
+
+PLANS_OPEN_MAX = 20
+"""So many plans may be under way: a controller keeps their steps in memory."""
+
+BY_FORCE = "ask with force (true) to do it all the same"
+
+
+def check(steps: Sequence[Step], cluster: ClusterState, *, force: bool) -> list[str]:
+    """:return: warnings, as sentences.
+
+    :raise KafkaError: REASSIGNMENT_IN_PROGRESS where others move the same partitions; INVALID_REQUEST where in-sync
+        copies are in danger and it is not forced.
+    """
+    _check_free(steps, cluster)
+    moves = [step for step in steps if step.action is Action.MOVE]
+    warnings = [*_check_reachable(moves, cluster, force), *_check_last_copies(moves, cluster, force)]
+    return [*warnings, *_waits_for_dead(moves, cluster), *_leaves_all(moves, cluster), *_unknown_sizes(moves, cluster)]
+
+
+def _check_free(steps: Sequence[Step], cluster: ClusterState) -> None:
+    if len(set(cluster.planned.values())) >= PLANS_OPEN_MAX:
+        raise _in_progress(f"{PLANS_OPEN_MAX} plans have not ended yet: wait for one of them, or cancel it")
+    counted = {step.topic for step in steps if not step.action.is_reassignment}
+    touched = {step.key for step in steps}
+    for partition, plan_id in sorted(cluster.planned.items()):
+        if partition in touched or partition.topic in counted:
+            raise _in_progress(
+                f"{partition} is part of {plan_id}, which has not ended: wait for it, or cancel it, and ask again"
+            )
+    moving = [key for key in sorted(touched) if key.topic in cluster.topics and cluster.is_moving(key)]
+    if moving:
+        raise _in_progress(
+            f"{_named(moving)}: replicas move already, by a reassignment of its own; wait for it, or cancel it"
+        )
+    going = sorted(key for key in touched if key.partition in cluster.topic(key.topic).read_only)
+    if going:
+        raise _in_progress(f"{_named(going)}: it is being removed; wait for it, or withdraw the request to remove it")
+    for topic in sorted(counted):
+        if cluster.topics[topic].read_only:
+            numbers = sorted(cluster.topics[topic].read_only)
+            raise _in_progress(f"partitions {numbers} of {topic} are being removed; wait until they are gone")
+
+
+def _check_reachable(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
+    """Partitions whose copies in sync are all on dead brokers."""
+    lost = [step for step in moves if step.key in cluster.in_sync and not _living(step.key, cluster)]
+    if not lost:
+        return []
+    named = _named(step.key for step in lost)
+    holders = sorted({broker for step in lost for broker in cluster.in_sync[step.key]})
+    text = f"{named}: the only copies in sync are on brokers {holders}, which do not live, so nothing can be copied"
+    if not force:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{text}; start them, or {BY_FORCE}: another replica leads then, and records may be lost",
+        )
+    return [f"{text}; where they are not back by then another replica leads, and acknowledged records may be lost."]
+
+
+def _check_last_copies(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
+    """Partitions that have replicas out of sync, and would keep none of those in sync."""
+    dropped = []
+    for step in moves:
+        in_sync = cluster.in_sync.get(step.key)
+        if in_sync is None or all(replica in in_sync for replica in step.before):
+            continue
+        if not any(replica in step.after for replica in in_sync):
+            dropped.append(step.key)
+    if not dropped:
+        return []
+    text = f"{_named(dropped)}: of its replicas some are out of sync, and none of those in sync would stay"
+    if not force:
+        what_to_do = f"wait until all are in sync, keep one that is, or {BY_FORCE}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text}; {what_to_do}")
+    return [f"{text}."]
+
+
+def _living(partition: TopicPartition, cluster: ClusterState) -> list[int]:
+    return [broker for broker in cluster.in_sync[partition] if broker in cluster.brokers]
+
+
+def _waits_for_dead(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
+    waiting = [step for step in moves if any(replica not in cluster.brokers for replica in step.after)]
+    if not waiting:
+        return []
+    dead = sorted({replica for step in waiting for replica in step.after if replica not in cluster.brokers})
+    named = _named(step.key for step in waiting)
+    return [f"{named}: brokers {dead} do not live and stay replicas: the move ends when they are back in sync."]
+
+
+def _leaves_all(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
+    leaving = [step.key for step in moves if len(step.before) > 1 and not set(step.before) & set(step.after)]
+    return [f"{_named(leaving)}: every replica moves, so all of its data is copied."] if leaving else []
+
+
+def _unknown_sizes(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
+    unknown = [step.key for step in moves if step.arriving and step.key not in cluster.sizes]
+    if not unknown:
+        return []
+    return [f"{_named(unknown)}: the size is not known, so bytes and the time it takes count it as 0."]
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    listed = sorted(partitions)
+    names = ", ".join(map(str, listed[:NAMED_MAX]))
+    more = len(listed) - NAMED_MAX
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _in_progress(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, text)

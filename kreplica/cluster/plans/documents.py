@@ -1,0 +1,305 @@
+"""Plans as znodes, both ways; where they stand is in ``kreplica.cluster.znodes``.
+
+=============================  =========================================================================================
+``/kreplica/plans``            the last number that was given; whoever makes a plan replaces it in the same multi, so
+                               that of two who plan at once one has to look again
+``.../plan-N``                 the header, which whoever patches or cancels the plan replaces, and the controller
+``.../plan-N/steps/C``         a chunk of the steps, written once
+``.../plan-N/progress``        how many steps are where; the controller's
+``.../plan-N/progress/C``      what has become of each step of chunk C; the controller's.  Absent: all are waiting
+=============================  =========================================================================================
+
+Of a large plan the header is ``preparing`` until the last chunk is there; nothing is begun before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from kreplica.cluster import znodes
+from kreplica.cluster.json_documents import Reader, dump, load
+from kreplica.cluster.plans.plan import (
+    Action,
+    Plan,
+    PlanKind,
+    PlanProgress,
+    PlanState,
+    Step,
+    StepOutcome,
+    StepState,
+)
+
+PLAN_PREFIX = "plan-"
+
+STEPS_PER_CHUNK_MAX = 500
+CHUNK_BYTES_MAX = 200_000
+"""A chunk is a znode: small enough to be decoded within a few milliseconds."""
+
+STEPS_MAX = 100_000
+"""Of one plan: what a controller keeps in memory for it."""
+
+BATCH_BYTES_MAX = 500_000
+"""So much goes into one multi."""
+
+REASON_LENGTH_MAX = 150
+"""So much is kept of why a step failed: the reasons of a whole chunk fit into its znode."""
+
+REQUEST_BYTES_MAX = 20_000
+"""Members of a request that are larger are not kept in the header: the steps have what they say."""
+
+_LETTERS = {
+    StepState.WAITING: "w",
+    StepState.MOVING: "m",
+    StepState.FINISHED: "f",
+    StepState.FAILED: "x",
+    StepState.CANCELLED: "c",
+}
+_ACTIONS = {action.value: action for action in Action}
+_STATES = {letter: state for state, letter in _LETTERS.items()}
+
+
+class PlanZnode(NamedTuple):
+    """A znode to be made."""
+
+    path: str
+    data: bytes
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def plan_id(number: int) -> str:
+    return f"{PLAN_PREFIX}{number:010d}"
+
+
+def encode_last_number(number: int) -> bytes:
+    """The document of ``/kreplica/plans``."""
+    return dump({"version": 1, "last_number": number})
+
+
+def decode_last_number(data: bytes) -> int:
+    """The number of the plan that was made last; 0 where there was none (the znode is empty)."""
+    if not data:
+        return 0
+    document = load(znodes.PLANS, data)
+    with Reader(znodes.PLANS):
+        return int(document["last_number"])
+
+
+# --- the header -------------------------------------------------------------------------------------------------------
+
+
+def encode_plan(plan: Plan) -> bytes:
+    document: dict[str, Any] = {
+        "version": 1,
+        "kind": plan.kind.value,
+        "state": plan.state.value,
+        "created_at_ms": plan.created_at_ms,
+        "steps_count": plan.steps_count,
+        "bytes": plan.bytes,
+        "request": dict(plan.request),
+        "comment": plan.comment,
+        "throttle_bytes_per_second": plan.throttle_bytes_per_second,
+        "moves_at_once": plan.moves_at_once,
+        "force": plan.force,
+        "wait_ms": plan.wait_ms,
+        "rollback": plan.rollback,
+        "ended_at_ms": plan.ended_at_ms,
+        "reason": plan.reason,
+    }
+    return dump(document)
+
+
+def decode_plan(plan_id: str, data: bytes) -> Plan:
+    """:raise ZnodeError: naming the znode and what is wrong with it."""
+    path = znodes.plan_path(plan_id)
+    document = load(path, data)
+    with Reader(path):
+        return Plan(
+            plan_id=plan_id,
+            kind=PlanKind(document["kind"]),
+            state=PlanState(document["state"]),
+            created_at_ms=int(document["created_at_ms"]),
+            steps_count=int(document["steps_count"]),
+            bytes=int(document.get("bytes", 0)),
+            request=dict(document.get("request") or {}),
+            comment=str(document.get("comment") or ""),
+            throttle_bytes_per_second=_positive(document, "throttle_bytes_per_second"),
+            moves_at_once=_positive(document, "moves_at_once") or 1,
+            force=bool(document.get("force", False)),
+            wait_ms=None if document.get("wait_ms") is None else int(document["wait_ms"]),
+            rollback=bool(document.get("rollback", False)),
+            ended_at_ms=None if document.get("ended_at_ms") is None else int(document["ended_at_ms"]),
+            reason=None if document.get("reason") is None else str(document["reason"]),
+        )
+
+
+def _positive(document: Mapping[str, Any], name: str) -> int | None:
+    value = document.get(name)
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"{name} is a number above 0 or null, not {value!r}")
+    return value
+
+
+def kept_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request as a header keeps it: without members that would make a znode too large."""
+    return {name: value for name, value in request.items() if len(json.dumps(value)) <= REQUEST_BYTES_MAX}
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def chunks(steps: Sequence[Step]) -> list[Sequence[Step]]:
+    """The steps in their order, cut into pieces that a znode can hold; never an empty one."""
+    found: list[Sequence[Step]] = []
+    first = size = 0
+    for number, step in enumerate(steps):
+        row_size = len(_row_text(step)) + 1
+        if number - first == STEPS_PER_CHUNK_MAX or (size and size + row_size > CHUNK_BYTES_MAX - 100):
+            found.append(steps[first:number])
+            first, size = number, 0
+        size += row_size
+    return [*found, steps[first:]] if first < len(steps) else found
+
+
+def _row_text(step: Step) -> bytes:
+    """Written out: a plan has tens of thousands."""
+    before, after = ",".join(map(str, step.before)), ",".join(map(str, step.after))
+    topic = json.dumps(step.topic, ensure_ascii=False)
+    return f'["{step.action.value}",{topic},{step.partition},[{before}],[{after}],{step.bytes}]'.encode()
+
+
+def encode_steps(steps: Sequence[Step]) -> bytes:
+    """One chunk: each step as ``[action, topic, partition, before, after, bytes]``."""
+    return b'{"version":1,"steps":[' + b",".join(map(_row_text, steps)) + b"]}"
+
+
+def decode_steps(path: str, data: bytes) -> tuple[Step, ...]:
+    """:param path: of the chunk's znode, for errors.
+
+    :raise ZnodeError: naming the znode and what is wrong with it.
+    """
+    document = load(path, data)
+    with Reader(path):
+        unknown = sorted({str(row[0]) for row in document["steps"]}.difference(_ACTIONS))
+        if unknown:
+            raise ValueError(f"no step does {unknown[0]!r}, but {', '.join(_ACTIONS)}")
+        return tuple(_decode_step(*row) for row in document["steps"])
+
+
+def _decode_step(
+    action: str, topic: str, partition: int, before: Sequence[int], after: Sequence[int], size: int
+) -> Step:
+    if type(topic) is not str:
+        raise ValueError(f"a topic's name is expected, not {topic!r}")
+    return Step(_ACTIONS[action], topic, int(partition), tuple(map(int, before)), tuple(map(int, after)), int(size))
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def encode_outcomes(outcomes: Sequence[StepOutcome]) -> bytes:
+    """What has become of each step of a chunk: a letter each (its state's, x: failed), and reasons."""
+    letters = "".join(_LETTERS[outcome.state] for outcome in outcomes)
+    reasons = {
+        str(index): outcome.reason[:REASON_LENGTH_MAX] for index, outcome in enumerate(outcomes) if outcome.reason
+    }
+    return dump({"version": 1, "steps": letters, "reasons": reasons})
+
+
+def decode_outcomes(path: str, data: bytes) -> tuple[StepOutcome, ...]:
+    """:raise ZnodeError: naming the znode and what is wrong with it."""
+    document = load(path, data)
+    with Reader(path):
+        reasons = {int(index): str(reason) for index, reason in (document.get("reasons") or {}).items()}
+        unknown = sorted({letter for letter in document["steps"] if letter not in _STATES})
+        if unknown:
+            raise ValueError(f"no state of a step is written {unknown[0]!r}")
+        return tuple(
+            StepOutcome(_STATES[letter], reasons.get(index)) for index, letter in enumerate(document["steps"])
+        )
+
+
+def encode_progress(progress: PlanProgress) -> bytes:
+    return dump(
+        {
+            "version": 1,
+            "waiting": progress.waiting,
+            "moving": progress.moving,
+            "finished": progress.finished,
+            "failed": progress.failed,
+            "cancelled": progress.cancelled,
+            "bytes": progress.bytes,
+            "bytes_done": progress.bytes_done,
+            "started_at_ms": progress.started_at_ms,
+        }
+    )
+
+
+def decode_progress(path: str, data: bytes) -> PlanProgress:
+    """:raise ZnodeError: naming the znode and what is wrong with it."""
+    document = load(path, data)
+    with Reader(path):
+        started = document.get("started_at_ms")
+        return PlanProgress(
+            waiting=int(document["waiting"]),
+            moving=int(document["moving"]),
+            finished=int(document["finished"]),
+            failed=int(document["failed"]),
+            cancelled=int(document["cancelled"]),
+            bytes=int(document["bytes"]),
+            bytes_done=int(document["bytes_done"]),
+            started_at_ms=None if started is None else int(started),
+        )
+
+
+# --- a new plan -------------------------------------------------------------------------------------------------------
+
+
+def encode_chunks(steps: Sequence[Step]) -> tuple[bytes, ...]:
+    """All steps, a piece for each znode; of 10,000 it takes so long that it is done away from a reactor's thread."""
+    return tuple(map(encode_steps, chunks(steps)))
+
+
+def creation(plan: Plan, steps: Sequence[Step], encoded: Sequence[bytes] | None = None) -> Iterator[list[PlanZnode]]:
+    """The znodes of a new plan, in as many batches as the size of a multi asks for; each batch is one multi.
+
+    Whoever makes it puts the new number (``encode_last_number``, at the version that was read) into the first batch.
+    Where there are more batches than one, the header's state is ``preparing`` in the first, and has to be made
+    ``pending`` (``encode_plan(plan)``) after the last.
+
+    :param encoded: the steps as ``encode_chunks`` has them, where they are encoded already.
+    """
+    pieces = [
+        PlanZnode(znodes.plan_steps_path(plan.plan_id, number), chunk)
+        for number, chunk in enumerate(encode_chunks(steps) if encoded is None else encoded)
+    ]
+    totals = PlanProgress(waiting=len(steps), bytes=plan.bytes)
+    head = [
+        PlanZnode(znodes.plan_path(plan.plan_id), encode_plan(plan)),
+        PlanZnode(znodes.plan_steps_path(plan.plan_id), b""),
+        PlanZnode(znodes.plan_progress_path(plan.plan_id), encode_progress(totals)),
+    ]
+    batches = _batches(head, pieces)
+    if len(batches) > 1:
+        batches[0][0] = PlanZnode(head[0].path, encode_plan(_preparing(plan)))
+    yield from batches
+
+
+def _batches(head: Sequence[PlanZnode], pieces: Sequence[PlanZnode]) -> list[list[PlanZnode]]:
+    batches = [list(head)]
+    size = sum(len(piece.data) for piece in head)
+    for piece in pieces:
+        if size + len(piece.data) > BATCH_BYTES_MAX:
+            batches.append([])
+            size = 0
+        batches[-1].append(piece)
+        size += len(piece.data)
+    return batches
+
+
+def _preparing(plan: Plan) -> Plan:
+    return replace(plan, state=PlanState.PREPARING)

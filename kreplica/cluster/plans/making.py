@@ -1,0 +1,160 @@
+"""From a request and the state of the cluster to a draft: what would be done, what to know of it, or why it cannot be.
+
+Placing 100,000 replicas takes seconds: brokers call this away from their reactor's thread (``Runtime.offload``).  The
+order is ``draft`` (dry runs end here: ``preview`` says what it would change), then ``Draft.plan`` for the header, then
+``documents.creation`` for the znodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kreplica.cluster.plans import dangers, placing
+from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.documents import STEPS_MAX, encode_chunks, kept_request
+from kreplica.cluster.plans.plan import Action, Plan, PlanState, Step
+from kreplica.cluster.plans.requests import (
+    AddBrokers,
+    AddPartitions,
+    ChangeReplicationFactor,
+    Drain,
+    PlanRequest,
+    Reassign,
+    Rebalance,
+    RemovePartitions,
+)
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan that nobody has written yet.
+
+    :param steps: in the order in which they are begun.
+    :param warnings: sentences for whoever asked.
+    :param cordons: brokers that are to be cordoned with the plan (``znodes.cordoned_path``), where they are not yet.
+    :param encoded: the steps as ``documents.creation`` takes them.
+    """
+
+    request: PlanRequest
+    steps: tuple[Step, ...]
+    warnings: tuple[str, ...] = ()
+    cordons: tuple[int, ...] = ()
+    encoded: tuple[bytes, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """To be copied by all steps."""
+        return sum(step.bytes for step in self.steps)
+
+    def plan(self, plan_id: str, now_ms: int) -> Plan:
+        """The header to be written, in the state in which the controller takes it up."""
+        request, work = self.request, self.request.work
+        return Plan(
+            plan_id=plan_id,
+            kind=request.kind,
+            state=PlanState.PENDING,
+            created_at_ms=now_ms,
+            steps_count=len(self.steps),
+            bytes=self.bytes,
+            request=kept_request(request.body),
+            comment=request.comment,
+            throttle_bytes_per_second=request.throttle_bytes_per_second,
+            moves_at_once=request.moves_at_once,
+            force=request.force,
+            wait_ms=work.wait_ms if isinstance(work, RemovePartitions) else None,
+        )
+
+
+def draft(request: PlanRequest, cluster: ClusterState) -> Draft:
+    """:raise KafkaError: why it cannot be, and what to do then: UNKNOWN_TOPIC_OR_PARTITION, BROKER_NOT_AVAILABLE,
+    INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS, or
+    INVALID_REQUEST where it is in danger of losing records and not forced.
+    """
+    steps = _steps(request, cluster)
+    if len(steps) > STEPS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"the plan has {len(steps)} steps, {STEPS_MAX} are the limit: ask for fewer topics at a time",
+        )
+    warnings = dangers.check(steps, cluster, force=request.force)
+    warnings += _left_alone(request, cluster)
+    if not steps:
+        warnings.append("Everything is as asked for already: there is nothing to do.")
+    cordons: tuple[int, ...] = ()
+    if isinstance(request.work, Drain):
+        cordons = tuple(broker for broker in request.work.brokers if broker not in cluster.cordoned)
+    return Draft(request, tuple(steps), tuple(warnings), cordons, encode_chunks(steps))
+
+
+def _steps(request: PlanRequest, cluster: ClusterState) -> list[Step]:
+    match request.work:
+        case Reassign() as work:
+            return _moves(placing.reassigned(work, cluster), cluster)
+        case ChangeReplicationFactor() as work:
+            return _moves(placing.with_factor(work, cluster), cluster)
+        case AddBrokers(brokers):
+            _check_new(brokers, cluster)
+            return _moves(placing.balanced(None, cluster), cluster)
+        case Drain(brokers) as work:
+            _check_known(brokers, cluster)
+            return _moves(placing.drained(work, cluster), cluster)
+        case Rebalance(topics):
+            return _moves(placing.balanced(topics, cluster), cluster)
+        case AddPartitions() as work:
+            rows = placing.added(work, cluster)
+            return [Step(Action.ADD, *key, (), replicas) for key, replicas in rows.items()]
+        case RemovePartitions(topic, count):
+            return _removals(topic, count, cluster)
+
+
+def _moves(assignments: Mapping[TopicPartition, tuple[int, ...]], cluster: ClusterState) -> list[Step]:
+    steps = []
+    for key, after in sorted(assignments.items()):
+        before = cluster.replicas(key)
+        if after == before:
+            continue
+        coming = [replica for replica in after if replica not in before]
+        action = Action.REORDER if set(after) == set(before) else Action.MOVE
+        steps.append(Step(action, *key, before, after, len(coming) * cluster.sizes.get(key, 0)))
+    return steps
+
+
+def _removals(topic: str, count: int, cluster: ClusterState) -> list[Step]:
+    """Those with the highest numbers, the highest first."""
+    partitions = cluster.topic(topic).partitions
+    if count >= len(partitions):
+        text = f"{topic} has {len(partitions)} partitions: ask for fewer than that to remove some"
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
+    numbers = sorted((number for number in partitions if number >= count), reverse=True)
+    return [Step(Action.REMOVE, topic, number, partitions[number], ()) for number in numbers]
+
+
+def _check_new(brokers: Collection[int], cluster: ClusterState) -> None:
+    for broker in brokers:
+        if broker not in cluster.brokers:
+            raise _no_broker(f"broker {broker} does not live: start it, and ask again")
+        if broker in cluster.cordoned:
+            raise _no_broker(f"broker {broker} is cordoned, so it gets no replicas: uncordon it, and ask again")
+
+
+def _check_known(brokers: Collection[int], cluster: ClusterState) -> None:
+    known = cluster.holders(cluster.assignments())
+    unknown = [broker for broker in brokers if broker not in known]
+    if unknown:
+        raise _no_broker(f"brokers {unknown} do not live and hold nothing: look at the list of brokers")
+
+
+def _left_alone(request: PlanRequest, cluster: ClusterState) -> list[str]:
+    if not isinstance(request.work, (AddBrokers, Rebalance)):
+        return []
+    dead = [broker for broker in cluster.holders(cluster.assignments()) if broker not in cluster.brokers]
+    if not dead:
+        return []
+    return [f"Brokers {dead} do not live: what they hold stays theirs; drain those that do not come back."]
+
+
+def _no_broker(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text)

@@ -1,0 +1,203 @@
+"""Where the replicas of a plan go: from what is asked for to the replicas that partitions shall have.
+
+Brokers that are dead keep what they have, as cordoned ones do: a broker that is away for a while is no reason to copy
+all of its data.  Who is gone for good is drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from kreplica.cluster.exchanges import even_out
+from kreplica.cluster.held_replicas import HeldReplicas
+from kreplica.cluster.placement import BrokerPlace, place
+from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.requests import AddPartitions, ChangeReplicationFactor, Drain, Reassign
+from kreplica.cluster.rebalance import rebalance
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+
+NEW_PARTITIONS_MAX = 10_000
+"""So many partitions are added by one plan."""
+
+Replicas = tuple[int, ...]
+Assignments = dict[TopicPartition, Replicas]
+
+
+def reassigned(work: Reassign, cluster: ClusterState) -> Assignments:
+    """The replicas that were named.
+
+    :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT.
+    """
+    for partition, replicas in work.assignments.items():
+        before = cluster.replicas(partition)
+        _check_replicas(partition, before, replicas, cluster)
+    return dict(work.assignments)
+
+
+def _check_replicas(partition: TopicPartition, before: Replicas, replicas: Replicas, cluster: ClusterState) -> None:
+    if not replicas:
+        raise _bad_assignment(f"{partition}: the list of replicas is empty: name at least one broker")
+    if len(set(replicas)) != len(replicas):
+        raise _bad_assignment(f"{partition}: a broker is named twice in {list(replicas)}: name each once")
+    new = [replica for replica in replicas if replica not in before]
+    dead = [replica for replica in new if replica not in cluster.brokers]
+    if dead:
+        raise _bad_assignment(
+            f"{partition}: replicas cannot come to brokers {dead}, which do not live: start them first, or name others"
+        )
+    cordoned = [replica for replica in new if replica in cluster.cordoned]
+    if cordoned:
+        raise _bad_assignment(
+            f"{partition}: replicas cannot come to brokers {cordoned}, which are cordoned: uncordon or avoid them"
+        )
+
+
+def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignments:
+    """More replicas where they stand best, or fewer: those go that are dead or out of sync, before any other.
+
+    :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICATION_FACTOR.
+    """
+    wanted, factor = cluster.assignments(work.topics), work.replication_factor
+    if factor > len(cluster.takers) and any(len(replicas) < factor for replicas in wanted.values()):
+        raise _too_few(f"a replication factor of {factor} was asked for", cluster)
+    held, keys, assignments = _held(cluster, without=())
+    held.pin()
+    for item, key in enumerate(keys):
+        while key in wanted and len(held.replicas(item)) > factor:
+            held.drop_one(item, _droppable(key, assignments[key], held.replicas(item), cluster))
+        while key in wanted and len(held.replicas(item)) < factor:
+            if not held.place_one(item):
+                raise _too_few(f"{key} shall have {factor} replicas", cluster)
+    _even_out_placed(held, keys)
+    return {
+        key: _in_place(assignments[key], held.replicas(item)) for item, key in enumerate(keys) if key in wanted
+    }
+
+
+def _droppable(
+    partition: TopicPartition, before: Replicas, now: Collection[int], cluster: ClusterState
+) -> Sequence[int]:
+    """Those of its replicas that are of the least use; the first in order is the last to go."""
+    left = [replica for replica in before if replica in now]
+    in_sync = cluster.in_sync.get(partition, left)
+    dead = [replica for replica in left if replica not in cluster.brokers]
+    behind = [replica for replica in left if replica not in in_sync]
+    useful = [replica for replica in left if replica in in_sync and replica in cluster.brokers]
+    # A dead one that is the only one in sync is kept: what nobody else has may come back with it.
+    return [replica for replica in dead if useful or replica not in in_sync] or behind or left[1:] or left
+
+
+def drained(work: Drain, cluster: ClusterState) -> Assignments:
+    """Each replica of these brokers on another, in the same place of its partition's list; nothing else moves.
+
+    :raise KafkaError: INVALID_REPLICATION_FACTOR where the others have no room.
+    """
+    held, keys, assignments = _held(cluster, without=work.brokers)
+    held.pin()
+    left_by = {key: item for item, key in enumerate(keys) if not set(work.brokers).isdisjoint(assignments[key])}
+    for key, item in left_by.items():
+        while len(held.replicas(item)) < len(assignments[key]):
+            if not held.place_one(item):
+                raise _no_room(key, len(assignments[key]), work.brokers, cluster)
+    _even_out_placed(held, keys)
+    return {key: _in_place(assignments[key], held.replicas(item)) for key, item in left_by.items()}
+
+
+def balanced(topics: Collection[str] | None, cluster: ClusterState) -> Assignments:
+    """What evens out replicas and preferred leaders with the least data moved.
+
+    :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    assignments = cluster.assignments(topics)
+    racks = cluster.holders(assignments)
+    if not assignments or not cluster.takers:
+        return {}
+    staying = [broker for broker in racks if broker not in cluster.takers]
+    places = [BrokerPlace(broker, rack) for broker, rack in racks.items()]
+    made = rebalance(assignments, places, cordoned=staying, sizes=cluster.sizes or None)
+    return made.changed(assignments)
+
+
+def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
+    """The replicas of the partitions that are new.
+
+    :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    """
+    topic = cluster.topic(work.topic)
+    known, count = len(topic.partitions), work.partitions
+    if count <= known:
+        raise _bad_count(f"{work.topic} has {known} partitions already: ask for more than that")
+    if count - known > NEW_PARTITIONS_MAX:
+        raise _bad_count(f"{count - known} partitions are too many for one plan: add {NEW_PARTITIONS_MAX} at most")
+    for number in range(known, count):
+        gone = topic.removed.get(number)
+        if gone is not None and gone.replicas:
+            raise _bad_count(
+                f"partition {number} of {work.topic} was removed, and brokers {list(gone.replicas)} may still have its "
+                "files: wait until they have deleted them (start those that are down)"
+            )
+    places = [BrokerPlace(broker, cluster.brokers[broker]) for broker in cluster.takers]
+    factor = len([r for r in topic.partitions[0] if r not in topic.removing.get(0, ())])
+    if factor > len(places):
+        raise _too_few(f"the partitions of {work.topic} have {factor} replicas", cluster)
+    start = next((i for i, each in enumerate(places) if each.broker_id == topic.partitions[0][0]), 0)
+    new = place(places, count - known, factor, start_index=start, shift=known, first_partition=known)
+    return {TopicPartition(work.topic, number): replicas for number, replicas in new.items()}
+
+
+def _held(
+    cluster: ClusterState, without: Collection[int]
+) -> tuple[HeldReplicas, list[TopicPartition], Mapping[TopicPartition, Replicas]]:
+    """All that brokers hold: what is placed is placed where there is least."""
+    assignments = cluster.assignments()
+    racks = {broker: rack for broker, rack in cluster.holders(assignments).items() if broker not in without}
+    keys = list(assignments)
+    staying = [broker for broker in racks if broker not in cluster.takers]
+    held = HeldReplicas(racks, [assignments[key] for key in keys], [1] * len(keys), cordoned=staying)
+    return held, keys, assignments
+
+
+def _even_out_placed(held: HeldReplicas, keys: Sequence[TopicPartition]) -> None:
+    """What was placed one by one may be more even together; what was there before stays."""
+    held.spread_over_racks()
+    even_out(held, 1 + sum(len(held.replicas(item)) for item in range(len(keys))))
+
+
+def _in_place(before: Replicas, now: Collection[int]) -> Replicas:
+    """Survivors where they stood, those that come in the places of those that go, what is more at the end."""
+    new = [replica for replica in sorted(now) if replica not in before]
+    row = []
+    for replica in before:
+        if replica in now:
+            row.append(replica)
+        elif new:
+            row.append(new.pop(0))
+    return (*row, *new)
+
+
+def _no_room(partition: TopicPartition, factor: int, drained: Collection[int], cluster: ClusterState) -> KafkaError:
+    left = [broker for broker in cluster.takers if broker not in drained]
+    return KafkaError(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"{partition} has {factor} replicas, and without brokers {list(drained)} only {len(left)} live and may take "
+        f"them: {left}; add or uncordon brokers, drain fewer, or lower the replication factor",
+    )
+
+
+def _too_few(wanted: str, cluster: ClusterState) -> KafkaError:
+    cordoned = [broker for broker in sorted(cluster.brokers) if broker in cluster.cordoned]
+    also = f" (broker {', '.join(map(str, cordoned))} cordoned)" if cordoned else ""
+    return KafkaError(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"{wanted}, and {len(cluster.takers)} brokers live and may take replicas: {cluster.takers}{also}; "
+        "start or uncordon more, or ask for fewer",
+    )
+
+
+def _bad_assignment(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+
+
+def _bad_count(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_PARTITIONS, text)

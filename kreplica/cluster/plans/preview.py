@@ -1,0 +1,66 @@
+"""What a draft would change, broker by broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.plan import Action, Step
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange:
+    """One broker before and after a plan.
+
+    :param leaders_after: of partitions that the plan touches the preferred leader counts, of others the leader.
+    :param bytes_in: that it copies from leaders; ``bytes_out`` that others copy from it as the leader.
+    """
+
+    broker_id: int
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int
+    leaders_after: int
+    bytes_in: int
+    bytes_out: int
+
+
+def preview(steps: Sequence[Step], cluster: ClusterState) -> list[BrokerChange]:
+    """Of every broker that lives or holds something, in the order of their ids."""
+    assignments = cluster.assignments()
+    replicas = Counter(broker for row in assignments.values() for broker in row)
+    leaders = Counter(leader for key, leader in cluster.leaders.items() if key in assignments)
+    replicas_after, leaders_after = replicas.copy(), leaders.copy()
+    for step in steps:
+        replicas_after.subtract(step.before)
+        replicas_after.update(step.after)
+        leaders_after.subtract(leader for leader in [cluster.leaders.get(step.key)] if leader is not None)
+        leaders_after.update(step.after[:1])
+    bytes_in, bytes_out = copied(steps, cluster)
+    return [
+        BrokerChange(
+            broker,
+            replicas[broker],
+            replicas_after[broker],
+            leaders[broker],
+            leaders_after[broker],
+            bytes_in[broker],
+            bytes_out[broker],
+        )
+        for broker in cluster.holders(assignments)
+    ]
+
+
+def copied(steps: Sequence[Step], cluster: ClusterState) -> tuple[Counter[int], Counter[int]]:
+    """By broker: the bytes that come to it, and those that go from it, as the leader."""
+    bytes_in: Counter[int] = Counter()
+    bytes_out: Counter[int] = Counter()
+    for step in steps:
+        if step.action is not Action.MOVE or not step.arriving:
+            continue
+        for broker in step.arriving:
+            bytes_in[broker] += step.bytes // len(step.arriving)
+        bytes_out[cluster.leaders.get(step.key, step.before[0])] += step.bytes
+    return bytes_in, bytes_out

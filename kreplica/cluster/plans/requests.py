@@ -1,0 +1,178 @@
+"""What may be asked of a plan: one value for each kind, read from the JSON that people and programs send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kreplica.cluster.plans.plan import MOVES_AT_ONCE, PlanKind
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Reassign:
+    """Replicas chosen by hand, the preferred leader first."""
+
+    assignments: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeReplicationFactor:
+    """So many replicas for every partition of these topics; those that stay keep their places."""
+
+    topics: tuple[str, ...]
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddBrokers:
+    """Even everything out, now that these brokers are there."""
+
+    brokers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Cordon these brokers, and take every replica from them; they may be dead."""
+
+    brokers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Even out what brokers hold, with the least data moved; of these topics only, where any are named."""
+
+    topics: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """So many partitions in all."""
+
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitions:
+    """So many partitions in all: those with the highest numbers go, with their records.
+
+    :param wait_ms: how long they are read-only first; None leaves it to the broker's setting.
+    """
+
+    topic: str
+    partitions: int
+    wait_ms: int | None = None
+
+
+Work = Reassign | ChangeReplicationFactor | AddBrokers | Drain | Rebalance | AddPartitions | RemovePartitions
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """One request; the members beside ``work`` are those of ``plan.Plan``.
+
+    :param body: as it came.
+    """
+
+    kind: PlanKind
+    work: Work
+    throttle_bytes_per_second: int | None = None
+    moves_at_once: int = MOVES_AT_ONCE
+    force: bool = False
+    comment: str = ""
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_request(body: Mapping[str, Any]) -> PlanRequest:
+    """:param body: ``{"kind": ..., ...}``, as the admin API takes it.
+
+    :raise KafkaError: INVALID_REQUEST, naming the member that is wrong or missing.
+    """
+    kinds = ", ".join(kind.value for kind in PlanKind)
+    if body.get("kind") not in list(PlanKind):
+        raise _wrong("kind", body.get("kind"), f"one of {kinds}")
+    kind = PlanKind(body["kind"])
+    throttle = body.get("throttle_bytes_per_second")
+    return PlanRequest(
+        kind=kind,
+        work=_read_work(kind, body),
+        throttle_bytes_per_second=None if throttle is None else _number(body, "throttle_bytes_per_second"),
+        moves_at_once=_number(body, "moves_at_once") if "moves_at_once" in body else MOVES_AT_ONCE,
+        force=bool(body.get("force", False)),
+        comment=str(body.get("comment") or ""),
+        body=body,
+    )
+
+
+def _read_work(kind: PlanKind, body: Mapping[str, Any]) -> Work:
+    match kind:
+        case PlanKind.REASSIGN:
+            return Reassign(_assignments(body))
+        case PlanKind.REPLICATION_FACTOR:
+            return ChangeReplicationFactor(_topics(body), _number(body, "replication_factor"))
+        case PlanKind.ADD_BROKERS:
+            return AddBrokers(_brokers(body))
+        case PlanKind.DRAIN:
+            return Drain(_brokers(body))
+        case PlanKind.REBALANCE:
+            return Rebalance(None if body.get("topics") is None else _topics(body))
+        case PlanKind.ADD_PARTITIONS:
+            return AddPartitions(_topic(body), _number(body, "partitions"))
+        case PlanKind.REMOVE_PARTITIONS:
+            wait_ms = None if body.get("wait_ms") is None else _number(body, "wait_ms", at_least=0)
+            return RemovePartitions(_topic(body), _number(body, "partitions"), wait_ms)
+
+
+def _assignments(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
+    rows = body.get("assignments")
+    expected = 'a list of {"topic", "partition", "replicas"} that is not empty'
+    if not isinstance(rows, list) or not rows:
+        raise _wrong("assignments", rows, expected)
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for row in rows:
+        try:
+            partition = TopicPartition(str(row["topic"]), int(row["partition"]))
+            replicas = tuple(map(int, row["replicas"]))
+        except (KeyError, TypeError, ValueError):
+            raise _wrong("assignments", row, expected) from None
+        if partition in found:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"assignments: {partition} is named twice: name it once")
+        found[partition] = replicas
+    return found
+
+
+def _topics(body: Mapping[str, Any]) -> tuple[str, ...]:
+    names = body.get("topics")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise _wrong("topics", names, "a list of topics' names that is not empty")
+    return tuple(dict.fromkeys(names))
+
+
+def _brokers(body: Mapping[str, Any]) -> tuple[int, ...]:
+    ids = body.get("brokers")
+    if not isinstance(ids, list) or not ids or not all(type(each) is int for each in ids):
+        raise _wrong("brokers", ids, "a list of broker ids that is not empty")
+    return tuple(sorted(set(ids)))
+
+
+def _topic(body: Mapping[str, Any]) -> str:
+    name = body.get("topic")
+    if not isinstance(name, str) or not name:
+        raise _wrong("topic", name, "a topic's name")
+    return name
+
+
+def _number(body: Mapping[str, Any], name: str, at_least: int = 1) -> int:
+    value = body.get(name)
+    if type(value) is not int or value < at_least:
+        raise _wrong(name, value, f"a number, {at_least} or more")
+    return value
+
+
+def _wrong(name: str, value: object, expected: str) -> KafkaError:
+    is_missing = value is None
+    found = "it is missing" if is_missing else f"not {str(value)[:100]!r}"
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: {expected} is expected; {found}")

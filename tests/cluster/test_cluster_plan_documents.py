@@ -1,0 +1,172 @@
+"""Plans as znodes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kreplica.cluster import znodes
+from kreplica.cluster.cordons import Cordon, decode_cordon, encode_cordon
+from kreplica.cluster.plans import documents
+from kreplica.cluster.plans.plan import (
+    Action,
+    Plan,
+    PlanKind,
+    PlanProgress,
+    PlanState,
+    Step,
+    StepOutcome,
+    StepState,
+)
+from kreplica.cluster.znodes import ZnodeError
+
+PLAN = Plan("plan-0000000007", PlanKind.DRAIN, PlanState.RUNNING, 1_700_000_000_000, 3, 4096, {"kind": "drain"})
+
+steps = st.builds(
+    Step,
+    action=st.sampled_from(Action),
+    topic=st.sampled_from(["orders", "ü" * 100, "a.b_c-d"]),
+    partition=st.integers(0, 99_999),
+    before=st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple),
+    after=st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple),
+    bytes=st.integers(0, 2**63),
+)
+
+
+def test_a_plan_reads_as_it_was_written() -> None:
+    """A header says everything that it said when it was written."""
+    full = replace(
+        PLAN,
+        comment="rack 7 ✓",
+        throttle_bytes_per_second=10**7,
+        moves_at_once=2,
+        force=True,
+        wait_ms=0,
+        rollback=True,
+        ended_at_ms=5,
+        reason="why",
+    )
+    for plan in (PLAN, full):
+        assert documents.decode_plan(plan.plan_id, documents.encode_plan(plan)) == plan
+
+
+@given(st.lists(steps, max_size=20))
+def test_steps_read_as_they_were_written(some: list[Step]) -> None:
+    """Whatever the topics are named and however many replicas there are."""
+    assert documents.decode_steps("/p", documents.encode_steps(some)) == tuple(some)
+
+
+@given(st.lists(st.builds(StepOutcome, st.sampled_from(StepState), st.none() | st.text(min_size=1, max_size=9))))
+def test_outcomes_read_as_they_were_written(outcomes: list[StepOutcome]) -> None:
+    """A letter for each step, and reasons where there are any."""
+    assert documents.decode_outcomes("/p", documents.encode_outcomes(outcomes)) == tuple(outcomes)
+
+
+def test_totals_read_as_they_were_written() -> None:
+    """Progress says how many steps are where, and since when."""
+    totals = PlanProgress(1, 2, 3, 4, 5, 600, 70, 1_700_000_000_000)
+    assert documents.decode_progress("/p", documents.encode_progress(totals)) == totals
+    assert documents.decode_progress("/p", documents.encode_progress(PlanProgress())) == PlanProgress()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"not json", "not JSON"),
+        (b"{}", "the key 'kind' is missing"),
+        (b'{"kind":"guess"}', "'guess' is not a valid PlanKind"),
+        (documents.encode_plan(PLAN).replace(b'"moves_at_once":5', b'"moves_at_once":0'), "moves_at_once"),
+        (documents.encode_plan(PLAN).replace(b'second":null', b'second":"fast"'), "throttle_bytes_per_second"),
+    ],
+)
+def test_a_damaged_header_is_named(data: bytes, said: str) -> None:
+    """Whoever looks for the mistake is told the znode and what is wrong with it."""
+    with pytest.raises(ZnodeError, match="/kreplica/plans/plan-0000000007: ") as caught:
+        documents.decode_plan(PLAN.plan_id, data)
+    assert said in str(caught.value)
+
+
+def test_damaged_steps_and_outcomes_are_named() -> None:
+    """The chunk's znode stands in the error."""
+    with pytest.raises(ZnodeError, match=r"/x/steps/00000001: no step does 'jump', but move"):
+        documents.decode_steps("/x/steps/00000001", b'{"version":1,"steps":[["jump","t",0,[1],[2],0]]}')
+    with pytest.raises(ZnodeError, match="no state of a step is written 'z'"):
+        documents.decode_outcomes("/x/progress/00000001", b'{"version":1,"steps":"wz"}')
+    with pytest.raises(ZnodeError, match="/x/progress: the key 'waiting' is missing"):
+        documents.decode_progress("/x/progress", b"{}")
+
+
+def test_a_large_plan_is_cut_into_znodes_of_bounded_size() -> None:
+    """No znode is above 200 kB, no multi far above half a megabyte, and together they are all steps in their order."""
+    wide = tuple(range(2_000_000_000, 2_000_000_020))
+    some = [Step(Action.MOVE, "t" * 249, number, wide, wide[::-1], 2**60) for number in range(3000)]
+    batches = list(documents.creation(replace(PLAN, state=PlanState.PENDING, steps_count=3000), some))
+    pieces = [piece for batch in batches for piece in batch]
+    assert len(batches) > 1
+    assert all(sum(len(piece.data) for piece in batch) < 600_000 for batch in batches)
+    assert all(len(piece.data) <= documents.CHUNK_BYTES_MAX for piece in pieces)
+    read = [s for p in pieces if "/steps/" in p.path for s in documents.decode_steps(p.path, p.data)]
+    assert read == some
+    assert [p.path for p in pieces if "/steps/" in p.path][:2] == [
+        znodes.plan_steps_path(PLAN.plan_id, 0),
+        znodes.plan_steps_path(PLAN.plan_id, 1),
+    ]
+
+
+def test_a_large_plan_is_preparing_until_its_last_step_is_written() -> None:
+    """The first multi of several makes a header that no controller takes up."""
+    some = [Step(Action.MOVE, "t" * 249, number, (1,), (2,), 0) for number in range(5000)]
+    first, *rest = documents.creation(replace(PLAN, state=PlanState.PENDING), some)
+    assert rest
+    assert documents.decode_plan(PLAN.plan_id, first[0].data).state is PlanState.PREPARING
+
+
+def test_a_small_plan_is_one_multi() -> None:
+    """Header, steps and totals come into being together."""
+    plan = replace(PLAN, state=PlanState.PENDING)
+    (batch,) = documents.creation(plan, [Step(Action.REORDER, "t", 0, (1, 2), (2, 1))])
+    assert documents.decode_plan(PLAN.plan_id, batch[0].data) == plan
+    assert [znode.path.removeprefix(znodes.plan_path(PLAN.plan_id)) for znode in batch] == [
+        "",
+        "/steps",
+        "/progress",
+        "/steps/00000000",
+    ]
+
+
+def test_chunks_hold_so_many_steps_at_most() -> None:
+    """Also where these are short."""
+    some = [Step(Action.MOVE, "t", number, (1,), (2,)) for number in range(1001)]
+    assert [len(chunk) for chunk in documents.chunks(some)] == [500, 500, 1]
+    assert documents.chunks([]) == []
+
+
+def test_long_reasons_are_cut() -> None:
+    """A whole chunk of failures fits into a znode."""
+    failed = [StepOutcome(StepState.FAILED, "r" * 1000)] * documents.STEPS_PER_CHUNK_MAX
+    assert len(documents.encode_outcomes(failed)) < documents.CHUNK_BYTES_MAX
+
+
+def test_a_header_keeps_no_long_lists() -> None:
+    """What was asked for is shown as it was asked for, but for what would not fit into a znode."""
+    body = {"kind": "reassign", "comment": "x", "assignments": [{"topic": "t" * 200, "partition": 0}] * 1000}
+    assert documents.kept_request(body) == {"kind": "reassign", "comment": "x"}
+
+
+def test_numbers_of_plans() -> None:
+    """The first plan is number 1; the znode is empty before."""
+    assert documents.decode_last_number(b"") == 0
+    assert documents.decode_last_number(documents.encode_last_number(41)) == 41
+    assert documents.plan_id(42) == "plan-0000000042"
+
+
+def test_cordons() -> None:
+    """A znode made by hand is a cordon as well as one that says since when and why."""
+    assert decode_cordon(3, b"") == Cordon()
+    assert decode_cordon(3, encode_cordon(Cordon(5, "disk"))) == Cordon(5, "disk")
+    with pytest.raises(ZnodeError, match="/kreplica/cordoned/3: "):
+        decode_cordon(3, json.dumps({"since_ms": "yesterday"}).encode())

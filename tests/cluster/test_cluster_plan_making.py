@@ -1,0 +1,421 @@
+"""What becomes a plan, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.eta import seconds_expected, seconds_left
+from kreplica.cluster.plans.making import Draft, draft
+from kreplica.cluster.plans.plan import (
+    Action,
+    Plan,
+    PlanKind,
+    PlanProgress,
+    PlanState,
+    Step,
+    StepOutcome,
+    StepState,
+)
+from kreplica.cluster.plans.preview import preview
+from kreplica.cluster.plans.progress import ending, progress
+from kreplica.cluster.plans.requests import read_request
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicAssignment, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def cluster(
+    rows: dict[str, list[tuple[int, ...]]], brokers: tuple[int, ...] = (1, 2, 3, 4), **others: Any
+) -> ClusterState:
+    """Every replica in sync, the first leads, each partition of 100 bytes."""
+    topics = {name: TopicAssignment(name, UUID(int=1), dict(enumerate(replicas))) for name, replicas in rows.items()}
+    every = {TopicPartition(name, i): row for name, replicas in rows.items() for i, row in enumerate(replicas)}
+    known: dict[str, Any] = {
+        "in_sync": every,
+        "leaders": {key: row[0] for key, row in every.items()},
+        "sizes": dict.fromkeys(every, 100),
+    }
+    return ClusterState(topics, dict.fromkeys(brokers), **(known | others))
+
+
+def made(state: ClusterState, kind: str, **body: Any) -> Draft:
+    return draft(read_request({"kind": kind, **body}), state)
+
+
+def reassign(state: ClusterState, targets: dict[TopicPartition, tuple[int, ...]], **body: Any) -> Draft:
+    rows = [{"topic": t, "partition": p, "replicas": list(replicas)} for (t, p), replicas in targets.items()]
+    return made(state, "reassign", assignments=rows, **body)
+
+
+def refused(state: ClusterState, kind: str, **body: Any) -> tuple[ErrorCode, str]:
+    with pytest.raises(KafkaError) as caught:
+        made(state, kind, **body)
+    return caught.value.code, str(caught.value)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "kind: one of reassign, "),
+        ({"kind": "magic"}, "not 'magic'"),
+        ({"kind": "reassign"}, "assignments: a list"),
+        ({"kind": "reassign", "assignments": [{"topic": "t"}]}, "assignments: a list"),
+        ({"kind": "drain", "brokers": []}, "brokers: a list of broker ids"),
+        ({"kind": "drain", "brokers": [1], "moves_at_once": 0}, "moves_at_once: a number, 1 or more"),
+        ({"kind": "drain", "brokers": [1], "throttle_bytes_per_second": -1}, "throttle_bytes_per_second: a number"),
+        ({"kind": "replication_factor", "topics": "t"}, "topics: a list of topics' names"),
+        ({"kind": "replication_factor", "topics": ["t"]}, "replication_factor: a number, 1 or more is expected; it is"),
+        ({"kind": "add_partitions", "partitions": 3}, "topic: a topic's name"),
+        ({"kind": "remove_partitions", "topic": "t", "partitions": 1, "wait_ms": -1}, "wait_ms: a number, 0 or more"),
+    ],
+)
+def test_a_request_that_cannot_be_understood_names_the_member(body: dict[str, Any], said: str) -> None:
+    """The error says which member is wrong, and what would be right."""
+    with pytest.raises(KafkaError) as caught:
+        read_request(body)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert said in str(caught.value)
+
+
+def test_a_partition_is_named_once() -> None:
+    """Of two targets for one partition neither is guessed."""
+    row = {"topic": "t", "partition": 0, "replicas": [1]}
+    with pytest.raises(KafkaError, match="t-0 is named twice"):
+        read_request({"kind": "reassign", "assignments": [row, row]})
+
+
+def test_a_plan_keeps_what_was_asked_for() -> None:
+    """The header has the request's own members."""
+    state = cluster({"t": [(1, 2)]})
+    asked = {"throttle_bytes_per_second": 5, "moves_at_once": 2, "comment": "new racks", "force": True}
+    plan = made(state, "drain", brokers=[1], **asked).plan("plan-0000000001", 77)
+    assert (plan.kind, plan.state, plan.created_at_ms) == (PlanKind.DRAIN, PlanState.PENDING, 77)
+    assert (plan.throttle_bytes_per_second, plan.moves_at_once, plan.comment, plan.force) == (5, 2, "new racks", True)
+    assert plan.request["brokers"] == [1]
+    assert (plan.steps_count, plan.bytes) == (1, 100)
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
+
+
+def test_replicas_chosen_by_hand() -> None:
+    """What differs becomes a step, an order of its own; what is as asked for becomes none."""
+    state = cluster({"t": [(1, 2), (2, 3), (3, 4)]})
+    steps = reassign(state, {T0: (2, 1), T1: (2, 4), TopicPartition("t", 2): (3, 4)}).steps
+    assert steps == (
+        Step(Action.REORDER, "t", 0, (1, 2), (2, 1), 0),
+        Step(Action.MOVE, "t", 1, (2, 3), (2, 4), 100),
+    )
+
+
+def test_a_higher_replication_factor_only_adds() -> None:
+    """Every replica stays where it was, in its order, and the new ones are even over the brokers."""
+    rows = [(1, 2), (2, 3), (3, 4), (4, 1)]
+    steps = made(cluster({"t": rows}), "replication_factor", topics=["t"], replication_factor=3).steps
+    assert [step.after[:2] for step in steps] == rows
+    assert set(Counter(step.after[2] for step in steps).values()) == {1}
+    assert all(step.bytes == 100 for step in steps)
+
+
+def test_new_replicas_go_where_the_whole_cluster_has_least() -> None:
+    """Not only what the topic itself has on a broker counts."""
+    state = cluster({"full": [(1, 2)] * 6 + [(2, 3)] * 6, "t": [(1,)]})
+    (step,) = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
+    assert step.after == (1, 4)
+
+
+def test_a_lower_replication_factor_drops_what_is_of_least_use() -> None:
+    """First who is dead, then who is out of sync, and the preferred leader last."""
+    state = cluster({"t": [(9, 1, 2), (1, 2, 3), (1, 2, 3)]}, in_sync={T0: (1, 2), T1: (1, 3)})
+    steps = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
+    assert steps[0].after == (1, 2)
+    assert steps[1].after == (1, 3)
+    assert steps[2].after[0] == 1
+    assert all(step.bytes == 0 for step in steps)
+
+
+def test_the_last_copy_in_sync_is_never_the_one_that_a_lower_factor_drops() -> None:
+    """Also where it is on a dead broker: others would have nothing to copy."""
+    state = cluster({"t": [(1, 2, 9)]}, in_sync={T0: (9,)}, leaders={})
+    (step,) = made(state, "replication_factor", topics=["t"], replication_factor=1, force=True).steps
+    assert step.after == (9,)
+
+
+def test_a_drain_moves_what_the_brokers_hold_and_nothing_else() -> None:
+    """Others come in the place of who goes, so that leaderships spread as replicas do, and the brokers are cordoned."""
+    state = cluster({"t": [(1, 2), (2, 3), (3, 1), (3, 4)]})
+    plan = made(state, "drain", brokers=[1])
+    assert plan.cordons == (1,)
+    first, second = plan.steps
+    assert (first.before, first.after[0] in (3, 4), first.after[1]) == ((1, 2), True, 2)
+    assert (second.before, second.after[0], second.after[1] in (2, 4)) == ((3, 1), 3, True)
+    assert all(1 not in step.after for step in plan.steps)
+
+
+def test_a_dead_broker_can_be_drained() -> None:
+    """That is how its replicas come to live brokers again; one that is dead and not drained keeps what it has."""
+    state = cluster({"t": [(1, 9), (2, 8)]}, in_sync={T0: (1,), T1: (2,)})
+    steps = made(state, "drain", brokers=[9]).steps
+    assert [step.key for step in steps] == [T0]
+    assert steps[0].after[1] in (3, 4)
+
+
+def test_cordoned_brokers_get_nothing() -> None:
+    """Neither by a drain, nor by a higher replication factor, nor by new partitions; what they have stays."""
+    state = cluster({"t": [(1, 2), (2, 3)]}, cordoned=(4,))
+    for plan in (
+        made(state, "drain", brokers=[1]),
+        made(state, "replication_factor", topics=["t"], replication_factor=3),
+        made(state, "add_partitions", topic="t", partitions=9),
+        made(state, "rebalance"),
+    ):
+        assert all(4 not in step.after for step in plan.steps)
+
+
+def test_what_a_cordoned_broker_has_stays_in_a_rebalance() -> None:
+    """A cordon by itself moves nothing."""
+    state = cluster({"t": [(4, 1), (4, 2), (4, 3), (4, 1)]}, cordoned=(4,))
+    assert all(4 in step.after for step in made(state, "rebalance").steps)
+
+
+def test_new_brokers_get_their_share() -> None:
+    """And no more moves than that needs."""
+    state = cluster({"t": [(1, 2), (2, 3), (3, 1)] * 4})
+    steps = made(state, "add_brokers", brokers=[4]).steps
+    assert sum(4 in step.after for step in steps) == 6
+    assert sum(step.bytes for step in steps) == 600
+
+
+def test_a_rebalance_leaves_a_dead_broker_what_it_has() -> None:
+    """A broker that restarts is no reason to copy its data; whoever asks is told to drain it if it is gone for good."""
+    state = cluster({"t": [(1, 9), (1, 9), (1, 9), (1, 9)]}, in_sync={}, leaders={})
+    plan = made(state, "rebalance")
+    assert all(9 in step.after for step in plan.steps)
+    assert any("drain" in warning and "[9]" in warning for warning in plan.warnings)
+
+
+def test_a_rebalance_of_some_topics_touches_no_others() -> None:
+    """It evens out what these topics have among the brokers."""
+    state = cluster({"a": [(1, 2)] * 4, "b": [(1, 2)] * 4})
+    steps = made(state, "rebalance", topics=["b"]).steps
+    assert {step.topic for step in steps} == {"b"}
+    assert steps
+
+
+def test_partitions_are_added_after_the_last() -> None:
+    """With as many replicas as the others have."""
+    steps = made(cluster({"t": [(1, 2), (2, 3)]}), "add_partitions", topic="t", partitions=4).steps
+    assert [(step.action, step.partition, step.before, len(step.after)) for step in steps] == [
+        (Action.ADD, 2, (), 2),
+        (Action.ADD, 3, (), 2),
+    ]
+
+
+def test_partitions_are_removed_from_the_highest_number_down() -> None:
+    """As the controller takes them."""
+    plan = made(cluster({"t": [(1,), (2,), (3,)]}), "remove_partitions", topic="t", partitions=1, wait_ms=5)
+    assert [(step.action, step.partition, step.after) for step in plan.steps] == [
+        (Action.REMOVE, 2, ()),
+        (Action.REMOVE, 1, ()),
+    ]
+    assert plan.plan("plan-0000000001", 0).wait_ms == 5
+
+
+def test_nothing_to_do_is_said() -> None:
+    """A plan without steps is no error: it ends as soon as it begins."""
+    plan = made(cluster({"t": [(1,), (2,), (3,), (4,)]}), "rebalance")
+    assert plan.steps == ()
+    assert any("nothing to do" in warning for warning in plan.warnings)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_topics_and_partitions_that_are_not_there_are_refused() -> None:
+    """With what there is."""
+    state = cluster({"t": [(1, 2)]})
+    code, said = refused(state, "reassign", assignments=[{"topic": "t", "partition": 7, "replicas": [1]}])
+    assert (code, "t has 1" in said) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+    for kind, body in (
+        ("replication_factor", {"topics": ["x"], "replication_factor": 1}),
+        ("rebalance", {"topics": ["x"]}),
+        ("add_partitions", {"topic": "x", "partitions": 2}),
+        ("remove_partitions", {"topic": "x", "partitions": 2}),
+    ):
+        assert refused(state, kind, **body)[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("replicas", "said"),
+    [((), "empty"), ((1, 1), "named twice"), ((1, 9), "do not live"), ((1, 3), "cordoned")],
+)
+def test_replicas_that_cannot_be_are_refused(replicas: tuple[int, ...], said: str) -> None:
+    """An empty list, a broker twice, one that is dead, one that is cordoned."""
+    state = cluster({"t": [(1, 2)]}, cordoned=(3,))
+    with pytest.raises(KafkaError, match=said) as caught:
+        reassign(state, {T0: replicas})
+    assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_brokers_that_are_not_there_are_refused() -> None:
+    """None that is unknown is drained, none that is dead or cordoned is added."""
+    state = cluster({"t": [(1, 2)]}, cordoned=(3,))
+    assert "broker 9 does not live" in refused(state, "add_brokers", brokers=[9])[1]
+    assert "broker 3 is cordoned" in refused(state, "add_brokers", brokers=[3])[1]
+    assert refused(state, "drain", brokers=[9])[0] is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_a_factor_above_the_brokers_is_refused() -> None:
+    """Cordoned ones do not count, and the error says which they are."""
+    state = cluster({"t": [(1, 2)]}, cordoned=(3,))
+    code, said = refused(state, "replication_factor", topics=["t"], replication_factor=4)
+    assert code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "3 brokers live" in said
+    assert "broker 3 cordoned" in said
+
+
+def test_draining_more_than_there_is_room_for_is_refused() -> None:
+    """The error says who would be left."""
+    state = cluster({"t": [(1, 2, 3)]})
+    code, said = refused(state, "drain", brokers=[1, 2])
+    assert code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "[3, 4]" in said
+    assert "lower the replication factor" in said
+
+
+def test_counts_of_partitions_that_cannot_be_are_refused() -> None:
+    """Neither more by removing, nor fewer by adding, nor too many at once."""
+    state = cluster({"t": [(1,), (2,)]})
+    assert "ask for more" in refused(state, "add_partitions", topic="t", partitions=2)[1]
+    assert "ask for fewer" in refused(state, "remove_partitions", topic="t", partitions=2)[1]
+    assert "too many for one plan" in refused(state, "add_partitions", topic="t", partitions=20_000)[1]
+
+
+def test_what_another_plan_touches_is_refused() -> None:
+    """The error names that plan."""
+    state = cluster({"t": [(1, 2), (2, 3)]}, planned={T0: "plan-0000000004"})
+    code, said = refused(state, "drain", brokers=[1])
+    assert code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    assert "t-0 is part of plan-0000000004" in said
+    assert refused(state, "add_partitions", topic="t", partitions=5)[0] is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    assert reassign(state, {T1: (3, 2)}).steps
+
+
+def test_so_many_plans_are_under_way_at_most() -> None:
+    """Whoever asks for one more is told to wait."""
+    planned = {TopicPartition("other", number): f"plan-{number:010d}" for number in range(20)}
+    assert "20 plans have not ended" in refused(cluster({"t": [(1, 2)]}, planned=planned), "drain", brokers=[1])[1]
+
+
+def test_what_somebody_else_moves_is_refused() -> None:
+    """Where it will have been moved to is not known before it is there."""
+    state = cluster({"t": [(1, 2, 3)]})
+    state = replace(state, topics={"t": replace(state.topics["t"], adding={0: (3,)}, removing={0: (1,)})})
+    with pytest.raises(KafkaError, match="replicas move already") as caught:
+        reassign(state, {T0: (2, 4)})
+    assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+def test_what_is_being_removed_is_refused() -> None:
+    """Partitions that are read-only are about to go."""
+    state = cluster({"t": [(1, 2), (2, 3)]})
+    state = replace(state, topics={"t": replace(state.topics["t"], read_only=frozenset({1}))})
+    with pytest.raises(KafkaError, match="t-1: it is being removed"):
+        reassign(state, {T1: (1, 2)})
+    assert "[1] of t are being removed" in refused(state, "add_partitions", topic="t", partitions=3)[1]
+
+
+def test_the_last_copy_in_sync_is_not_moved_away_unless_forced() -> None:
+    """Of a partition that has replicas out of sync one of those in sync stays; of one that has none all may move."""
+    state = cluster({"t": [(1, 2), (1, 2)]}, in_sync={T0: (1,), T1: (1, 2)})
+    with pytest.raises(KafkaError, match="none of those in sync would stay") as caught:
+        reassign(state, {T0: (2, 3)})
+    assert "force" in str(caught.value)
+    assert reassign(state, {T0: (2, 3)}, force=True).warnings
+    assert reassign(state, {T0: (3, 1)}).steps
+    assert any("every replica moves" in w for w in reassign(state, {T1: (3, 4)}).warnings)
+
+
+def test_a_single_replica_may_move() -> None:
+    """It stays until the other is in sync."""
+    plan = reassign(cluster({"t": [(1,)]}), {T0: (2,)})
+    assert [step.after for step in plan.steps] == [(2,)]
+    assert plan.warnings == ()
+
+
+def test_what_is_in_sync_only_on_a_dead_broker_is_not_moved_unless_forced() -> None:
+    """Nothing can be copied from it; by force another leads, and whoever asks is told what that costs."""
+    state = cluster({"t": [(9, 1)]}, in_sync={T0: (9,)}, leaders={})
+    with pytest.raises(KafkaError, match=r"t-0: the only copies in sync are on brokers \[9\]"):
+        reassign(state, {T0: (2, 9)})
+    plan = reassign(state, {T0: (1, 2)}, force=True)
+    assert any("records may be lost" in warning for warning in plan.warnings)
+
+
+def test_whoever_waits_for_a_dead_broker_is_told() -> None:
+    """A move of which a dead broker stays a replica ends only when it is back."""
+    state = cluster({"t": [(1, 9)]}, in_sync={T0: (1,)})
+    plan = reassign(state, {T0: (2, 1, 9)})
+    assert any("[9] do not live and stay replicas" in warning for warning in plan.warnings)
+
+
+def test_sizes_that_are_not_known_are_told() -> None:
+    """They count as nothing."""
+    state = cluster({"t": [(1, 2)]}, sizes={})
+    plan = reassign(state, {T0: (3, 2)})
+    assert plan.bytes == 0
+    assert any("size is not known" in warning for warning in plan.warnings)
+
+
+# --- previews, progress, time -----------------------------------------------------------------------------------------
+
+
+def test_a_preview_counts_broker_by_broker() -> None:
+    """Replicas, leaders, and what each copies, in and out."""
+    state = cluster({"t": [(1, 2), (1, 2)]}, brokers=(1, 2, 3))
+    rows = {row.broker_id: row for row in preview(reassign(state, {T0: (3, 2)}).steps, state)}
+    assert (rows[1].replicas_before, rows[1].replicas_after) == (2, 1)
+    assert (rows[1].leaders_before, rows[1].leaders_after) == (2, 1)
+    assert (rows[3].replicas_after, rows[3].leaders_after, rows[3].bytes_in) == (1, 1, 100)
+    assert (rows[1].bytes_out, rows[2].bytes_out, rows[2].bytes_in) == (100, 0, 0)
+
+
+def test_the_time_that_a_throttle_allows() -> None:
+    """The busiest broker counts; without a throttle nobody knows, and where nothing is copied it takes none."""
+    state = cluster({"t": [(1, 2), (1, 2)]})
+    moves = reassign(state, {T0: (3, 2), T1: (4, 2)}).steps
+    assert seconds_expected(moves, state, 10) == 20
+    assert seconds_expected(moves, state, 3) == 67
+    assert seconds_expected(moves, state, None) is None
+    assert seconds_expected(reassign(state, {T0: (2, 1)}).steps, state, None) == 0
+
+
+def test_the_time_that_is_left() -> None:
+    """By what has been copied so far; by steps where sizes are not known."""
+    half = PlanProgress(waiting=1, finished=1, bytes=400, bytes_done=100, started_at_ms=1000)
+    assert seconds_left(half, 11_000) == 30
+    assert seconds_left(replace(half, bytes=0, bytes_done=0), 11_000) == 10
+    assert seconds_left(PlanProgress(waiting=2, bytes=9), 11_000) is None
+    assert seconds_left(PlanProgress(finished=2, bytes=9, bytes_done=9, started_at_ms=0), 11_000) == 0
+
+
+def test_how_a_plan_ends() -> None:
+    """Completed where all was done, failed where a step was not, cancelled where somebody cancelled it."""
+    steps = [Step(Action.MOVE, "t", number, (1,), (2,), 10) for number in range(2)]
+    good, bad = StepOutcome(StepState.FINISHED), StepOutcome(StepState.FAILED, "its topic was deleted")
+    plan = Plan("plan-0000000001", PlanKind.REASSIGN, PlanState.RUNNING, 0, 2)
+    assert ending(plan, steps, [good, good]) == (PlanState.COMPLETED, None)
+    state, reason = ending(plan, steps, [good, bad])
+    assert (state, reason) == (PlanState.FAILED, "1 of 2 steps failed: t-1: its topic was deleted")
+    assert ending(replace(plan, state=PlanState.CANCELLING), steps, [good, good]) == (PlanState.CANCELLED, None)
+    assert progress(steps, [good, bad]) == PlanProgress(finished=1, failed=1, bytes=20, bytes_done=10)
