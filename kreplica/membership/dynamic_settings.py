@@ -7,6 +7,7 @@ in effect is worked out once per change, not per request.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -55,6 +56,20 @@ RETRY_SECONDS = 1.0
 
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Notifications are removed after so long, by whichever broker sees them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """A change of an entity's dynamic settings.
+
+    :param settings: all of them, as they are then.
+    :param version: of the znode that holds them before; None where there is none.
+    :param operations: what writes them, and tells every broker.
+    """
+
+    settings: Mapping[str, str]
+    version: int | None
+    operations: Sequence[Operation]
 
 
 class DynamicSettings:
@@ -201,24 +216,45 @@ class DynamicSettings:
     ) -> None:
         for _ in range(CONFLICTS_MAX):
             entity_type, entity = await self._entity(resource_type, name)
-            path = znodes.config_path(entity_type, entity)
-            version, current = await reachable(self._read(path))
-            new = change(current)
-            if entity_type == "topics":
-                self.check_topic(new)
-            else:
-                validate_broker_config(new, changed=names, per_broker=entity != znodes.DEFAULT_ENTITY)
+            alteration = await self._worked_out(entity_type, entity, change, names)
             if validate_only:
                 return
             try:
-                await reachable(self._client.multi(_writes(entity_type, entity, new, version)))
+                await reachable(self._client.multi(alteration.operations))
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
                 continue  # somebody else changed it meanwhile: what follows has to be worked out anew
-            self._apply(entity_type, entity, new)
+            self._apply(entity_type, entity, alteration.settings)
             return
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"others change the settings of {name!r} all the time: try again")
+
+    async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
+        """What changes single dynamic settings of any topic or broker, for one multi; writes nothing itself.
+
+        :param entity_type: ``topics`` or ``brokers``; whether the entity exists is the caller's to know.
+        :raise KafkaError: whatever is wrong with an operation, or with the settings that follow.
+        """
+        known = TOPIC_SETTINGS if entity_type == "topics" else BROKER_SETTINGS
+        names = [operation.name for operation in operations]
+        return await self._worked_out(
+            entity_type, entity, lambda current: alter_incrementally(current, operations, known), names
+        )
+
+    async def _worked_out(
+        self,
+        entity_type: str,
+        entity: str,
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        names: Sequence[str],
+    ) -> Alteration:
+        version, current = await reachable(self._read(znodes.config_path(entity_type, entity)))
+        new = change(current)
+        if entity_type == "topics":
+            self.check_topic(new)
+        else:
+            validate_broker_config(new, changed=names, per_broker=entity != znodes.DEFAULT_ENTITY)
+        return Alteration(new, version, _writes(entity_type, entity, new, version))
 
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
         if resource_type == TOPIC_RESOURCE:

@@ -1,0 +1,29 @@
+"""Which brokers get no new replicas: the children of ``/kreplica/cordoned``."""
+
+from __future__ import annotations
+
+from kreplica.cluster import znodes
+from kreplica.membership.watching import Watcher, Watching
+from kreplica.runtime import Reactor
+from kreplica.zookeeper import NoNode, ZooKeeperClient
+
+
+class CordonedBrokers:
+    """Owned by the broker.
+
+    :ivar brokers: their ids, as this broker knows them now.
+    """
+
+    def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
+        self.brokers: frozenset[int] = frozenset()
+        self._client = client
+        self.watching = Watching(reactor, "which brokers are cordoned", self._read)
+
+    async def _read(self, watcher: Watcher) -> None:
+        try:
+            names = await self._client.get_children(znodes.CORDONED, watcher)
+        except NoNode:
+            names = []
+            await self._client.exists(znodes.CORDONED, watcher)
+        # Whatever else somebody put there names no broker.
+        self.brokers = frozenset(int(name) for name in names if name.isascii() and name.isdecimal())

@@ -1,0 +1,37 @@
+"""How fast replicas that are being added may be copied while plans run: what ``/kreplica/plan_throttle`` holds."""
+
+from __future__ import annotations
+
+from twisted.logger import Logger
+
+from kreplica.cluster import znodes
+from kreplica.cluster.plans.throttle import decode_throttle
+from kreplica.membership.watching import Watcher, Watching
+from kreplica.runtime import Reactor
+from kreplica.zookeeper import NoNode, ZooKeeperClient
+
+log = Logger()
+
+
+class PlanThrottle:
+    """Owned by the broker.
+
+    :ivar bytes_per_second: None where nothing is throttled.
+    """
+
+    def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
+        self.bytes_per_second: int | None = None
+        self._client = client
+        self.watching = Watching(reactor, "the throttle of plans", self._read)
+
+    async def _read(self, watcher: Watcher) -> None:
+        try:
+            data, _ = await self._client.get_data(znodes.PLAN_THROTTLE, watcher)
+        except NoNode:
+            data = b""
+            await self._client.exists(znodes.PLAN_THROTTLE, watcher)
+        try:
+            self.bytes_per_second = decode_throttle(data)
+        except znodes.ZnodeError as error:
+            self.bytes_per_second = None
+            log.warn("a throttle that cannot be read throttles nothing: {error}", error=str(error))

@@ -1,0 +1,113 @@
+"""What a broker keeps up with in ZooKeeper: who is cordoned, and the throttle of plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kreplica.cluster import znodes
+from kreplica.cluster.plans.throttle import decode_throttle, encode_throttle
+from kreplica.cluster.znodes import ZnodeError
+from kreplica.membership.cordoned import CordonedBrokers
+from kreplica.membership.plan_throttle import PlanThrottle
+from kreplica.membership.registration import create_persistent_paths
+from kreplica.testing.simulation import Simulation
+from kreplica.zookeeper import ZooKeeperClient
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+
+class World:
+    """A coordinator, a broker's client and somebody else's."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        self.host = self.simulation.host("coordinator")
+        self.coordinator = EmbeddedCoordinator(self.host.runtime, port=2181, interface="", tick_time_ms=500)
+        self.run(self.coordinator.start())
+        self.broker = self.client("broker")
+        self.reactor = self.simulation.host("broker").runtime.reactor
+        self.operator = self.client("operator")
+        self.run(create_persistent_paths(self.operator))
+
+    def client(self, name: str) -> ZooKeeperClient:
+        runtime = self.simulation.host(name).runtime
+        client = ZooKeeperClient(
+            runtime.reactor, "coordinator:2181", random=runtime.random, session_timeout_ms=5000
+        )
+        self.run(client.start())
+        return client
+
+    def run(self, goal: Any) -> Any:
+        return self.simulation.run_until(goal)
+
+
+def test_cordoned_brokers_are_known_at_the_start_and_as_they_change() -> None:
+    """A znode that names no broker is passed over."""
+    world = World()
+    world.run(world.operator.create(znodes.cordoned_path(3)))
+    cordoned = CordonedBrokers(world.reactor, world.broker)
+    world.run(cordoned.watching.start())
+    assert cordoned.brokers == {3}
+    world.run(world.operator.create(f"{znodes.CORDONED}/kitchen"))
+    world.run(world.operator.create(znodes.cordoned_path(4)))
+    world.run(lambda: cordoned.brokers == {3, 4})
+    world.run(world.operator.delete(znodes.cordoned_path(3)))
+    world.run(lambda: cordoned.brokers == {4})
+
+
+def test_a_throttle_is_known_as_it_changes() -> None:
+    """What cannot be read throttles nothing."""
+    world = World()
+    throttle = PlanThrottle(world.reactor, world.broker)
+    world.run(throttle.watching.start())
+    assert throttle.bytes_per_second is None
+    world.run(world.operator.set_data(znodes.PLAN_THROTTLE, encode_throttle(500)))
+    world.run(lambda: throttle.bytes_per_second == 500)
+    world.run(world.operator.set_data(znodes.PLAN_THROTTLE, b"fast"))
+    world.run(lambda: throttle.bytes_per_second is None)
+
+
+def test_what_changed_while_the_connection_was_lost_is_known_afterwards() -> None:
+    """The coordinator goes away and comes back: the watch is set anew, or what it missed is read."""
+    world = World()
+    throttle = PlanThrottle(world.reactor, world.broker)
+    world.run(throttle.watching.start())
+    world.simulation.network.cut("broker", "coordinator")
+    world.run(world.operator.set_data(znodes.PLAN_THROTTLE, encode_throttle(7)))
+    world.simulation.run(2)
+    world.simulation.network.heal()
+    world.run(lambda: throttle.bytes_per_second == 7)
+
+
+def test_a_new_session_reads_everything_again() -> None:
+    """What happened while there was none is not missed."""
+    world = World()
+    cordoned = CordonedBrokers(world.reactor, world.broker)
+    world.run(cordoned.watching.start())
+    cordoned.brokers = frozenset({9})
+    cordoned.watching.session_renewed()
+    world.run(lambda: cordoned.brokers == frozenset())
+    cordoned.watching.stop()
+    world.run(world.operator.create(znodes.cordoned_path(3)))
+    world.simulation.run(2)
+    assert cordoned.brokers == frozenset(), "it follows no more"
+
+
+def test_a_path_that_somebody_removed_holds_nothing() -> None:
+    """It is watched for, so that it counts when it is there again."""
+    world = World()
+    world.run(world.operator.delete(znodes.PLAN_THROTTLE))
+    throttle = PlanThrottle(world.reactor, world.broker)
+    world.run(throttle.watching.start())
+    world.run(world.operator.create(znodes.PLAN_THROTTLE, encode_throttle(5)))
+    world.run(lambda: throttle.bytes_per_second == 5)
+
+
+def test_the_document_of_a_throttle() -> None:
+    """Empty, as it is made, it throttles nothing; what is wrong with it is named."""
+    assert decode_throttle(b"") is None
+    assert decode_throttle(encode_throttle(None)) is None
+    assert decode_throttle(encode_throttle(12)) == 12
+    with pytest.raises(ZnodeError, match="/kreplica/plan_throttle: bytes_per_second"):
+        decode_throttle(b'{"bytes_per_second": 0}')
