@@ -1,6 +1,7 @@
 """Partitions as a broker holds them: who may append, what is committed, who waits.  Decides no leadership.
 
-* ``partition`` one partition; ``partitions`` all of this broker's; ``leadership`` what it was told of one
+* ``partition`` one partition, by its role; ``replica`` what it does with its log in any
+* ``partitions`` all of this broker's; ``leadership`` what it was told of one
 * ``fencing`` which commands are obeyed
 * ``damage`` pure: what a replica may do whose stored bytes are damaged
 * ``waiting`` fetches and produces that wait
@@ -11,6 +12,7 @@ Leading:
 * ``high_watermark`` pure: what is committed; ``lease`` how long anything may be
 * ``in_sync`` pure: who is in sync, rule by rule; ``isr_proposal`` pure: the state that follows
 * ``isr_writes`` writes such states; ``isr_notifications`` tells the controller
+* ``intercepted`` appends what produce interceptors made of a batch
 * ``lag_watch`` looks after followers that are not heard of
 
 Following:
@@ -28,8 +30,9 @@ Serving:
 
 from kreplica.replication.fencing import ControlFence
 from kreplica.replication.leadership import Leadership
-from kreplica.replication.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition, Role
+from kreplica.replication.partition import Partition, Role
 from kreplica.replication.partitions import Partitions, PartitionSettings
+from kreplica.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.replication.waiting import Waiting, Wakeups
 
 __all__ = [

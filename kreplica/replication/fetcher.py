@@ -7,7 +7,7 @@ be acknowledged yet is left out until it may.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -74,6 +74,10 @@ class _Sent(NamedTuple):
     answer: Deferred[Row]
     number: int
     generation: int
+
+
+THROTTLE_LOOK_SECONDS = 1.0
+"""So long a throttled partition waits before the rate is looked at again, however much there is to wait for."""
 
 
 class Fetcher:
@@ -164,9 +168,10 @@ class Fetcher:
             self._ask_later(followed, self._config.backoff_s(followed.failures))
 
     def _ask(self, followed: Followed) -> None:
-        throttle = self._throttle_of(followed)
-        if throttle is not None and throttle.used_up:
-            self._ask_later(followed, throttle.seconds_until_free)
+        wait_s = max((bucket.seconds_until_free for bucket in self._throttles_of(followed)), default=0.0)
+        if wait_s > 0:
+            # The rate may be raised meanwhile, or be gone with the plan that asked for it.
+            self._ask_later(followed, min(wait_s, THROTTLE_LOOK_SECONDS))
             return
         self._session.ask(followed)
         # Where no fetch is under way, and nobody is idle, the next one is about to leave with the news.
@@ -354,16 +359,16 @@ class Fetcher:
                     found.append((followed, row))
         return found
 
-    def _throttle_of(self, followed: Followed) -> TokenBucket | None:
+    def _throttles_of(self, followed: Followed) -> Sequence[TokenBucket]:
         throttle = self._follower.throttle
-        if throttle is None or followed.in_sync or not throttle.follows_throttled(followed.key):
-            return None
-        return throttle.follower
+        if throttle is None or followed.in_sync:
+            return ()
+        return throttle.following(followed.key, followed.partition.leadership.adding)
 
     def _take_in_row(self, followed: Followed, row: Row) -> Next:
-        throttle = self._throttle_of(followed)
-        if throttle is not None and row["records"]:
-            throttle.use(len(row["records"]))
+        if row["records"]:
+            for bucket in self._throttles_of(followed):
+                bucket.use(len(row["records"]))
         return followed.take_in(row, self._follower.runtime.wall_clock_ms())
 
     def _refused(self, code: ErrorCode) -> None:

@@ -9,19 +9,19 @@ from uuid import UUID
 from twisted.logger import Logger
 
 from kreplica.cluster import eligible_leaders
-from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication import fencing
 from kreplica.replication.followers import UNKNOWN_OFFSET
 from kreplica.replication.isr_proposal import Proposal
 from kreplica.replication.leadership import NOT_LED, Leadership
 from kreplica.replication.led import Led, Surroundings
+from kreplica.replication.replica import Replica
 from kreplica.replication.waiting import Watcher
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.damage import Damage
 from kreplica.storage.log import Log
 from kreplica.storage.producers import Origin
-from kreplica.storage.results import AppendResult, LogSlice
+from kreplica.storage.results import AppendResult
 from kreplica.storage.scanning import header_at
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker, build_end_marker
@@ -38,11 +38,7 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
-
-
-class Partition:
+class Partition(Replica):
     """Owned by ``Partitions``.  Every method is a plain call: what must wait, waits in ``waiting``.
 
     :param min_insync_replicas: of the topic; set again when its settings change.
@@ -54,16 +50,12 @@ class Partition:
     __slots__ = (
         "_last_proposed",
         "_surroundings",
-        "high_watermark",
         "leadership",
         "led",
-        "log",
         "min_insync_replicas",
         "role",
         "role_changed",
         "tenures_over",
-        "topic_id",
-        "topic_partition",
         "waiting",
     )
 
@@ -78,14 +70,11 @@ class Partition:
         min_insync_replicas: int,
         role_changed: Callable[[Partition], None] | None = None,
     ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.log = log
+        super().__init__(topic_partition, topic_id, log, high_watermark=high_watermark)
         self.role = Role.STOPPED
         self.role_changed = role_changed
         self.leadership = NOT_LED
         self.waiting: dict[Watcher, None] = {}
-        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.min_insync_replicas = min_insync_replicas
         self.led: Led | None = None
         self.tenures_over = 0
@@ -211,21 +200,29 @@ class Partition:
 
     # --- data --------------------------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, now_ms: int, *, all_in_sync: bool) -> AppendResult:
+    def append(
+        self, records: Buffer, now_ms: int, *, all_in_sync: bool, origin: Origin = Origin.CLIENT
+    ) -> AppendResult:
         """Append one batch of a client as the leader.
 
         :param all_in_sync: whether the client wants all in-sync replicas to have it (``acks=all``).
         :raise KafkaError: whatever is wrong with the batch or with the role; nothing was appended.
         """
         try:
-            return self._append(records, now_ms, all_in_sync=all_in_sync)
+            return self._append(records, now_ms, all_in_sync=all_in_sync, origin=origin)
         except KafkaError as error:
             if error.code.retriable and (header := header_at(records, 0)) is not None:
                 self.log.producers.note_refusal(header)
             raise
 
     def append_in_transaction(
-        self, records: Buffer, header: BatchHeader, now_ms: int, *, all_in_sync: bool
+        self,
+        records: Buffer,
+        header: BatchHeader,
+        now_ms: int,
+        *,
+        all_in_sync: bool,
+        origin: Origin = Origin.CLIENT,
     ) -> AppendResult:
         """Append one batch of a client's transaction: of one that is open here, or that was verified (KIP-890).
 
@@ -234,7 +231,7 @@ class Partition:
         """
         if self.led is not None:
             self.log.producers.check_transaction(header)
-        return self.append(records, now_ms, all_in_sync=all_in_sync)
+        return self.append(records, now_ms, all_in_sync=all_in_sync, origin=origin)
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, epoch_grows: bool
@@ -319,52 +316,6 @@ class Partition:
             if self.waiting:
                 self._surroundings.wakeups.mark(self)
 
-    def fetch_position(self) -> tuple[int, int]:
-        """Where a follower goes on: its log's end, and the leader epoch of its last record (-1 where none is known)."""
-        end_offset = self.log.log_end_offset
-        return end_offset, self.log.leader_epochs.epoch_of(end_offset - 1)
-
-    def truncate_to(self, offset: int) -> None:
-        """Cut what the leader does not have, with the batch that holds ``offset``.
-
-        :raise OSError: the device fails.
-        """
-        self.high_watermark = min(self.high_watermark, self.log.truncate_to(offset))
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything: the leader has nothing below ``offset`` any more.
-
-        :raise OSError: the device fails.
-        """
-        self.log.truncate_fully_and_start_at(offset)
-        self.high_watermark = offset
-
-    def read(self, offset: int, size_max: int, *, isolation: int, at_least_one: bool) -> LogSlice:
-        """Whole batches from the one that holds ``offset``, as far as a consumer may see.
-
-        :raise KafkaError: OFFSET_OUT_OF_RANGE below the log's start or beyond its end; between the high watermark and
-            the end the answer is empty (the high watermark may be on its way).
-        """
-        return self.log.read(
-            offset, size_max=size_max, offset_max=self.visible_end(isolation), at_least_one=at_least_one
-        )
-
-    def cannot_be_read(self, offset: int, error: OSError | StorageError) -> KafkaError:
-        """What to answer to whoever read from an offset on; damage is dealt with."""
-        if isinstance(error, OSError):
-            error = self.log.unreadable(offset, error)
-        if isinstance(error, Damage):
-            self.log.found_damage(error)
-        else:
-            _log.error("{partition} cannot be read: {error}", partition=str(self.topic_partition), error=str(error))
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-
-    def visible_end(self, isolation: int) -> int:
-        """The first offset that a consumer may not see yet."""
-        if isolation == READ_COMMITTED:
-            return self.log.last_stable_offset(self.high_watermark)
-        return self.high_watermark
-
     def delete_records(self, offset: int) -> int:
         """Move the log's start; -1 is the high watermark.
 
@@ -383,17 +334,6 @@ class Partition:
         if self.waiting:
             self._surroundings.wakeups.mark(self)  # the followers' logs are to start there too
         return offset
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Where a leader epoch ended here (KIP-101, KIP-279): the largest known epoch up to it, and its end.
-
-        The running epoch ends at the log's end; (-1, -1) where the epoch lies above all.
-        """
-        return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
-
-    def is_committed(self, offset: int) -> bool:
-        """Whether all records below ``offset`` are committed."""
-        return self.high_watermark >= offset
 
     # --- followers ---------------------------------------------------------------------------------------------------
 
@@ -443,17 +383,7 @@ class Partition:
         """The lowest start of the logs of all in-sync replicas: below it nothing is left anywhere (KIP-107)."""
         return self.led.low_watermark if self.led is not None else self.log.log_start_offset
 
-    # --- what counts -------------------------------------------------------------------------------------------------
-
-    @property
-    def end_offset_that_counts(self) -> int:
-        """The end of what this replica may say that it has: with ``flush.messages=1`` only what is synced."""
-        log = self.log
-        return log.recovery_point if log.config.flush_messages <= 1 else log.log_end_offset
-
-    def is_kept(self, offset: int) -> bool:
-        """Whether this replica has all records below ``offset`` as safely as the topic asks for."""
-        return self.end_offset_that_counts >= offset
+    # --- what changed ------------------------------------------------------------------------------------------------
 
     def end_moved(self) -> None:
         """More of the log counts now, by a sync or by the topic's settings."""

@@ -1,12 +1,13 @@
-"""How fast replicas that move may be copied (KIP-73): a rate for what a broker sends as leader, one for what it takes.
+"""How fast replicas that move may be copied: a rate for what a broker sends as leader, one for what it takes.
 
-Only replicas that the topic's settings name are throttled, and only while they are not in sync: a throttle must never
-push a replica out of the in-sync set.
+There are two throttles, and a replica may be under both: that of the settings (KIP-73), for replicas that the topic's
+settings name, and that of plans, for replicas that are being added by a reassignment.  Neither is for replicas that are
+in sync: a throttle must never push a replica out of the in-sync set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from kreplica.model import TopicPartition
@@ -78,11 +79,12 @@ class TokenBucket:
 
 
 class ReplicationThrottle:
-    """Both throttles of one broker.
+    """The throttles of one broker.
 
     :param leader_rate: ``leader.replication.throttled.rate`` as it is now, in bytes a second.
     :param follower_rate: ``follower.replication.throttled.rate`` as it is now.
     :param topic: a topic's settings as they are now.
+    :param plan_rate: that of plans as it is now; it holds for each direction by itself.
     """
 
     def __init__(
@@ -92,11 +94,32 @@ class ReplicationThrottle:
         leader_rate: Callable[[], int],
         follower_rate: Callable[[], int],
         topic: Callable[[str], ThrottledTopic],
+        plan_rate: Callable[[], int] = lambda: UNLIMITED,
     ) -> None:
         self.leader = TokenBucket(seconds, leader_rate)
         self.follower = TokenBucket(seconds, follower_rate)
+        self.plan_leader = TokenBucket(seconds, plan_rate)
+        self.plan_follower = TokenBucket(seconds, plan_rate)
         self._broker_id = broker_id
         self._topic = topic
+
+    def leading(self, key: TopicPartition, follower: int, adding: Collection[int]) -> Sequence[TokenBucket]:
+        """What this broker, as the leader, sends a follower under.
+
+        :param follower: one that is not in sync.
+        :param adding: the partition's replicas that are being added.
+        """
+        found = [self.leader] if self.leads_throttled(key) else []
+        if may_throttle_for_plans(follower, adding) and self.plan_leader.limited:
+            found.append(self.plan_leader)
+        return found
+
+    def following(self, key: TopicPartition, adding: Collection[int]) -> Sequence[TokenBucket]:
+        """What this broker, as a follower that is not in sync, copies under."""
+        found = [self.follower] if self.follows_throttled(key) else []
+        if may_throttle_for_plans(self._broker_id, adding) and self.plan_follower.limited:
+            found.append(self.plan_follower)
+        return found
 
     def leads_throttled(self, key: TopicPartition) -> bool:
         """Whether this broker, as the leader, throttles those who copy the partition."""
@@ -109,6 +132,11 @@ class ReplicationThrottle:
         return self.follower.limited and _names(
             self._topic(key.topic).follower_throttled_replicas, key.partition, self._broker_id
         )
+
+
+def may_throttle_for_plans(replica: int, adding: Collection[int]) -> bool:
+    """Whether the throttle of plans is for a replica that is not in sync: only for those that are being added."""
+    return replica in adding
 
 
 def _names(replicas: frozenset[str], partition: int, broker_id: int) -> bool:

@@ -82,3 +82,24 @@ def test_only_replicas_that_the_topic_names_are_throttled() -> None:
     rates[0] = UNLIMITED
     assert named(throttle.leads_throttled) == set()
     assert named(throttle.follows_throttled) == everywhere | {("some", 2)}
+
+
+def test_plans_throttle_what_is_being_added_and_nothing_else() -> None:
+    """A replica that is only behind is not slowed by a plan, nor is anything while no plan asks for it."""
+    rate = [1000]
+    throttle = ReplicationThrottle(Clock(), 1, lambda: UNLIMITED, lambda: UNLIMITED, lambda _: Topic(), lambda: rate[0])
+    key = TopicPartition("t", 0)
+    assert throttle.leading(key, 4, (4, 5)) == [throttle.plan_leader]
+    assert throttle.leading(key, 3, (4, 5)) == []
+    assert throttle.following(key, (1,)) == [throttle.plan_follower]
+    assert throttle.following(key, (4,)) == []
+    rate[0] = UNLIMITED
+    assert throttle.leading(key, 4, (4, 5)) == []
+    assert throttle.following(key, (1,)) == []
+
+
+def test_a_replica_may_be_under_both_throttles() -> None:
+    """That of the settings goes on to hold for the replicas that it names."""
+    throttle = ReplicationThrottle(Clock(), 1, lambda: 5, lambda: 5, lambda _: Topic(frozenset("*")), lambda: 1000)
+    assert throttle.leading(TopicPartition("t", 0), 4, (4,)) == [throttle.leader, throttle.plan_leader]
+    assert throttle.following(TopicPartition("t", 0), (1,)) == [throttle.plan_follower]
