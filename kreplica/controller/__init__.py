@@ -12,13 +12,18 @@ Data flows one way: watch or answer -> event -> context -> decision -> ZooKeeper
   taken, by RPC and by znode
 * ``partition_counts`` more partitions or fewer by znodes: ``partition_addition``, ``partition_removal``,
   ``partition_requests``
+* ``plans`` longer work, step by step: ``plan_run`` a plan and what has become of its steps, ``plan_steps`` pure: where
+  each is; ``plan_reading`` from ZooKeeper, ``plan_choice`` whose turn it is, ``plan_acts`` what is done,
+  ``plan_throttle`` how fast it may be copied
 * ``topic_changes`` topics' znodes changed with all that belongs to a change
 * ``topic_deletion``, ``replica_deletion``, ``departures`` replicas that go, and what follows when they are gone
 * ``figures`` what each event cost; ``timeline`` when it was noticed, written, and acted upon by every broker
+* ``memory`` what a broker remembers of its terms, for people: ``decided`` each partition's last decisions with their
+  cause, ``chronicle`` what happened in the cluster; ``causes`` events in words
 * ``state_writes`` the only place that writes ZooKeeper
 * ``broker_requests`` (who is told what), ``command_bodies`` (the bytes), ``channels``: the only ones that tell brokers
 * ``surroundings`` all that it learns from and acts upon; ``diary`` what it tells besides; ``command_answers``
 * ``journaled`` a controller with a journal on disk: start here.  ``journal`` what is noted, ``journal_seams`` where;
-  ``journal_values``, ``journal_context``, ``journal_lines``, ``journal_head`` as what; ``journal_files`` the files,
-  ``journal_rests`` where they begin
+  ``journal_values``, ``journal_context``, ``journal_plans``, ``journal_lines``, ``journal_head`` as what;
+  ``journal_files`` the files, ``journal_rests`` where they begin
 """

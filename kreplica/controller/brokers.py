@@ -74,6 +74,7 @@ async def brokers_changed(office: Office) -> None:
         changed=list(news.changed),
         untold=untold,
     )
+    _tell(office, news, live)
     unclean = {b for b in news.joined if not decisions.has_lost_nothing(live[b], context.known_epoch(b))}
     _reconnect(office, news, live, untold)
     await _enter_states(office, news)
@@ -95,6 +96,27 @@ async def brokers_changed(office: Office) -> None:
     await reassignment.proceed(office)
     if news.gone:
         await finish_deletions(office, sorted(context.deleting))
+
+
+def _tell(office: Office, news: News, live: Mapping[int, BrokerRegistration]) -> None:
+    """Say what is different, to people."""
+    memory, bounced = office.memory, news.bounced
+    said = []
+    for kind, brokers, what in (
+        ("broker_restarted", bounced, "has registered anew"),
+        ("broker_left", [broker for broker in news.gone if broker not in bounced], "left"),
+        ("broker_joined", [broker for broker in news.joined if broker not in bounced], "joined"),
+        ("broker_changed", news.changed, "registered something else"),
+    ):
+        for broker in brokers:
+            stopped = kind == "broker_left" and broker in office.context.shutting_down
+            text = f"broker {broker} {what}{', in order' if stopped else ''}"
+            epoch = live[broker].epoch if broker in live else office.context.known_epoch(broker)
+            memory.tell(kind, f"broker {broker}", text, broker_epoch=epoch)
+            said.append(text)
+    memory.live_brokers(gone=news.gone, joined=news.joined)
+    if said:
+        memory.because("; ".join(said))
 
 
 def _untold(office: Office, news: News, live: Mapping[int, BrokerRegistration]) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from kreplica.controller.plan_run import PlanRun
 from kreplica.controller.states import (
     PARTITION_PREVIOUS,
     REPLICA_PREVIOUS,
@@ -15,6 +16,9 @@ from kreplica.controller.states import (
 from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 
 Replica = tuple[TopicPartition, int]
+
+Preference = Callable[[TopicPartition, tuple[int, ...], Mapping[int, str | None]], tuple[int, ...]]
+"""Replicas of a partition, in the order in which they should lead; given the racks of live brokers too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,16 @@ class ControllerContext:
         self.reassignments_requested: Mapping[TopicPartition, tuple[int, ...]] = {}
         """What ``/admin/reassign_partitions`` asks for, and the version that it was read or written in."""
         self.reassignments_version = -1
+        self.plans: dict[str, PlanRun] = {}
+        """The plans that have not ended, by their ids."""
+        self.ended_plans: set[str] = set()
+        """The plans that have ended, and are still there."""
+        self.plan_throttle: int | None = None
+        """What ``/kreplica/plan_throttle`` says."""
         self.commands_count = 0
         """Of this process as the controller, to all brokers: each command has its number."""
+        self.preference: Preference | None = None
+        """Says who should lead rather than another; None goes by the order of the assignment."""
         self.unreadable: set[str] = set()
         """Topics whose znodes are no documents of Kafka's: left alone until somebody rewrites or deletes them."""
         self._partition_states: dict[TopicPartition, PartitionState] = {}
@@ -75,6 +87,13 @@ class ControllerContext:
         """The brokers that hold it, the preferred leader first; none where it is not assigned."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition, ()) if topic else ()
+
+    def candidates(self, partition: TopicPartition) -> tuple[int, ...]:
+        """Its replicas, those first that should lead rather than others."""
+        replicas = self.replicas(partition)
+        if self.preference is None:
+            return replicas
+        return self.preference(partition, replicas, {number: each.rack for number, each in self.brokers.items()})
 
     def leaving(self, partition: TopicPartition) -> tuple[int, ...]:
         """The brokers that are not to hold it any more and may still have its files."""

@@ -23,6 +23,7 @@ from kreplica.controller import (
     leader_balance,
     log_dir_events,
     partition_counts,
+    plans,
     reassignment,
     reassignment_requests,
     refusals,
@@ -46,6 +47,8 @@ from kreplica.controller.events import (
     InSyncSetsChanged,
     MovesAsked,
     PartitionRequestsChanged,
+    PlansChanged,
+    PlansDue,
     PreferredElectionAsked,
     Question,
     ReassignmentAsked,
@@ -61,6 +64,7 @@ from kreplica.controller.events import (
 )
 from kreplica.controller.failover import take_office
 from kreplica.controller.figures import Counters
+from kreplica.controller.memory import Memory
 from kreplica.controller.office import Office
 from kreplica.controller.state_writes import ControllerMoved
 from kreplica.controller.surroundings import Surroundings
@@ -112,6 +116,7 @@ class Controller:
         self._stopped = False
         self.timeline = Timeline(self._reactor.seconds)
         self.counters = Counters(self.timeline)
+        self.memory = Memory(self._config.broker_id, self.timeline, surroundings.dates_ms)
         self.queue = EventQueue(
             self._reactor, self._handle, self._failed, lambda: self.counters.cost, self.timeline, self._diary
         )
@@ -177,21 +182,25 @@ class Controller:
                 self._retry.cancel()
             idle = self.queue.stop()
         await idle
-        self._resign()
+        self._resign("it stops")
         await DeferredList(list(self._closing))
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     async def _handle(self, event: Event) -> None:
+        with self.memory.handling(event):
+            await self._obey(event)
+        self._retry_seconds = RETRY_SECONDS_MIN
+
+    async def _obey(self, event: Event) -> None:
         if isinstance(event, ControllerChanged):
             await self._look()
         elif self._office is None:
             event.dropped()
-        elif isinstance(event, Question):
-            await self._answer(self._office, event)
         else:
-            await self._dispatch(self._office, event)
-        self._retry_seconds = RETRY_SECONDS_MIN
+            office = self._office
+            await (self._answer(office, event) if isinstance(event, Question) else self._dispatch(office, event))
+            plans.look_again(office, event)
 
     async def _answer(self, office: Office, question: Question) -> None:
         try:
@@ -223,6 +232,10 @@ class Controller:
                 return reassignment_requests.reassignments_requested(office)
             case PartitionRequestsChanged() | RemovalDue():
                 return partition_counts.partitions_asked(office)
+            case PlansChanged():
+                return plans.plans_changed(office)
+            case PlansDue():
+                return plans.plans_due(office)
             case CommandRefused():
                 return refusals.command_refused(office, event)
             case ReplicasRecovered():
@@ -249,7 +262,7 @@ class Controller:
         """Whatever an event's handler raises ends up here: the office is dropped, and ZooKeeper asked anew."""
         if self._stopped:
             return
-        self._resign()
+        self._resign(f"{type(event).__name__} failed ({error})")
         if isinstance(error, SessionExpired):
             return
         if isinstance(error, ControllerMoved):
@@ -274,7 +287,8 @@ class Controller:
             self._watches = False
             self.queue.discard()
             self.queue.resume()
-            self._resign()
+            self._resign("its session with ZooKeeper has ended")
+        self.memory.session_changed(state)
 
     # --- the office --------------------------------------------------------------------------------------------------
 
@@ -298,10 +312,10 @@ class Controller:
             return
         self.controller_id = documents.decode_controller(data)
         if stat.ephemeral_owner != self._client.session_id:
-            self._resign()
+            self._resign(f"broker {self.controller_id} is now")
         elif self.controller_id != self._config.broker_id:
             # Somebody wrote another id over it: an operator's way to move the controller.
-            self._resign()
+            self._resign(f"somebody wrote broker {self.controller_id} into {znodes.CONTROLLER}")
             await self._client.delete(znodes.CONTROLLER)
         elif self._office is None:
             epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
@@ -316,7 +330,7 @@ class Controller:
         self.queue.put(ControllerChanged())
 
     async def _elect(self) -> None:
-        self._resign()
+        self._resign(f"somebody deleted {znodes.CONTROLLER}")
         try:
             data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
         except NoNode:
@@ -344,16 +358,19 @@ class Controller:
     async def _take_office(self, epoch: int, epoch_znode_version: int) -> None:
         context = ControllerContext(epoch, epoch_znode_version)
         context.commands_count = self._commands_count
-        office = Office(self._surroundings, context, self.queue.put, self.counters)
+        context.preference = self._config.preference
+        office = Office(self._surroundings, context, self.queue.put, self.counters, self.memory)
         self._office = office
         self._diary.took_office(epoch)
+        self.memory.took_office(epoch)
         await take_office(office)
 
-    def _resign(self) -> None:
+    def _resign(self, reason: str) -> None:
         office, self._office = self._office, None
         if office is not None:
             self._commands_count = office.context.commands_count
             self._diary.resigned()
+            self.memory.resigned(reason)
             closing = Deferred.fromCoroutine(office.close())
             self._closing.append(closing)
             closing.addErrback(lambda failure: log.failure("resigning", failure))

@@ -66,7 +66,7 @@ def initial_elections(context: ControllerContext, partitions: Iterable[TopicPart
     """First leaders for partitions that have none; those without a live replica are left out and stay NEW."""
     changes = []
     for partition in partitions:
-        election = elect_new(context.replicas(partition), context.may_lead(partition))
+        election = elect_new(context.candidates(partition), context.may_lead(partition))
         if election is not None:
             epoch = context.first_leader_epoch(partition)
             state = LeaderAndIsr(election.leader, epoch, election.isr, context.controller_epoch)
@@ -144,7 +144,7 @@ def _election(
     Where nobody may, the partition has no leader and its in-sync set is kept: somebody of it must come back.
     """
     election = elect_offline(
-        context.replicas(partition),
+        context.candidates(partition),
         isr,
         context.may_lead(partition),
         eligible=eligible,
@@ -205,7 +205,7 @@ def shutdowns(
         if old is None or not any(replica in stopping for replica in old.isr):
             continue
         if old.leader in stopping:
-            election = elect_for_shutdown(context.replicas(partition), old.isr, context.online(partition), stopping)
+            election = elect_for_shutdown(context.candidates(partition), old.isr, context.online(partition), stopping)
         else:
             # Without a leader the last of the in-sync set stays: it must come back.
             isr = tuple(replica for replica in old.isr if replica not in stopping)

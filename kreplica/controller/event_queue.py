@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from kreplica.controller.diary import Diary
 from kreplica.controller.events import Event
-from kreplica.controller.figures import Cost, EventFigures, difference
+from kreplica.controller.figures import Cost, EventFigures, EventTotals, difference
 from kreplica.controller.timeline import Timeline
 from kreplica.runtime import Reactor
 
@@ -30,6 +30,7 @@ class EventQueue:
     :param timeline: is told when an event's handling begins and ends, and has the time.
     :param diary: is told what is queued, handled, and how that ended.
     :ivar last_event: what became of the event that was handled last.
+    :ivar totals: of all that were handled.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class EventQueue:
         self._diary = diary or Diary()
         self.events_handled = 0
         self.last_event: EventFigures | None = None
+        self.totals = EventTotals()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -139,6 +141,7 @@ class EventQueue:
         self.events_handled += 1
         handled_s = self._timeline.seconds() - started
         self.last_event = EventFigures(event, started - queued_at, handled_s, difference(self._cost(), before))
+        self.totals.note(self.last_event)
         self._timeline.ended(self.last_event.cost)
         self._running = None
         if not self._stopped:

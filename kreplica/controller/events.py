@@ -136,6 +136,16 @@ class RemovalDue(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PlansChanged(Event):
+    """A plan below ``/kreplica/plans`` was made, patched, cancelled or removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlansDue(Event):
+    """Something happened that a plan may wait for."""
+
+
+@dataclass(frozen=True, slots=True)
 class InSyncSetsChanged(Event):
     """Leaders told, in ``/isr_change_notification``, that they wrote in-sync sets."""
 

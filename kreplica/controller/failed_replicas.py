@@ -28,6 +28,9 @@ async def replicas_failed(office: Office, broker: int, partitions: Sequence[Topi
     if not new:
         return
     known.update(new)
+    text = f"broker {broker} cannot use {{what}}: their log directory failed"
+    office.memory.because(f"broker {broker} cannot use replicas whose log directory failed")
+    office.memory.tell_of_many("replicas_failed", "replica", new, text, broker=broker)
     for partition in new:
         if context.replica_state(partition, broker) in (ReplicaState.NEW, ReplicaState.ONLINE):
             context.move_replica(partition, broker, ReplicaState.OFFLINE)
@@ -44,6 +47,8 @@ async def replicas_recovered(office: Office, event: ReplicasRecovered) -> None:
     failed = context.failed.get(event.broker_id, set())
     back = [partition for partition in event.partitions if partition in failed]
     failed.difference_update(back)
+    text = f"broker {event.broker_id} can use {{what}} again"
+    office.memory.tell_of_many("replicas_recovered", "replica", back, text, broker=event.broker_id)
     for partition in back:
         if context.replica_state(partition, event.broker_id) is ReplicaState.OFFLINE:
             context.move_replica(partition, event.broker_id, ReplicaState.ONLINE)

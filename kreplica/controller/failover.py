@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller import decisions, isr_changes, log_dir_events, partition_counts, reassignment
+from kreplica.controller import decisions, isr_changes, log_dir_events, partition_counts, plans, reassignment
 from kreplica.controller.brokers import read_brokers
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import StateChange, initial_elections
@@ -19,7 +19,7 @@ from kreplica.controller.replica_deletion import begin_deletion
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.controller.topic_deletion import deletions_changed
 from kreplica.controller.topics import elect_new_partitions, list_topics, read_assignments
-from kreplica.model import NO_BROKER_EPOCH, TopicPartition
+from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, TopicPartition
 from kreplica.zookeeper import NoNode
 
 log = Logger()
@@ -49,6 +49,7 @@ async def take_office(office: Office) -> None:
     bounced = {b for b, registration in context.brokers.items() if registration.epoch > known.get(b, NO_BROKER_EPOCH)}
     unclean = {b for b in bounced if not decisions.has_lost_nothing(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
     context.known_epochs = known | context.known_epochs
+    _tell(office, sorted(bounced & known.keys()))
     await _enter_states(office, bounced)
     await _elect(office, bounced, unclean)
     requests = office.requests()
@@ -77,6 +78,26 @@ async def take_office(office: Office) -> None:
     )
 
 
+def _tell(office: Office, bounced: Sequence[int]) -> None:
+    """Say who takes office and what became of the brokers, to people.
+
+    :param bounced: brokers that are another process than the one that a controller dealt with last.
+    """
+    context, memory = office.context, office.memory
+    broker, live = office.config.broker_id, sorted(context.brokers)
+    led = [state for state in context.leadership.values() if state.leader != NO_LEADER]
+    gone = sorted({broker for state in led for broker in (state.leader, *state.isr)} - context.brokers.keys())
+    text = f"broker {broker} took the controller's office in epoch {context.controller_epoch}"
+    memory.tell("controller_elected", f"broker {broker}", text, live_brokers=live)
+    said = [text]
+    for kind, brokers, what in (("broker_left", gone, "left"), ("broker_restarted", bounced, "started anew")):
+        for each in brokers:
+            said.append(f"broker {each} {what} before that")
+            memory.tell(kind, f"broker {each}", said[-1])
+    memory.live_brokers(gone=gone, joined=live)
+    memory.because("; ".join(said))
+
+
 async def _carry_on(office: Office) -> None:
     """Take up what an earlier controller began, wherever it was."""
     requests = office.requests()
@@ -87,6 +108,7 @@ async def _carry_on(office: Office) -> None:
     await cross_out(office)
     await reassignments_requested(office)
     await partition_counts.carry_on(office)
+    await plans.carry_on(office)
 
 
 async def _enter_states(office: Office, bounced: Collection[int]) -> None:

@@ -13,6 +13,7 @@ from kreplica.controller.broker_requests import Command
 from kreplica.controller.events import Event
 from kreplica.controller.surroundings import Client
 from kreplica.controller.timeline import Timeline
+from kreplica.runtime.distribution import Distribution
 from kreplica.zookeeper import (
     Operation,
     OperationResult,
@@ -23,6 +24,9 @@ from kreplica.zookeeper import (
 )
 
 log = Logger()
+
+ROUND_TRIPS = (0, 1, 2, 3, 4, 6, 8, 12, 20, 50)
+"""Bounds for round trips of one event."""
 
 T = TypeVar("T")
 
@@ -56,6 +60,26 @@ class EventFigures:
     waited_s: float
     handled_s: float
     cost: Cost
+
+
+class EventTotals:
+    """All events that were handled.
+
+    :ivar waited: seconds in the queue.
+    :ivar handled: seconds from the first step to the last.
+    :ivar round_trips: how often ZooKeeper was waited for.
+    """
+
+    def __init__(self) -> None:
+        self.waited = Distribution()
+        self.handled = Distribution()
+        self.round_trips = Distribution(ROUND_TRIPS)
+
+    def note(self, event: EventFigures) -> None:
+        """One more was handled."""
+        self.waited.note(event.waited_s)
+        self.handled.note(event.handled_s)
+        self.round_trips.note(event.cost.zookeeper_round_trips)
 
 
 class Counters:

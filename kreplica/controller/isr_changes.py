@@ -36,8 +36,11 @@ async def in_sync_sets_changed(office: Office) -> list[TopicPartition]:
     paths = await notifications(office)
     told = await _partitions_in(office, paths)
     known = context.staying(partition for partition in told if partition in context.leadership)
+    before = {partition: context.leadership[partition] for partition in known}
     await office.read_states(known)
     read = [partition for partition in known if partition in context.leadership]
+    for partition in read:
+        office.memory.learned(partition, before[partition], context.leadership[partition])
     if read:
         rules, requests = office.rules(), office.requests()
         requests.publish(read)

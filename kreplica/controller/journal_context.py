@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from kreplica.cluster import documents
+from kreplica.controller import journal_plans
 from kreplica.controller.context import ControllerContext, ReadOnly
 from kreplica.controller.journal_values import Json, decode_partition
 from kreplica.controller.states import PartitionState, ReplicaState
@@ -30,6 +31,9 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
             setattr(copy, name, value)
     for broker, partitions in context.failed.items():
         copy.failed[broker] = yield from _copied(partitions)
+    for plan_id, run in context.plans.items():
+        copy.plans[plan_id] = run.copy()
+        yield
     return copy
 
 
@@ -66,6 +70,9 @@ def encode_context(context: ControllerContext) -> Json:
         "reassignments_requested": [[str(p), ids] for p, ids in context.reassignments_requested.items()],
         "reassignments_version": context.reassignments_version,
         "unreadable": sorted(context.unreadable),
+        "plans": [journal_plans.encode_run(run) for run in context.plans.values()],
+        "ended_plans": sorted(context.ended_plans),
+        "plan_throttle": context.plan_throttle,
         "partition_states": [[str(p), state.name] for p, state in context._partition_states.items()],
         "replica_states": [[str(p), broker, state.name] for (p, broker), state in context._replica_states.items()],
     }
@@ -92,6 +99,10 @@ def decode_context(value: Mapping[str, Any]) -> ControllerContext:
     context.reassignments_requested = {decode_partition(p): tuple(ids) for p, ids in requested}
     context.reassignments_version = value["reassignments_version"]
     context.unreadable = set(value["unreadable"])
+    runs = [journal_plans.decode_run(each) for each in value.get("plans", ())]
+    context.plans = {run.plan.plan_id: run for run in runs}
+    context.ended_plans = set(value.get("ended_plans", ()))
+    context.plan_throttle = value.get("plan_throttle")
     for partition, state in value["partition_states"]:
         context.begin(decode_partition(partition), PartitionState[state], {})
     for partition, broker, state in value["replica_states"]:

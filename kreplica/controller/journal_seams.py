@@ -57,6 +57,7 @@ def recorded(surroundings: Surroundings, journal: Journal) -> Surroundings:
         now_s=lambda: journal.read("now_s", surroundings.now_s()),
         long_loop=lambda: RecordedLoop(surroundings.long_loop(), journal),
         connect=partial(connect, surroundings.connect, journal),
+        dates_ms=surroundings.dates_ms,
     )
 
 

@@ -116,6 +116,16 @@ def refusal(context: ControllerContext, partition: TopicPartition, election_type
     return ErrorCode.NONE if available else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
+async def elect_preferred(office: Office, partitions: Collection[TopicPartition]) -> None:
+    """Have the preferred replicas of these partitions lead, of which it is known that they can."""
+    await _elect(office, partitions, ElectionType.PREFERRED)
+
+
+async def elect_unclean(office: Office, partitions: Collection[TopicPartition]) -> None:
+    """Have somebody lead these partitions, whatever records that costs."""
+    await _elect(office, partitions, ElectionType.UNCLEAN)
+
+
 async def _elect(
     office: Office, partitions: Collection[TopicPartition], election_type: ElectionType
 ) -> dict[TopicPartition, ErrorCode]:

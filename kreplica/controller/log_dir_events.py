@@ -25,7 +25,10 @@ async def directories_failed(office: Office) -> None:
     """Tell these brokers their roles again: each replica that is gone is answered with KAFKA_STORAGE_ERROR."""
     context, requests = office.context, office.requests()
     paths = await notifications(office)
-    for partition, broker in context.replicas_on(await _brokers_in(office, paths)):
+    brokers = await _brokers_in(office, paths)
+    for broker in brokers:
+        office.memory.tell("log_dir_failed", f"broker {broker}", f"a log directory of broker {broker} failed")
+    for partition, broker in context.replicas_on(brokers):
         is_led = partition in context.leadership and partition.topic not in context.deleting
         if is_led and broker in context.listeners(partition):
             requests.lead_or_follow(partition, [broker])

@@ -21,6 +21,7 @@ from kreplica.controller.context import ControllerContext
 from kreplica.controller.decisions import RulesOf, StateChange, TopicRules
 from kreplica.controller.events import BrokersChanged, CommandRefused, Event, ReplicasRecovered, ReplicasStopped
 from kreplica.controller.figures import CountedClient, Counters
+from kreplica.controller.memory import Memory
 from kreplica.controller.state_writes import StateWrites
 from kreplica.controller.states import PartitionState
 from kreplica.controller.surroundings import Channel, Surroundings
@@ -72,6 +73,7 @@ class Office:
         context: ControllerContext,
         put: Callable[[Event], None],
         counters: Counters,
+        memory: Memory | None = None,
     ) -> None:
         self.runtime = surroundings.runtime
         self.client = CountedClient(surroundings.client, counters)
@@ -80,6 +82,7 @@ class Office:
         self.context = context
         self.put = put
         self.counters = counters
+        self.memory = memory or Memory(surroundings.config.broker_id, counters.timeline, surroundings.dates_ms)
         self.writes = StateWrites(self.client, context.epoch_znode_version, self.breathe)
         self.untold: set[int] = set()
         """Live brokers that missed commands, and have to be told everything."""
@@ -117,7 +120,7 @@ class Office:
             overflowed=self._overflowed,
             stopping=lambda: registration.broker_id in self.context.shutting_down,
             sent=self._sent,
-            late=self.counters.command_late,
+            late=self._late,
         )
 
     def close_channel(self, broker_id: int) -> None:
@@ -171,6 +174,10 @@ class Office:
 
     def _sent(self, command: Command, body: dict[str, Any]) -> None:
         self.counters.timeline.sent(command, len(body["topic_states"].data))
+
+    def _late(self, broker_id: int, command: Command) -> None:
+        self.counters.command_late(broker_id, command)
+        self.memory.late(broker_id, command)
 
     def _answered(self, broker_id: int, command: Command, answer: CommandAnswer) -> None:
         self.counters.timeline.answered(command)
@@ -286,6 +293,7 @@ class Office:
 
     def adopt(self, change: StateChange) -> None:
         """Put a state that was written into the context."""
+        self.memory.changed(change, self.context.replicas)
         self.context.leadership[change.partition] = change.state
         if change.is_new:
             self.context.begun[change.partition] = frozenset(self.context.replicas(change.partition))

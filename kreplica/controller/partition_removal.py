@@ -54,6 +54,7 @@ async def removals_asked(office: Office) -> None:
     await change_topics(office, topics, lambda topic: _ending(context, topic, now_s), requests)
     requests.send()
     ended = [partition for partition in waits if context.leaving(partition) and not context.replicas(partition)]
+    office.memory.tell_of_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")
     await tidy(office, znodes.PARTITIONS_REMOVE, ended)
     await refuse(office, refused)
     _wake_when_due(office, now_s)

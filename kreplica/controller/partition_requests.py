@@ -42,6 +42,8 @@ async def refuse(office: Office, reasons: Mapping[str, str]) -> None:
     """
     for request, reason in sorted(reasons.items()):
         log.warn("controller: the request {path} is refused: {reason}", path=request, reason=reason)
+    text = "{what}: refused, " + next(iter(sorted(reasons.items())), ("", ""))[1]
+    office.memory.tell_of_many("requests_refused", "request", sorted(reasons), text)
     if reasons:
         await office.writes.remove([*reasons, *_parents(reasons)])
 

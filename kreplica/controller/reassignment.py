@@ -45,8 +45,19 @@ async def reassign(office: Office, targets: Targets) -> Results:
     await change_topics(office, beginnings.topics, beginnings.decide, requests)
     requests.send()
     begun = [partition for partition, error in beginnings.results.items() if error is None]
+    _tell(office, begun, beginnings.results)
     await proceed(office, begun)
     return beginnings.results
+
+
+def _tell(office: Office, begun: Iterable[TopicPartition], results: Results) -> None:
+    """Say what begins to move and what cannot, to people."""
+    memory, moves = office.memory, moving(office.context, begun)
+    memory.tell_of_many("reassignments_begun", "partition", moves, "{what}: begun to move")
+    refused = [(partition, error) for partition, error in results.items() if error is not None]
+    if refused:
+        text = f"{{what}}: cannot be moved as was asked for ({refused[0][1]})"
+        memory.tell_of_many("reassignments_refused", "partition", [partition for partition, _ in refused], text)
 
 
 async def reassignment_asked(office: Office, event: ReassignmentAsked) -> Results:
@@ -75,6 +86,7 @@ async def proceed(office: Office, partitions: Iterable[TopicPartition] | None = 
     arrived = [partition for partition in wanted if partition not in still]
     if arrived:
         log.info("controller: {count} partitions are where they were to move", count=len(arrived))
+        office.memory.tell_of_many("reassignments_finished", "partition", arrived, "{what}: moved")
         await cross_out(office, sorted({partition.topic for partition in arrived}))
         office.put(ReassignmentsRequested())
 

@@ -30,6 +30,9 @@ async def shutdown_asked(office: Office, question: ShutdownAsked) -> list[TopicP
     """
     context, broker = office.context, question.broker_id
     await _check_incarnation(office, question)
+    if broker not in context.shutting_down:
+        text = f"broker {broker} asked to stop: its leaders move"
+        office.memory.tell("broker_stopping", f"broker {broker}", text)
     context.shutting_down.add(broker)
     partitions = context.staying([partition async for partition, _ in office.in_turns(context.replicas_on([broker]))])
     rules, requests = office.rules(), office.requests()

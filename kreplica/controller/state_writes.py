@@ -185,6 +185,41 @@ class StateWrites:
             if error is not None and not isinstance(error, (NoNode, NotEmpty)):
                 raise error
 
+    async def remove_tree(self, path: str) -> None:
+        """Remove a znode and all below it; what is gone already is fine."""
+        await self.remove(await self._tree(path))
+
+    async def ask(self, requests: Mapping[str, bytes]) -> None:
+        """Make request znodes, and the znodes of their topics; those that are there already say the same.
+
+        :param requests: data by path.
+        """
+        parents = sorted({path.rpartition("/")[0] for path in requests})
+        errors = await self._write([[Create(path, b"")] for path in parents])
+        errors += await self._write([[Create(path, data)] for path, data in requests.items()])
+        for error in errors:
+            if error is not None and not isinstance(error, NodeExists):
+                raise error
+
+    async def put(self, path: str, data: bytes) -> None:
+        """Replace what a znode holds that is always there (``znodes.PERSISTENT_PATHS``), or make it."""
+        (error,) = await self._write([[SetData(path, data, -1)]])
+        if error is not None:
+            await self._write([[Create(path, data)]])
+
+    async def note_progress(self, path: str, totals: bytes, chunks: Mapping[str, tuple[bytes, bool]]) -> bool:
+        """Write what has become of a plan's steps; whether its znodes were there.
+
+        :param path: of the totals.
+        :param chunks: by path the data, and whether the znode is there already.
+        """
+        units: list[list[Operation]] = [
+            [SetData(chunk, data, -1) if is_there else Create(chunk, data)]
+            for chunk, (data, is_there) in chunks.items()
+        ]
+        errors = await self._write([*units, [SetData(path, totals, -1)]])
+        return all(error is None for error in errors)
+
     async def rewrite_request(self, path: str, data: bytes | None, version: int) -> bool:
         """Replace what is left of a request, or remove it (None), where it still has that version; whether it had.
 

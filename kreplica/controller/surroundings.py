@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.controller.broker_requests import Command
 from kreplica.controller.channels import Answered, BrokerChannel
+from kreplica.controller.context import Preference
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.runtime import Runtime
 from kreplica.runtime.turns import Turns
@@ -87,6 +88,7 @@ class ControllerConfig:
     :param imbalance_percentage: ``leader.imbalance.per.broker.percentage``: of the partitions that a broker is to
         lead, so many may be led by others.
     :param removal_wait_s: how long a partition that is to be removed is read-only, where its request does not say.
+    :param preference: says who should lead rather than another; None goes by the order of the assignment.
     """
 
     broker_id: int
@@ -99,6 +101,7 @@ class ControllerConfig:
     rebalance_interval_s: float = 300.0
     imbalance_percentage: int = 10
     removal_wait_s: float = 60.0
+    preference: Preference | None = None
 
 
 class LongLoop(Protocol):
@@ -119,6 +122,7 @@ class Surroundings:
     :param now_s: the time by which it decides; of the reactor.
     :param long_loop: for each term.
     :param connect: opens channels to brokers.
+    :param dates_ms: the wall clock as it is told to people; nothing is decided by it, so no journal has it.
     """
 
     runtime: Runtime
@@ -127,6 +131,7 @@ class Surroundings:
     now_s: Callable[[], float]
     long_loop: Callable[[], LongLoop]
     connect: Connect
+    dates_ms: Callable[[], int] = lambda: 0
 
     @classmethod
     def real(cls, runtime: Runtime, client: Client, config: ControllerConfig) -> Surroundings:
@@ -139,4 +144,5 @@ class Surroundings:
             now_s=reactor.seconds,
             long_loop=partial(Turns, reactor),
             connect=partial(BrokerChannel, reactor, runtime.random),
+            dates_ms=runtime.wall_clock_ms,
         )

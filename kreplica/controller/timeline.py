@@ -33,6 +33,7 @@ class Step:
     :param commands: requests to brokers.
     :param command_bytes: of what was said of partitions in them, those sent again counted again.
     :param cost: what it took (``figures.Cost``).
+    :param told: the brokers that commands were sent to.
     """
 
     event: Event
@@ -44,6 +45,7 @@ class Step:
     commands: int = 0
     command_bytes: int = 0
     cost: tuple[int, ...] = ()
+    told: dict[int, None] = field(default_factory=dict)
     waits_for: dict[object, int] = field(default_factory=dict)
     """By command that is not answered: the broker."""
 
@@ -63,6 +65,11 @@ class Timeline:
     def __iter__(self) -> Iterator[Step]:
         """The steps, the oldest first."""
         return iter(tuple(self._steps))
+
+    @property
+    def now(self) -> Step | None:
+        """The step whose event is being handled."""
+        return self._now
 
     @property
     def settled(self) -> bool:
@@ -97,6 +104,7 @@ class Timeline:
         """
         if self._now is not None:
             self._now.commands += 1
+            self._now.told[broker_id] = None
             if awaited:
                 self._now.waits_for[command] = broker_id
                 self._of_command[command] = self._now

@@ -29,6 +29,7 @@ async def deletions_changed(office: Office) -> None:
     if not new:
         return
     context.deleting.update(new)
+    office.memory.tell_of_many("topics_deleting", "topic", new, "{what}: being deleted")
     requests = office.requests()
     for topic in new:
         for partition in context.partitions_of(topic):
@@ -53,11 +54,14 @@ async def _delete_unknown(office: Office, names: Iterable[str]) -> None:
 async def finish_deletions(office: Office, topics: Iterable[str]) -> None:
     """Remove the znodes of those of these topics whose replicas are all gone."""
     context = office.context
+    gone = []
     for topic in topics:
         if topic in context.deleting and all(is_done(context, *r) for r in context.replicas_of_topic(topic)):
             await office.writes.delete_topic(topic)
             context.forget_topic(topic)
+            gone.append(topic)
             log.info("controller: topic {topic} is deleted", topic=topic)
+    office.memory.tell_of_many("topics_deleted", "topic", gone, "{what}: gone, with all files of live brokers")
 
 
 def is_done(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:

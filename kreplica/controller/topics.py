@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -130,7 +131,22 @@ async def start_new_partitions(office: Office, topics: Iterable[str]) -> None:
             context.forget_replica(partition, replica)
             context.move_replica(partition, replica, ReplicaState.NEW)
     if partitions:
+        _tell(office, partitions)
         await elect_new_partitions(office, partitions)
+
+
+def _tell(office: Office, partitions: Sequence[TopicPartition]) -> None:
+    """Say which topics are new and which have grown, to people."""
+    context, memory = office.context, office.memory
+    new = Counter(partition.topic for partition in partitions)
+    made = [topic for topic, count in new.items() if count == len(context.topics[topic].partitions)]
+    grown = [topic for topic in new if topic not in made]
+    for kind, topics, text in (
+        ("topics_created", made, "{what}: made, with {count} partitions in all"),
+        ("topics_grown", grown, "{what}: {count} partitions more in all"),
+    ):
+        count = sum(new[topic] for topic in topics)
+        memory.tell_of_many(kind, "topic", topics, text.replace("{count}", str(count)), partitions=count)
 
 
 async def elect_new_partitions(office: Office, partitions: Iterable[TopicPartition]) -> None:

@@ -11,6 +11,9 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
+from kreplica.cluster.plans import documents as documents_of_plans
+from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
+from kreplica.cluster.plans.throttle import decode_throttle
 from kreplica.controller.events import ReassignmentAsked
 from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.testing.controller_scene import ControllerScene
@@ -125,11 +128,80 @@ def is_removed(scene: ControllerScene) -> bool:
     )
 
 
+PLAN = documents_of_plans.plan_id(1)
+STEPS = [
+    Step(Action.MOVE, "t", 0, (1, 2), (3, 2)),
+    Step(Action.MOVE, "t", 1, (1, 2), (3, 4)),
+    Step(Action.REORDER, "t", 2, (1, 2), (2, 1)),
+    Step(Action.ADD, "t", 3, (), (4, 1)),
+]
+
+
+def ask_for_plan(scene: ControllerScene, **header: Any) -> None:
+    plan = Plan(PLAN, PlanKind.REASSIGN, PlanState.PENDING, 0, len(STEPS), moves_at_once=1, **header)
+    (batch,) = documents_of_plans.creation(plan, STEPS)
+    create(scene, *batch)
+
+
+def plan(scene: ControllerScene) -> Plan:
+    data, _ = scene.run(scene.zookeeper.get_data(znodes.plan_path(PLAN)))
+    return documents_of_plans.decode_plan(PLAN, data)
+
+
+def ask_with_throttle(scene: ControllerScene) -> None:
+    ask_for_plan(scene, throttle_bytes_per_second=1000)
+
+
+def throttle_has_ended(scene: ControllerScene) -> bool:
+    data, _ = scene.run(scene.zookeeper.get_data(znodes.PLAN_THROTTLE))
+    return decode_throttle(data) is None
+
+
+def plan_is_done(scene: ControllerScene) -> bool:
+    found = znode(scene)
+    assert found is not None
+    rows = {0: (3, 2), 1: (3, 4), 2: (2, 1), 3: (4, 1)}
+    leaders = [scene.state("t", n).leader for n in range(3)] if plan(scene).state.is_ended else []
+    return (
+        (plan(scene).state, plan(scene).reason) == (PlanState.COMPLETED, None)
+        and (found.partitions, found.adding) == (rows, {})
+        and leaders == [3, 3, 2]
+        and throttle_has_ended(scene)
+        and children(scene, znodes.PARTITIONS_ADD) == []
+    )
+
+
+def go_on_and_cancel(scene: ControllerScene) -> None:
+    """Cancelled when the first move has arrived."""
+    all_in_sync(scene)
+    data, stat = scene.run(scene.zookeeper.get_data(znodes.plan_path(PLAN)))
+    known = documents_of_plans.decode_plan(PLAN, data)
+    if known.state in (PlanState.PENDING, PlanState.RUNNING) and znode(scene).partitions[0][0] == 3:
+        cancelled = documents_of_plans.encode_plan(replace(known, state=PlanState.CANCELLING, rollback=True))
+        scene.run(scene.zookeeper.set_data(znodes.plan_path(PLAN), cancelled, stat.version))
+
+
+def is_rolled_back(scene: ControllerScene) -> bool:
+    found = znode(scene)
+    assert found is not None
+    if plan(scene).state is not PlanState.CANCELLED:
+        return False
+    rows = {n: replicas for n, replicas in found.partitions.items() if n < 3}
+    leaders = [scene.state("t", n).leader for n in range(3)]
+    return (
+        (rows, found.adding, leaders) == (dict.fromkeys(range(3), (1, 2)), {}, [1, 1, 1])
+        and plan(scene).reason is None
+        and throttle_has_ended(scene)
+    )
+
+
 PROTOCOLS = [
     Protocol("reassignment", ask_to_move, all_in_sync, has_moved),
     Protocol("deletion", ask_to_delete, nothing, is_deleted),
     Protocol("addition", ask_to_add, nothing, is_added),
     Protocol("removal", ask_to_remove, nothing, is_removed),
+    Protocol("plan", ask_with_throttle, all_in_sync, plan_is_done),
+    Protocol("rollback", ask_with_throttle, go_on_and_cancel, is_rolled_back),
 ]
 
 WRITES_MAX = 30

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from kreplica.cluster import znodes
+from kreplica.cluster.plans import documents
+from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
 from kreplica.controller import journal_context, journal_files, journal_rests, journaled
 from kreplica.controller.context import ControllerContext
 from kreplica.controller.events import MovesAsked, ReassignmentAsked
@@ -20,6 +23,7 @@ from kreplica.testing.cluster import SimulatedCluster
 from kreplica.testing.controller_scene import ControllerScene
 from kreplica.testing.replay import Outcome, replay_all
 from kreplica.testing.replay_reading import read_journals
+from kreplica.zookeeper import Create
 
 DIRECTORY = "/data/journal"
 CONTROLLER = 101
@@ -172,3 +176,22 @@ def test_a_broker_that_stops_meanwhile(monkeypatch, telling):
     assert rests._timer is not None
     cluster.run_until(cluster.brokers[1].stop())
     assert rests._timer is None
+
+
+def test_a_plan_that_goes_on_while_files_begin(scene, telling):
+    """Each file knows how far the plan was, so what the controller did next is repeated by it alone."""
+    scene.start()
+    scene.make_topic("orders", dict.fromkeys(range(3), (1, 2)))
+    steps = [Step(Action.MOVE, "orders", number, (1, 2), (3, 2), 9) for number in range(3)]
+    header = Plan(documents.plan_id(1), PlanKind.REASSIGN, PlanState.PENDING, 0, 3, moves_at_once=1)
+    (batch,) = documents.creation(header, steps)
+    scene.run(scene.zookeeper.multi([Create(path, data) for path, data in batch]))
+    for number in range(3):
+        scene.settle(2)
+        partition = TopicPartition("orders", number)
+        scene.run(scene.brokers[1].write_isr(partition, (3, 2, 1)))
+    scene.settle(2)
+    data, _ = scene.run(scene.zookeeper.get_data(znodes.plan_path(documents.plan_id(1))))
+    assert documents.decode_plan(documents.plan_id(1), data).state is PlanState.COMPLETED
+    assert len(telling.finished) > 4
+    replayed(scene)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError
 
+from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
 from kreplica.controller.command_answers import CommandAnswer, Refusal
 from kreplica.controller.context import ControllerContext, ReadOnly
 from kreplica.controller.events import (
@@ -44,6 +45,7 @@ from kreplica.controller.journal_values import (
     encode_watch_event,
     plain,
 )
+from kreplica.controller.plan_run import PlanRun
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
@@ -197,13 +199,28 @@ def filled_context() -> ControllerContext:
     context.reassignments_requested, context.reassignments_version = {P: (1, 2)}, 8
     context.unreadable.add("u")
     context.begin(P, PartitionState.ONLINE, {1: ReplicaState.ONLINE, 2: ReplicaState.OFFLINE})
+    context.plans["plan-0000000002"] = filled_run()
+    context.ended_plans.add("plan-0000000001")
+    context.plan_throttle = 1000
     return context
+
+
+def filled_run() -> PlanRun:
+    plan = Plan("plan-0000000002", PlanKind.REASSIGN, PlanState.CANCELLING, 7, 3, rollback=True)
+    steps = [Step(Action.MOVE, "t", number, (1, 2), (3 + number, 2), 10) for number in range(3)]
+    moving, finished = StepOutcome(StepState.MOVING, "by force"), StepOutcome(StepState.FINISHED)
+    run = PlanRun.at_once(plan, 4, [tuple(steps[:2]), tuple(steps[2:])], [moving, finished, finished], 9, [0])
+    run.mark(1, StepOutcome(StepState.FAILED, "gone"))
+    return run
 
 
 def test_the_whole_context():
     """All that a controller knows, in the same order."""
     context = filled_context()
     found = decode_context(through_json(encode_context(context)))
+    runs = {plan_id: vars(run) for plan_id, run in context.plans.items()}
+    assert {plan_id: vars(run) for plan_id, run in found.plans.items()} == runs
+    found.plans = context.plans
     assert vars(found) == vars(context)
     for name, value in vars(context).items():
         if isinstance(value, dict):
@@ -220,6 +237,7 @@ def test_a_copy_stays_what_it_was():
     context.begun[P] -= {1}
     context.failed[1].clear()
     context.deleting.clear()
+    context.plans["plan-0000000002"].mark(0, StepOutcome(StepState.CANCELLED))
     context.move_partition(P, PartitionState.OFFLINE)
     assert through_json(encode_context(copy)) == before
 

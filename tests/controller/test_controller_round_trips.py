@@ -83,7 +83,7 @@ EVENTS = {
     broker_dies: 3,
     broker_returns: 4,
     broker_shuts_down: 1,
-    controller_fails_over: 17,
+    controller_fails_over: 18,
 }
 """Each with how many times ZooKeeper is waited for."""
 

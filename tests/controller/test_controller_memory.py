@@ -1,0 +1,277 @@
+"""What a controller remembers for people: why each partition is as it is, and what happened in the cluster."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kreplica.cluster import documents, znodes
+from kreplica.controller import chronicle, decided
+from kreplica.controller.causes import _BY_NAME, cause_of
+from kreplica.controller.chronicle import KINDS, Chronicle, key_of
+from kreplica.controller.decided import Cause, Decided
+from kreplica.controller.events import BrokersChanged, Event, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.memory import Memory
+from kreplica.controller.timeline import Timeline
+from kreplica.model import LeaderAndIsr, TopicPartition
+from kreplica.testing.controller_scene import ControllerScene
+from kreplica.testing.simulation import START_MS
+from kreplica.zookeeper import Create, SessionState
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+ROUND = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}
+
+
+@pytest.fixture
+def scene() -> ControllerScene:
+    made = ControllerScene(brokers=3)
+    made.start()
+    made.make_topic("t", ROUND)
+    return made
+
+
+def memory(scene: ControllerScene, controller: int = 101) -> Memory:
+    return scene.controllers[controller].controller.memory
+
+
+def kinds(scene: ControllerScene, controller: int = 101) -> list[str]:
+    return [entry.kind for entry in memory(scene, controller).chronicle]
+
+
+def told(scene: ControllerScene, kind: str, controller: int = 101) -> list[str]:
+    return [entry.text for entry in memory(scene, controller).chronicle if entry.kind == kind]
+
+
+def test_each_decision_has_its_cause(scene: ControllerScene) -> None:
+    """Of a partition whose leader died it is known who decided what, in which epochs, on which event, and when."""
+    before_ms = scene.controllers[101].host.clock.now_ms()
+    scene.brokers[1].kill()
+    scene.await_expiry()
+    latest, first = memory(scene).decisions(P0)
+    assert latest.change == "leader 1 -> 2, leader epoch 0 -> 1, in sync [1, 2, 3] -> [2, 3]"
+    assert latest.cause.event == "BrokersChanged"
+    assert latest.cause.text == "broker 1 left"
+    assert latest.cause.controller_epoch == scene.context.controller_epoch
+    assert before_ms < latest.cause.at_ms < scene.controllers[101].host.clock.now_ms()
+    assert list(latest.cause.told) == [2, 3]
+    assert (first.change, first.cause.event) == ("broker 1 leads first, in sync [1, 2, 3]", "TopicsChanged")
+
+
+def test_who_was_told_and_has_not_answered(scene: ControllerScene) -> None:
+    """While a broker does not answer it is named with the decisions that it was told of, and no others."""
+    scene.brokers[2].silent = True
+    scene.brokers[1].kill()
+    scene.await_expiry()
+    assert [list(decision.unanswered) for decision in memory(scene).decisions(P0)] == [[2], []]
+    assert [entry.details["broker"] for entry in memory(scene).chronicle if entry.kind == "broker_late"] == [2]
+    scene.brokers[2].silent = False
+    scene.settle(10.0)
+    assert [list(decision.unanswered) for decision in memory(scene).decisions(P0)] == [[], []]
+
+
+def test_leaders_decisions_are_known_too(scene: ControllerScene) -> None:
+    """An in-sync set that its leader wrote is remembered with what it was before."""
+    scene.run(scene.brokers[1].write_isr(P0, (1, 3)))
+    scene.settle()
+    decision = next(memory(scene).decisions(P0))
+    assert (decision.change, decision.cause.event) == ("in sync [1, 2, 3] -> [1, 3]", "InSyncSetsChanged")
+    assert decision.is_leaders
+    shrunk = [entry for entry in memory(scene).chronicle if entry.kind == "isr_shrunk"]
+    assert [(entry.subject, entry.details["from_brokers"]) for entry in shrunk] == [("partition t-0", {"2": 1})]
+    scene.run(scene.brokers[1].write_isr(P0, (1, 3, 2)))
+    scene.settle()
+    assert told(scene, "isr_grown") == ["a leader wrote its in-sync set: partition t-0 has more replicas in sync"]
+
+
+def test_what_is_remembered_outlasts_the_office() -> None:
+    """A broker that lost the office goes on knowing what it decided; the next one knows why it took over."""
+    scene = ControllerScene(brokers=3, controllers=2)
+    scene.start()
+    scene.make_topic("t", ROUND)
+    client = scene.controllers[101].controller._client
+    scene.run(client.delete(znodes.CONTROLLER))
+    scene.settle(5.0)
+    in_office, other = (101, 102) if scene.controllers[101].in_office else (102, 101)
+    assert kinds(scene, 101)[-1 if other == 101 else -2] == ("controller_resigned")
+    assert next(memory(scene, 101).decisions(P0)).change.startswith("broker 1 leads first")
+    assert kinds(scene, in_office)[-1] == "controller_elected"
+    assert next(memory(scene, in_office).chronicle.newest()).controller_epoch == 2
+
+
+def test_the_next_controller_says_what_it_found() -> None:
+    """A leader that died while there was no controller is told of by the next, with what followed."""
+    scene = ControllerScene(brokers=3, controllers=2)
+    scene.start()
+    scene.make_topic("t", ROUND)
+    scene.controllers[101].kill()
+    scene.brokers[1].kill()
+    scene.await_expiry()
+    assert kinds(scene, 102) == ["controller_elected", "broker_left", "leaders_moved", "isr_shrunk"]
+    assert list(memory(scene, 102).left_ms) == [1]
+    cause = next(memory(scene, 102).decisions(P0)).cause
+    assert cause.text == "broker 102 took the controller's office in epoch 2; broker 1 left before that"
+    assert cause.controller_epoch == 2
+
+
+def test_leaders_that_move_are_one_entry(scene: ControllerScene) -> None:
+    """However many partitions an event moves there is one entry of it, with counts and a few examples."""
+    scene.make_topic("many", dict.fromkeys(range(300), (1, 2, 3)))
+    scene.brokers[1].kill()
+    scene.await_expiry()
+    entries = [entry for entry in memory(scene).chronicle if entry.kind in ("leaders_moved", "isr_shrunk")]
+    moved, shrunk = entries
+    assert moved.text == "broker 1 left: 301 partitions have another leader"
+    assert (moved.details["from_brokers"], moved.details["to_brokers"]) == ({"1": 301}, {"2": 301})
+    assert len(moved.details["examples"]) == chronicle.EXAMPLES_MAX
+    assert (shrunk.details["count"], shrunk.details["from_brokers"]) == (2, {"1": 2})
+
+
+def test_partitions_that_nobody_can_lead_and_their_return(scene: ControllerScene) -> None:
+    """When the last replica goes its partition is told to be offline, and when one is back, online."""
+    scene.make_topic("alone", {0: (3,)})
+    scene.brokers[3].kill()
+    scene.await_expiry()
+    assert told(scene, "partitions_offline") == ["broker 3 left: partition alone-0 has no leader any more"]
+    assert list(memory(scene).left_ms) == [3]
+    scene.run(scene.brokers[3].start())
+    scene.settle()
+    assert told(scene, "partitions_online") == ["broker 3 joined: partition alone-0 has a leader again"]
+    assert memory(scene).left_ms == {}
+
+
+def test_brokers_that_come_and_go_in_order(scene: ControllerScene) -> None:
+    """A broker that asked before it went is told apart from one that died."""
+    scene.ask(ShutdownAsked(2))
+    scene.ask(ShutdownAsked(2))
+    assert told(scene, "broker_stopping") == ["broker 2 asked to stop: its leaders move"]
+    moved = [entry for entry in memory(scene).chronicle if entry.kind == "leaders_moved"]
+    assert [entry.text for entry in moved] == ["broker 2 asked to stop: partition t-1 has another leader"]
+    scene.brokers[2].kill()
+    scene.await_expiry()
+    assert told(scene, "broker_left") == ["broker 2 left, in order"]
+    with scene.unnoticed():
+        scene.brokers[3].kill()
+        scene.run(scene.brokers[3].start())
+    assert told(scene, "broker_restarted") == ["broker 3 has registered anew"]
+
+
+def test_topics_and_moves_are_told(scene: ControllerScene) -> None:
+    """Topics that are made, grow and go, and replicas that move or cannot, are entries too."""
+    scene.make_topic("moving", {0: (1, 2), 1: (2, 1)})
+    results = scene.ask(ReassignmentAsked({TopicPartition("moving", 0): (1, 3), TopicPartition("moving", 7): (1,)}))
+    assert [error is None for error in results.values()] == [True, False]
+    scene.run(scene.brokers[1].write_isr(TopicPartition("moving", 0), (1, 2, 3)))
+    scene.settle()
+    delete = Create(f"{znodes.DELETE_TOPICS}/moving", b"")
+    scene.run(scene.zookeeper.multi([delete]))
+    scene.settle(5.0)
+    found = [(entry.kind, entry.subject) for entry in memory(scene).chronicle][-7:]
+    assert found == [
+        ("topics_created", "topic moving"),
+        ("reassignments_begun", "partition moving-0"),
+        ("reassignments_refused", "partition moving-7"),
+        ("isr_grown", "partition moving-0"),
+        ("reassignments_finished", "partition moving-0"),
+        ("topics_deleting", "topic moving"),
+        ("topics_deleted", "topic moving"),
+    ]
+
+
+def _requests(parent: str) -> list[Create]:
+    return [Create(parent, b""), Create(f"{parent}/3", b"[1,2,3]"), Create(f"{parent}/9", b"{")]
+
+
+def test_a_topic_that_grows_is_told_apart_from_a_new_one(scene: ControllerScene) -> None:
+    """Partitions that are added are told with how many, and requests that cannot be met with the reason."""
+    parent = znodes.partitions_add_path("t")
+    scene.run(scene.zookeeper.multi(_requests(parent)))
+    scene.settle()
+    assert told(scene, "topics_grown") == ["topic t: 1 partitions more in all"]
+    (refused,) = told(scene, "requests_refused")
+    assert refused.startswith(f"request {parent}/9: refused, ")
+
+
+def test_a_log_directory_that_failed_is_told_with_what_is_lost(scene: ControllerScene) -> None:
+    """The broker is named, and then the replicas that it cannot use."""
+    path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}0000000000"
+    scene.run(scene.zookeeper.multi([Create(path, documents.encode_log_dir_event(2))]))
+    scene.settle()
+    assert told(scene, "log_dir_failed") == ["a log directory of broker 2 failed"]
+
+
+def test_entries_keep_their_order_whatever_the_clock_does() -> None:
+    """The wall clock may go back; entries of one process never do, so that a reader can ask for what came after one."""
+    now = [START_MS]
+    kept = Chronicle(7, lambda: now[0])
+    kept.tell("broker_left", "broker 3", "broker 3 left", {}, None)
+    now[0] -= 5000
+    kept.tell("broker_joined", "broker 3", "broker 3 joined", {}, 4)
+    first, second = kept
+    assert first.key < second.key
+    assert key_of(second.entry_id) == second.key == (START_MS, 7, 2)
+    assert [entry.number for entry in kept.newest()] == [2, 1]
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each partition the last decisions are kept, of so many partitions; and so many entries."""
+    monkeypatch.setattr(decided, "PARTITIONS_MAX", 3)
+    kept, cause = Decided(), Cause("BrokersChanged", "", 0, 1, None)
+    for epoch in range(20):
+        kept.add(P0, (cause, None, LeaderAndIsr(1, epoch, (1,), 1)))
+    assert [decision.after.leader_epoch for decision in kept.of(P0)] == [19, 18, 17, 16, 15]
+    for number in range(1, 5):
+        kept.add(TopicPartition("t", number), (cause, None, LeaderAndIsr(1, 0, (1,), 1)))
+    assert (len(kept), list(kept.of(P0))) == (3, [])
+    full = Chronicle(1, lambda: 0)
+    for _ in range(chronicle.ENTRIES_MAX + 1):
+        full.tell("broker_left", "", "", {}, None)
+    assert next(entry.number for entry in full) == 2
+
+
+def test_a_write_that_only_fences_is_no_decision() -> None:
+    """A state that says the same as before is not told of: nothing changed for anybody."""
+    timeline = Timeline(lambda: 0.0)
+    remembered = Memory(1, timeline, lambda: 0)
+    state = LeaderAndIsr(1, 4, (1, 2), 1, partition_epoch=3)
+    remembered.learned(P0, state, LeaderAndIsr(1, 4, (1, 2), 1, partition_epoch=4))
+    remembered.learned(P0, state, state)
+    assert list(remembered.decisions(P0)) == []
+
+
+def test_a_session_that_is_lost_is_told_by_the_broker_itself() -> None:
+    """Each broker tells of its own connection to ZooKeeper, in office or not; connecting at the start is no news."""
+    remembered = Memory(4, Timeline(lambda: 0.0), lambda: 0)
+    for state in (SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED, SessionState.EXPIRED):
+        remembered.session_changed(state)
+    remembered.session_changed(SessionState.CONNECTED)
+    found = [entry.kind for entry in remembered.chronicle]
+    assert found == ["zookeeper_lost", "zookeeper_back", "session_expired", "zookeeper_back"]
+    assert {entry.subject for entry in remembered.chronicle} == {"broker 4"}
+
+
+def test_every_event_can_be_said() -> None:
+    """No event is told to people by the name of its class."""
+    concrete = [each for each in _subclasses(Event) if each.__name__ not in ("Event", "Question")]
+    said_by_value = {
+        "ShutdownAsked", "CommandRefused", "ReplicasRecovered", "ElectionAsked", "AssignmentChanged", "RemovalDue",
+        "MovesAsked",
+    }  # fmt: skip
+    assert {each.__name__ for each in concrete} - said_by_value - set(_BY_NAME) == set()
+    assert cause_of(BrokersChanged()) == "the live brokers are others"
+    assert cause_of(ShutdownAsked(3)) == "broker 3 asked to stop"
+
+
+def test_every_kind_of_entry_is_described() -> None:
+    """What an entry may be about is a list that people are shown; nothing is told that is not in it."""
+    sources = [path.read_text() for path in sorted(Path(chronicle.__file__).parent.glob("*.py"))]
+    told_kinds = {kind for text in sources for kind in re.findall(r"""\btell(?:_of_many)?\(\s*"(\w+)\"""", text)}
+    listed = {kind for text in sources for kind in re.findall(r"""\("((?:broker|topics)_[a-z]+)",""", text)}
+    assert len(told_kinds) >= 15
+    assert listed >= {"broker_left", "topics_grown"}
+    assert (told_kinds | listed) - KINDS.keys() == set()
+
+
+def _subclasses(root: type) -> list[type]:
+    return [each for child in root.__subclasses__() for each in (child, *_subclasses(child))]
