@@ -20,6 +20,8 @@ From the outside in:
 * ``fetch_sessions``: what clients fetch without naming it again (KIP-227)
 * ``acknowledgement``: what was appended and waits for its replicas; ``produced``: what Produce says of it
 * ``transactional_produce``: batches of transactions, which may have to wait for a coordinator first
+* ``authorization``: who may do what, asked before handlers
+* ``interception``: Produce with plugins that look at batches first; ``principals``: who asks
 * ``wanted``: one partition of a fetch; ``partition_reads``: what the fetch gets of it
 
 A frame is handled where it lies: nothing is copied, queued or deferred between the socket and a handler.

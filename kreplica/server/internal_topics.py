@@ -9,9 +9,10 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from kreplica.cluster.new_topics import NewTopic
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.server.metadata import MetadataCache
-from kreplica.server.topic_admin import NewTopic, TopicAdmin
+from kreplica.server.topic_admin import TopicAdmin
 from kreplica.zookeeper import ZooKeeperError
 
 log = Logger()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from kreplica.runtime.distribution import Distribution
+from kreplica.wire.messages import FETCH, PRODUCE
+
+_TIMED = (PRODUCE.key, FETCH.key)
+
 
 class ApiMetrics:
     """Counters of one API since the server was made.
@@ -11,16 +16,24 @@ class ApiMetrics:
     :ivar bytes_in: frames of requests, without their length.
     :ivar bytes_out: answers, with their length.
     :ivar answered_time_s: from dispatch to answer, waiting included; all answers together.
+    :ivar times: the same, spread, in seconds; of the APIs that carry records, None of the others.
     """
 
-    __slots__ = ("answered_time_s", "bytes_in", "bytes_out", "errors", "requests")
+    __slots__ = ("answered_time_s", "bytes_in", "bytes_out", "errors", "requests", "times")
 
-    def __init__(self) -> None:
+    def __init__(self, times: Distribution | None = None) -> None:
         self.requests = 0
         self.errors = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.answered_time_s = 0.0
+        self.times = times
+
+    def answered(self, seconds: float) -> None:
+        """A request was answered so long after it was dispatched."""
+        self.answered_time_s += seconds
+        if self.times is not None:
+            self.times.note(seconds)
 
 
 class ServerMetrics:
@@ -48,5 +61,6 @@ class ServerMetrics:
         """The counters of one API."""
         metrics = self.apis.get(key)
         if metrics is None:
-            metrics = self.apis[key] = ApiMetrics()
+            times = Distribution() if key in _TIMED else None
+            metrics = self.apis[key] = ApiMetrics(times)
         return metrics

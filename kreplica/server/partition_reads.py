@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions, Role
 from kreplica.replication.replica_selection import RackOf, Replica, ReplicaSelector
-from kreplica.replication.throttle import ReplicationThrottle
+from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.server.answers import NO_LEADER_HINT, LeaderHints
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.wanted import NO_DIVERGENCE, Wanted
@@ -32,6 +32,7 @@ class Reader(NamedTuple):
     :param by_id: topics are named by id.
     :param any_replica: it may read from a follower.
     :param rack: the consumer's; empty where it does not say.
+    :param may_read: asked of each topic, where somebody has to be asked.
     """
 
     replica_id: int = CONSUMER
@@ -40,6 +41,7 @@ class Reader(NamedTuple):
     by_id: bool = False
     any_replica: bool = False
     rack: str = ""
+    may_read: Callable[[str], bool] | None = None
 
     @property
     def is_follower(self) -> bool:
@@ -53,7 +55,7 @@ class Read(NamedTuple):
     :param size: bytes of records in the row.
     :param settled: there is nothing more until the partition changes or the reader moves.
     :param urgent: the reader is to hear of it at once.
-    :param throttled: its bytes count for the leader's throttle.
+    :param throttles: what its bytes count for.
     """
 
     row: Row
@@ -61,7 +63,7 @@ class Read(NamedTuple):
     partition: Partition | None = None
     settled: bool = False
     urgent: bool = False
-    throttled: bool = False
+    throttles: Sequence[TokenBucket] = ()
 
 
 class PartitionReads:
@@ -98,6 +100,8 @@ class PartitionReads:
         key: TopicPartition | None = None
         try:
             key = self._key(reader, wanted)
+            if reader.may_read is not None and not reader.may_read(key.topic):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = self._find(reader, wanted, key)
             try:
                 return self._read(reader, wanted, partition, space, at_least_one=at_least_one)
@@ -170,8 +174,8 @@ class PartitionReads:
         end_offset = partition.log.log_end_offset
         if reader.replica_id == CONSUMER:
             end_offset = partition.visible_end(reader.isolation)
-        throttle = self._throttle_of(reader, partition)
-        if throttle is not None and throttle.leader.used_up:
+        throttles = self._throttles_of(reader, partition)
+        if throttles and any(bucket.used_up for bucket in throttles):
             return Read(row, 0, partition)
         slice_ = partition.log.read(
             wanted.fetch_offset,
@@ -191,7 +195,7 @@ class PartitionReads:
             partition,
             settled=wanted.fetch_offset >= end_offset,
             urgent=reader.is_follower and self._is_told_late(wanted, partition),
-            throttled=throttle is not None,
+            throttles=throttles,
         )
 
     def _acknowledge(self, reader: Reader, wanted: Wanted, partition: Partition) -> None:
@@ -225,12 +229,12 @@ class PartitionReads:
             self._selector is not None and high_watermark != partition.high_watermark
         )
 
-    def _throttle_of(self, reader: Reader, partition: Partition) -> ReplicationThrottle | None:
-        """The throttle, where this follower copies a replica that is to be throttled and is not in sync."""
+    def _throttles_of(self, reader: Reader, partition: Partition) -> Sequence[TokenBucket]:
+        """The throttles, where this follower copies a replica that is to be throttled and is not in sync."""
         throttle = self.throttle
         if throttle is None or not reader.is_follower or reader.replica_id in partition.leadership.isr:
-            return None
-        return throttle if throttle.leads_throttled(partition.topic_partition) else None
+            return ()
+        return throttle.leading(partition.topic_partition, reader.replica_id, partition.leadership.adding)
 
     def _preferred(
         self, selector: ReplicaSelector, rack: str, wanted: Wanted, partition: Partition

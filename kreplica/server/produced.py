@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kreplica.cluster.topic_names import INTERNAL_TOPICS
@@ -17,6 +18,17 @@ ZSTD_FROM = 7
 """Clients that speak only older versions cannot read zstd (KIP-110)."""
 
 Row = dict[str, Any]
+
+
+class RecordsRefused(KafkaError):
+    """A batch some records of which are not wanted (KIP-467).
+
+    :param records: by index in the batch: what is wrong with that record.
+    """
+
+    def __init__(self, message: str, records: Mapping[int, str]) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+        self.records = dict(sorted(records.items()))
 
 
 def find_partition(
@@ -67,7 +79,13 @@ def error_row(index: int, error: KafkaError) -> Row:
         "base_offset": -1,
         "log_append_time_ms": -1,
         "log_start_offset": -1,
-        "record_errors": (),
+        "record_errors": _record_rows(error),
         "error_message": error.message or None,
         "current_leader": NO_LEADER_HINT,
     }
+
+
+def _record_rows(error: KafkaError) -> Sequence[Row]:
+    if not isinstance(error, RecordsRefused):
+        return ()
+    return [{"batch_index": index, "batch_index_error_message": text} for index, text in error.records.items()]

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 log = Logger()
 
+Amend = Callable[[dict[str, Any]], dict[str, Any]]
+"""From the body of an answer to what it is to say instead."""
+
 
 class Route:
     """All that requests of one API and version share."""
 
-    __slots__ = ("api", "build", "handle", "metrics", "parse", "response_header_version", "version")
+    __slots__ = ("_amend", "api", "build", "handle", "metrics", "parse", "response_header_version", "version")
 
     def __init__(self, api: Api, version: int, handle: Handler, metrics: ApiMetrics) -> None:
         self.api = api
@@ -33,6 +36,22 @@ class Route:
         self.parse = api.request.parser(version)
         self.build = api.response.build_pieces
         self.response_header_version = api.response_header_version(version)
+        self._amend: Amend | None = None
+
+    def amended(self, amend: Amend) -> Route:
+        """The same, but for what an answer says when it is built; of several the first comes first."""
+        route = Route(self.api, self.version, self.handle, self.metrics)
+        before, build = self._amend, route.build
+
+        def after(value: dict[str, Any]) -> dict[str, Any]:
+            return amend(value if before is None else before(value))
+
+        def build_amended(version: int, value: dict[str, Any], prefix: bytes = b"") -> list[Any]:
+            return build(version, after(value), prefix)
+
+        route._amend = after
+        route.build = build_amended
+        return route
 
 
 class Request:
@@ -118,6 +137,10 @@ class Request:
             return
         self._finish(pieces, size)
 
+    def amend_answer(self, amend: Amend) -> None:
+        """Have the answer, when there is one, say what this makes of it; before it is answered."""
+        self._route = self._route.amended(amend)
+
     def answer_nothing(self) -> None:
         """Be done without an answer, as Produce with acks=0 is."""
         if not self.is_waiting:
@@ -159,7 +182,7 @@ class Request:
         connection = self.connection
         metrics = self._route.metrics
         metrics.bytes_out += size
-        metrics.answered_time_s += connection.seconds() - self._received_s
+        metrics.answered(connection.seconds() - self._received_s)
         connection.answered(self)
 
     def _refuse_second(self) -> None:

@@ -15,10 +15,11 @@ from kreplica.replication import Partition, Partitions
 from kreplica.server.acknowledgement import ALL_IN_SYNC, Pending, is_reached
 from kreplica.server.produced import appended_row, error_row, find_partition
 from kreplica.server.request import Request
+from kreplica.storage.producers import Origin
 from kreplica.storage.scanning import header_at
 from kreplica.transactions.admission import Admission, Producer
 from kreplica.transactions.verification import refusal_of
-from kreplica.wire.batches import TRANSACTIONAL_BIT, BatchHeader, check_batch
+from kreplica.wire.batches import TRANSACTIONAL_BIT, BatchHeader, Bytes, check_batch, parse_header
 
 ADDS_FROM = 12
 """From this version on the leader adds the partition to the transaction, and its producer does not."""
@@ -30,6 +31,8 @@ KEPT_BYTES_MAX = 64 * 1024 * 1024
 """So much may be kept until coordinators have answered; more is refused for the moment."""
 
 Row = dict[str, Any]
+Intercept = Callable[[Partition, memoryview], tuple[Bytes, Origin]]
+"""The batch to append instead, and whether it is still what the client sent; raises KafkaError to refuse it."""
 
 
 class Produced(NamedTuple):
@@ -47,25 +50,30 @@ class Produced(NamedTuple):
 class Batch:
     """One partition's batch on its way into the log; ``row``, of the answer, says in the end what became of it."""
 
-    __slots__ = ("header", "partition", "records", "row")
+    __slots__ = ("header", "origin", "partition", "records", "row")
 
-    def __init__(self, partition: Partition, header: BatchHeader, records: memoryview, row: Row) -> None:
+    def __init__(
+        self, partition: Partition, header: BatchHeader, records: Bytes, row: Row, origin: Origin = Origin.CLIENT
+    ) -> None:
         self.partition = partition
         self.header = header
-        self.records: memoryview | bytearray | None = records
+        self.records: Bytes | None = records
         self.row = row
+        self.origin = origin
 
 
 class TransactionalProduces:
     """One for a broker.
 
     :param now_ms: the wall clock.
+    :ivar intercept: what batches go through before anything else, where there is something.
     """
 
     def __init__(self, partitions: Partitions, admission: Admission, now_ms: Callable[[], int]) -> None:
         self.partitions = partitions
         self.admission = admission
         self.now_ms = now_ms
+        self.intercept: Intercept | None = None
         self.kept_bytes = 0
 
     def begin(self, request: Request, produced: Callable[[Produced], None]) -> None:
@@ -129,6 +137,9 @@ class _UnderWay:
     def _batch(self, key: TopicPartition, records: memoryview | None, row: Row) -> Batch:
         partition = find_partition(self._produces.partitions, key, records, self._version, TRANSACTIONAL_BIT)
         assert records is not None
+        if self._produces.intercept is not None:
+            changed, origin = self._produces.intercept(partition, records)
+            return Batch(partition, parse_header(changed), changed, row, origin)
         return Batch(partition, header_at(records, 0) or check_batch(records), records, row)
 
     def _refusal(self, batches: list[Batch]) -> KafkaError | None:
@@ -168,11 +179,15 @@ class _UnderWay:
             batch.partition.log.producers.note_refusal(batch.header)
         self._note(KafkaError(told, f"its transaction could not be verified: {code.name}"), batch.row)
 
-    def _append(self, batch: Batch, records: memoryview | bytearray) -> None:
+    def _append(self, batch: Batch, records: Bytes) -> None:
         partition, acks = batch.partition, self._acks
         try:
             result = partition.append_in_transaction(
-                records, batch.header, self._produces.now_ms(), all_in_sync=acks == ALL_IN_SYNC
+                records,
+                batch.header,
+                self._produces.now_ms(),
+                all_in_sync=acks == ALL_IN_SYNC,
+                origin=batch.origin,
             )
         except KafkaError as error:
             self._note(error, batch.row)

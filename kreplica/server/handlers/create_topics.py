@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from kreplica.cluster.new_topics import NewTopic
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership import DynamicSettings
 from kreplica.model import NO_LEADER, ZERO_UUID, TopicAssignment
@@ -15,7 +16,7 @@ from kreplica.server.answers import answer_from
 from kreplica.server.handlers.topic_results import gather_by_topic
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
-from kreplica.server.topic_admin import NEW_PARTITIONS_MAX, NewTopic, TopicAdmin
+from kreplica.server.topic_admin import NEW_PARTITIONS_MAX, TopicAdmin
 
 Row = dict[str, Any]
 UNSET = -1

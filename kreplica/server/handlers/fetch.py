@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
 
@@ -33,8 +33,16 @@ READS_PER_LOOK = 64
 Row = dict[str, Any]
 
 
+class MayRead(Protocol):
+    """Which topics a request may read (``authorization.Gate.may_read``)."""
+
+    def __call__(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]: ...
+
+
 class Fetch:
-    """:param bytes_max: ``fetch.max.bytes``, the most that one answer may hold whatever the client asks."""
+    """:param bytes_max: ``fetch.max.bytes``, the most that one answer may hold whatever the client asks.
+    :param may_read: says which topics a request may read, where somebody has to be asked.
+    """
 
     def __init__(
         self,
@@ -44,6 +52,7 @@ class Fetch:
         sessions: FetchSessions,
         bytes_max: int,
         reads: PartitionReads | None = None,
+        may_read: MayRead | None = None,
     ) -> None:
         self.reactor = reactor
         self.partitions = partitions
@@ -51,10 +60,13 @@ class Fetch:
         self.bytes_max = bytes_max
         self.reads = reads or PartitionReads(reactor.seconds, partitions, metadata)
         self._sessions = sessions
+        self._may_read = may_read
 
     def __call__(self, request: Request) -> None:
         body = request.body
         reader = _reader(request)
+        if self._may_read is not None:
+            reader = reader._replace(may_read=self._may_read(request, is_follower=reader.is_follower))
         if reader.is_follower:
             request.connection.mark_control()
         try:
@@ -235,9 +247,9 @@ class _FetchUnderWay:
         self._end()
         for one in self._outdated:
             self._read(one)  # its figures are to be those of now
-        throttled = sum(read.size for read in self._reads.values() if read.throttled)
-        if throttled and self._fetch.reads.throttle is not None:
-            self._fetch.reads.throttle.leader.use(throttled)
+        for read in self._reads.values():
+            for bucket in read.throttles:
+                bucket.use(read.size)
         session_id, kept = self._context.finish({wanted: read.row for wanted, read in self._reads.items()})
         responses: list[Row] = []
         last: Wanted | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from kreplica.cluster.new_topics import NewTopic
 from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, ZERO_UUID
@@ -12,7 +13,7 @@ from kreplica.runtime.together import together
 from kreplica.server.answers import answer_from
 from kreplica.server.metadata import LiveBroker, MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.server.request import Request
-from kreplica.server.topic_admin import NewTopic, TopicAdmin
+from kreplica.server.topic_admin import TopicAdmin
 from kreplica.wire.messages import METADATA
 from kreplica.wire.primitives import Built
 from kreplica.wire.schema import MessageBuilder

@@ -1,0 +1,76 @@
+"""A produce interceptor that lets only records in whose value is JSON that fits its topic's schema.
+
+kreplica.produce.interceptors=json-schema
+kreplica.plugin.json-schema.directory=/etc/kreplica/schemas
+
+``orders.json`` in that directory is the schema of the topic ``orders``; topics without one are not looked at, and
+records without a value (tombstones) are let through.  Schemas are read once, when the broker starts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zope.interface import implementer
+
+from kreplica.interfaces import IProduceInterceptor, Plugin, PluginContext, ProducedBatch, Refuse
+
+SUFFIX = ".json"
+
+json_schema = Plugin(
+    "json-schema",
+    IProduceInterceptor,
+    "kreplica.plugins.json_schema:JsonSchemas",
+    "Refuses records whose value does not fit the JSON Schema of their topic.",
+    {"directory": "Where the schemas are, one file TOPIC.json for each topic that has one."},
+)
+
+
+@implementer(IProduceInterceptor)
+class JsonSchemas:
+    """:ivar topics: those that have a schema."""
+
+    def __init__(self, context: PluginContext) -> None:
+        """:raise ValueError: there is no such directory, or a file in it is no schema."""
+        from jsonschema import Draft202012Validator
+
+        directory = context.settings.get("directory", "")
+        disk = context.runtime.disk
+        if not directory or not disk.is_directory(directory):
+            raise ValueError(f"directory: {directory!r} is no directory")
+        self._validators = {}
+        for name in sorted(disk.list_directory(directory)):
+            if name.endswith(SUFFIX):
+                path = f"{directory}/{name}"
+                try:
+                    schema = json.loads(disk.read_file(path))
+                    Draft202012Validator.check_schema(schema)
+                except Exception as error:
+                    raise ValueError(f"{path} is no JSON Schema: {error}") from error
+                self._validators[name.removesuffix(SUFFIX)] = Draft202012Validator(schema)
+        self.topics = tuple(self._validators)
+
+    def intercept(self, batch: ProducedBatch) -> Refuse | None:
+        validator = self._validators.get(batch.topic_partition.topic)
+        if validator is None:
+            return None
+        wrong = {}
+        for record in batch.records:
+            if record.value is not None:
+                text = self._what_is_wrong(validator, record.value)
+                if text is not None:
+                    wrong[record.offset] = text
+        return Refuse(f"{len(wrong)} of {len(batch.records)} records do not fit the schema", wrong) if wrong else None
+
+    def appended(self, batch: ProducedBatch, note_offset: int) -> None:
+        """It leaves no notes."""
+
+    @staticmethod
+    def _what_is_wrong(validator: Any, value: bytes) -> str | None:
+        try:
+            document = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            return f"the value is no JSON: {error}"
+        first = next(validator.iter_errors(document), None)
+        return None if first is None else f"{first.json_path}: {first.message}"[:500]

@@ -1,0 +1,64 @@
+"""Asks an authorizer on behalf of one request after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kreplica.errors import ErrorCode
+from kreplica.interfaces import CLUSTER, IAuthorizer, Operation, Resource, ResourceType
+from kreplica.server.principals import principal_of
+from kreplica.server.request import Request
+
+_CODES = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+def topic(name: str) -> Resource:
+    return Resource(ResourceType.TOPIC, name)
+
+
+def group(name: str) -> Resource:
+    return Resource(ResourceType.GROUP, name)
+
+
+def transactional_id(name: str) -> Resource:
+    return Resource(ResourceType.TRANSACTIONAL_ID, name)
+
+
+def code_of(resource: Resource) -> int:
+    """With which a request is refused that may not touch this."""
+    return int(_CODES[resource.type])
+
+
+class Gate:
+    """One for a broker.
+
+    :param failed: told, inside the ``except``, what was asked when the authorizer raised.
+    """
+
+    def __init__(self, authorizer: IAuthorizer, failed: Callable[[str], object]) -> None:
+        self._authorizer = authorizer
+        self._failed = failed
+        self.refusals = 0
+
+    def allows(self, request: Request, operation: Operation, resource: Resource) -> bool:
+        """Whether the client of a request may do that; not where the authorizer raises."""
+        principal = principal_of(request)
+        try:
+            allowed = bool(self._authorizer.is_allowed(principal, operation, resource))
+        except Exception:
+            self._failed(f"asked whether {principal.host} may {operation.value} {resource.type.value} {resource.name}")
+            allowed = False
+        self.refusals += not allowed
+        return allowed
+
+    def may_read(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]:
+        """Which topics a fetch may read: a broker that follows any, where it may act for the cluster."""
+        if is_follower:
+            allowed = self.allows(request, Operation.CLUSTER_ACTION, CLUSTER)
+            return lambda _: allowed
+        return lambda name: self.allows(request, Operation.READ, topic(name))

@@ -1,0 +1,67 @@
+"""Puts the gate before a table of handlers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kreplica.errors import ErrorCode
+from kreplica.interfaces import Operation
+from kreplica.model import ZERO_UUID
+from kreplica.server.authorization.gate import Gate, topic
+from kreplica.server.authorization.metadata import guard_metadata
+from kreplica.server.authorization.produce import guard_produce
+from kreplica.server.authorization.rules import RULES
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import Handler, HandlerEntry, HandlerTable, Request
+from kreplica.wire import messages
+
+
+def guarded(table: HandlerTable, gate: Gate, metadata: MetadataCache) -> HandlerTable:
+    """The same table, each handler behind the gate."""
+    return {key: _entry(entry, gate, metadata) for key, entry in table.items()}
+
+
+def _entry(entry: HandlerEntry, gate: Gate, metadata: MetadataCache) -> HandlerEntry:
+    handle = entry.handle
+    key = entry.api.key
+    if key == messages.PRODUCE.key:
+        handle = guard_produce(gate, handle)
+    elif key == messages.METADATA.key:
+        handle = guard_metadata(gate, handle, metadata)
+    elif key == messages.DELETE_TOPICS.key:
+        handle = _guard_delete_topics(gate, handle, metadata)
+    for rule in reversed(RULES.get(key, ())):
+        handle = rule.guard(gate, handle)
+    return replace(entry, handle=handle)
+
+
+def _guard_delete_topics(gate: Gate, handle: Handler, metadata: MetadataCache) -> Handler:
+    """Topics are deleted by name, in a list of names or of rows, or by id."""
+
+    def guarded_(request: Request) -> None:
+        body = request.body
+        refusals = []
+        for field in ("topic_names", "topics"):
+            allowed = []
+            for row in body.get(field) or ():
+                name = row if field == "topic_names" else row["name"] or metadata.name_of(row["topic_id"])
+                if name is None or gate.allows(request, Operation.DELETE, topic(name)):
+                    allowed.append(row)
+                    continue
+                by_id = field == "topics" and row["name"] is None
+                code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refusals.append(
+                    {
+                        "name": None if by_id else name,
+                        "topic_id": row["topic_id"] if by_id else ZERO_UUID,
+                        "error_code": int(code),
+                        "error_message": None,
+                    }
+                )
+            if field in body:
+                body[field] = allowed
+        if refusals:
+            request.amend_answer(lambda answer: {**answer, "responses": [*answer["responses"], *refusals]})
+        handle(request)
+
+    return guarded_

@@ -1,0 +1,76 @@
+"""Metadata behind the gate: topics that one may not describe are refused where they are named, and left out else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode
+from kreplica.interfaces import CLUSTER, Operation
+from kreplica.model import ZERO_UUID
+from kreplica.server.authorization.gate import Gate, topic
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import Handler, Request
+from kreplica.wire.messages import METADATA
+from kreplica.wire.primitives import Built
+
+Row = dict[str, Any]
+
+
+def guard_metadata(gate: Gate, handle: Handler, metadata: MetadataCache) -> Handler:
+    """The handler behind the gate."""
+
+    def guarded(request: Request) -> None:
+        body = request.body
+        asked = body["topics"]
+        refusals: list[Row] = []
+        if asked is None or (request.version == 0 and not asked):
+            visible = [n for n in sorted(metadata.topics) if gate.allows(request, Operation.DESCRIBE, topic(n))]
+            if not visible and request.version == 0:
+                request.amend_answer(_without_topics)  # no names would ask for all
+            else:
+                body["topics"] = [{"name": name, "topic_id": ZERO_UUID} for name in visible]
+                body["allow_auto_topic_creation"] = False
+        else:
+            body["topics"] = [row for row in asked if _is_allowed(gate, request, row, metadata, refusals)]
+        if refusals and not body["topics"] and request.version == 0:
+            request.amend_answer(_without_topics)
+        if refusals:
+            request.amend_answer(lambda answer: _with_rows(request.version, answer, refusals))
+        handle(request)
+
+    return guarded
+
+
+def _is_allowed(gate: Gate, request: Request, row: Row, metadata: MetadataCache, refusals: list[Row]) -> bool:
+    name, topic_id = row.get("name"), row.get("topic_id", ZERO_UUID)
+    known = metadata.name_of(topic_id) if name is None else name
+    if known is None:
+        return True
+    if not gate.allows(request, Operation.DESCRIBE, topic(known)):
+        # Nobody learns the name of an id that he may not see.
+        code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refusals.append(_refusal(name, topic_id if name is None else ZERO_UUID, code))
+        return False
+    creates = request.body.get("allow_auto_topic_creation", True) and known not in metadata.topics
+    if creates and not _may_create(gate, request, known):
+        refusals.append(_refusal(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return False
+    return True
+
+
+def _may_create(gate: Gate, request: Request, name: str) -> bool:
+    return gate.allows(request, Operation.CREATE, CLUSTER) or gate.allows(request, Operation.CREATE, topic(name))
+
+
+def _refusal(name: str | None, topic_id: Any, code: ErrorCode) -> Row:
+    return {"error_code": int(code), "name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
+
+
+def _without_topics(answer: Row) -> Row:
+    return {**answer, "topics": Built(0, b"")}
+
+
+def _with_rows(version: int, answer: Row, rows: list[Row]) -> Row:
+    build = METADATA.response.element(version, "topics")
+    built: Built = answer["topics"]
+    return {**answer, "topics": Built(built.count + len(rows), built.data + b"".join(map(build, rows)))}

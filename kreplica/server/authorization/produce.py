@@ -1,0 +1,53 @@
+"""Produce behind the gate: topics that one may not write are refused, the others are appended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.interfaces import Operation
+from kreplica.server.acknowledgement import NO_ANSWER
+from kreplica.server.authorization.gate import Gate, topic, transactional_id
+from kreplica.server.produced import error_row
+from kreplica.server.request import Handler, Request
+
+Row = dict[str, Any]
+
+
+def guard_produce(gate: Gate, handle: Handler) -> Handler:
+    """The handler behind the gate."""
+
+    def guarded(request: Request) -> None:
+        body = request.body
+        transaction = body.get("transactional_id")
+        if transaction is not None and not gate.allows(request, Operation.WRITE, transactional_id(transaction)):
+            refused, code = body["topic_data"], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        else:
+            refused = [
+                row for row in body["topic_data"] if not gate.allows(request, Operation.WRITE, topic(row["name"]))
+            ]
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not refused:
+            handle(request)
+            return
+        rows = _rows(refused, code)
+        body["topic_data"] = [row for row in body["topic_data"] if row not in refused]
+        if body["acks"] == NO_ANSWER:
+            # As with any error of such a request: its client notices by the connection being closed.
+            handle(request)
+            request.abort(f"produce with acks=0 failed: {code.name}")
+            return
+        request.amend_answer(lambda answer: {**answer, "responses": [*answer["responses"], *rows]})
+        handle(request)
+
+    return guarded
+
+
+def _rows(refused: list[Row], code: ErrorCode) -> list[Row]:
+    return [
+        {
+            "name": row["name"],
+            "partition_responses": [error_row(data["index"], KafkaError(code)) for data in row["partition_data"]],
+        }
+        for row in refused
+    ]

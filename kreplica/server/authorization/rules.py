@@ -1,0 +1,199 @@
+"""What each API needs, as a table: Kafka's own rules, by API key.
+
+APIs that are not here need nothing (ApiVersions, ListGroups, DescribeCluster, which show little, and those that show
+only what other rules let in: DescribeProducers, DescribeTransactions, ListTransactions, OffsetForLeaderEpoch of
+clients).  ``docs/plugins.md`` lists what that leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kreplica.interfaces import CLUSTER, Operation, Resource
+from kreplica.server.authorization.gate import group, topic, transactional_id
+from kreplica.server.authorization.listed import Listed
+from kreplica.server.authorization.rows import config_resource, named, with_partitions
+from kreplica.server.authorization.whole import Need, Whole, cluster, only_code
+from kreplica.wire import messages
+
+Row = dict[str, Any]
+Rule = Whole | Listed
+
+_TOPIC_CONFIGS = 2
+_TRANSACTIONAL = 1
+
+
+def _each_topic(operation: Operation, field: str | None = "name") -> Callable[[Any], tuple[Operation, Resource]]:
+    return lambda row: (operation, topic(row if field is None else row[field]))
+
+
+def _each_group(operation: Operation) -> Callable[[Any], tuple[Operation, Resource]]:
+    return lambda name: (operation, group(name))
+
+
+def _config(on_topic: Operation, on_cluster: Operation) -> Callable[[Row], tuple[Operation, Resource]]:
+    def need(row: Row) -> tuple[Operation, Resource]:
+        if row["resource_type"] == _TOPIC_CONFIGS:
+            return on_topic, topic(row["resource_name"])
+        return on_cluster, CLUSTER
+
+    return need
+
+
+def _member(body: Row) -> Sequence[Need]:
+    return [(Operation.READ, group(body["group_id"]))]
+
+
+def _transaction(body: Row) -> Sequence[Need]:
+    return [(Operation.WRITE, transactional_id(body["transactional_id"]))]
+
+
+def _producer(body: Row) -> Sequence[Need]:
+    if body["transactional_id"] is not None:
+        return _transaction(body)
+    return [(Operation.IDEMPOTENT_WRITE, CLUSTER)]
+
+
+def _coordinator(body: Row) -> Sequence[Need]:
+    make = transactional_id if body.get("key_type", 0) == _TRANSACTIONAL else group
+    keys = body["coordinator_keys"] if body.get("coordinator_keys") else [body["key"]] if body.get("key") else []
+    return [(Operation.DESCRIBE, make(key)) for key in keys]
+
+
+def _no_coordinator(body: Row, code: int) -> Row:
+    rows = [
+        {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": None}
+        for key in body.get("coordinator_keys") or ()
+    ]
+    return {"error_code": code, "error_message": None, "node_id": -1, "host": "", "port": -1, "coordinators": rows}
+
+
+def _fetched_groups(body: Row) -> Sequence[Need]:
+    groups = [row["group_id"] for row in body.get("groups") or ()] or [body.get("group_id", "")]
+    return [(Operation.DESCRIBE, group(name)) for name in groups]
+
+
+def _no_offsets(body: Row, code: int) -> Row:
+    groups = [{"group_id": row["group_id"], "topics": [], "error_code": code} for row in body.get("groups") or ()]
+    return {"topics": [], "error_code": code, "groups": groups}
+
+
+def _added(body: Row) -> Sequence[Need]:
+    if body.get("transactions"):  # a broker asks for its clients, which it has let in itself
+        return [(Operation.CLUSTER_ACTION, CLUSTER)]
+    rows = body.get("v3_and_below_topics") or ()
+    own = (Operation.WRITE, transactional_id(body.get("v3_and_below_transactional_id", "")))
+    return [own, *((Operation.WRITE, topic(row["name"])) for row in rows)]
+
+
+def _not_added(body: Row, code: int) -> Row:
+    rows = [
+        {
+            "name": row["name"],
+            "results_by_partition": [
+                {"partition_index": number, "partition_error_code": code} for number in row["partitions"]
+            ],
+        }
+        for row in body.get("v3_and_below_topics") or ()
+    ]
+    return {"error_code": code, "results_by_transaction": [], "results_by_topic_v3_and_below": rows}
+
+
+def _added_offsets(body: Row) -> Sequence[Need]:
+    return [*_transaction(body), *_member(body)]
+
+
+def _committed(answered_as: str = "topics") -> Callable[[Row, int], Row]:
+    refused = with_partitions()
+    return lambda body, code: {"error_code": code, answered_as: [refused(row, code) for row in body["topics"]]}
+
+
+def _elections(body: Row, code: int) -> Row:
+    return {"error_code": code, "replica_election_results": []}
+
+
+def _markers(body: Row, code: int) -> Row:
+    refused = with_partitions(partitions="partition_indexes", index=None)
+    return {
+        "markers": [
+            {"producer_id": marker["producer_id"], "topics": [refused(row, code) for row in marker["topics"]]}
+            for marker in body["markers"]
+        ]
+    }
+
+
+_CLUSTER_ACTION = Whole(cluster(Operation.CLUSTER_ACTION), only_code)
+_MEMBER = Whole(_member, only_code)
+
+RULES: Mapping[int, Sequence[Rule]] = {
+    # Brokers among themselves.
+    messages.LEADER_AND_ISR.key: [_CLUSTER_ACTION],
+    messages.STOP_REPLICA.key: [_CLUSTER_ACTION],
+    messages.UPDATE_METADATA.key: [_CLUSTER_ACTION],
+    messages.CONTROLLED_SHUTDOWN.key: [_CLUSTER_ACTION],
+    messages.WRITE_TXN_MARKERS.key: [Whole(cluster(Operation.CLUSTER_ACTION), _markers)],
+    # Topics.
+    messages.CREATE_TOPICS.key: [
+        Listed("topics", "topics", _each_topic(Operation.CREATE), named(error_message=None), Operation.CREATE)
+    ],
+    messages.CREATE_PARTITIONS.key: [Listed("topics", "results", _each_topic(Operation.ALTER), named())],
+    messages.DELETE_RECORDS.key: [
+        Listed("topics", "topics", _each_topic(Operation.DELETE), with_partitions(low_watermark=-1))
+    ],
+    messages.LIST_OFFSETS.key: [
+        Listed("topics", "topics", _each_topic(Operation.DESCRIBE), with_partitions(old_style_offsets=[]))
+    ],
+    # Settings.
+    messages.DESCRIBE_CONFIGS.key: [
+        Listed(
+            "resources", "results", _config(Operation.DESCRIBE_CONFIGS, Operation.DESCRIBE_CONFIGS), config_resource
+        )
+    ],
+    messages.ALTER_CONFIGS.key: [
+        Listed("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)
+    ],
+    messages.INCREMENTAL_ALTER_CONFIGS.key: [
+        Listed("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)
+    ],
+    # The cluster.
+    messages.ELECT_LEADERS.key: [Whole(cluster(Operation.ALTER), _elections)],
+    messages.ALTER_PARTITION_REASSIGNMENTS.key: [Whole(cluster(Operation.ALTER), only_code)],
+    messages.LIST_PARTITION_REASSIGNMENTS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
+    messages.DESCRIBE_LOG_DIRS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
+    # Groups.
+    messages.FIND_COORDINATOR.key: [Whole(_coordinator, _no_coordinator)],
+    messages.JOIN_GROUP.key: [_MEMBER],
+    messages.SYNC_GROUP.key: [_MEMBER],
+    messages.HEARTBEAT.key: [_MEMBER],
+    messages.LEAVE_GROUP.key: [_MEMBER],
+    messages.CONSUMER_GROUP_HEARTBEAT.key: [_MEMBER],
+    messages.OFFSET_COMMIT.key: [
+        Whole(_member, _committed()),
+        Listed("topics", "topics", _each_topic(Operation.READ), with_partitions()),
+    ],
+    messages.OFFSET_FETCH.key: [Whole(_fetched_groups, _no_offsets)],
+    messages.OFFSET_DELETE.key: [
+        Whole(lambda body: [(Operation.DELETE, group(body["group_id"]))], only_code),
+        Listed("topics", "topics", _each_topic(Operation.READ), with_partitions()),
+    ],
+    messages.DESCRIBE_GROUPS.key: [
+        Listed("groups", "groups", _each_group(Operation.DESCRIBE), named(None, "group_id"))
+    ],
+    messages.CONSUMER_GROUP_DESCRIBE.key: [
+        Listed("group_ids", "groups", _each_group(Operation.DESCRIBE), named(None, "group_id"))
+    ],
+    messages.DELETE_GROUPS.key: [
+        Listed("groups_names", "results", _each_group(Operation.DELETE), named(None, "group_id"))
+    ],
+    # Producers.
+    messages.INIT_PRODUCER_ID.key: [Whole(_producer, only_code)],
+    messages.ADD_PARTITIONS_TO_TXN.key: [Whole(_added, _not_added)],
+    messages.ADD_OFFSETS_TO_TXN.key: [Whole(_added_offsets, only_code)],
+    messages.END_TXN.key: [Whole(_transaction, only_code)],
+    messages.TXN_OFFSET_COMMIT.key: [
+        Whole(_added_offsets, _committed()),
+        Listed("topics", "topics", _each_topic(Operation.READ), with_partitions()),
+    ],
+}
+"""Each rule is asked before the handler; the first that refuses all of a request ends it."""

@@ -1,0 +1,300 @@
+"""An authorizer decides what each client may do, request by request and name by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kreplica.interfaces import Operation, Principal, Resource, ResourceType
+from kreplica.server.authorization import Gate
+from kreplica.server.authorization.rules import RULES
+from kreplica.service.handlers import LOWEST
+from kreplica.testing.cluster import LOG_DIRECTORY, SimulatedCluster
+from kreplica.testing.simulation import Host
+from kreplica.wire import messages
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.records import Record
+
+ACL = f"{LOG_DIRECTORY}-acl"
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL = 29, 30, 31, 53
+
+
+class Scene:
+    """One broker; ``allow`` names what the guest may do, and everybody else may do everything."""
+
+    def __init__(self) -> None:
+        overrides = ["kreplica.authorizer=acl-file", f"kreplica.plugin.acl-file.path={ACL}"]
+        self.cluster = SimulatedCluster(3, overrides=overrides)
+        disk = self.cluster.brokers[1].host.runtime.disk
+        disk.make_directories(LOG_DIRECTORY)
+        disk.write_file(ACL, b"* * *  # until the test says more\n")
+        self.cluster.start()
+        self.admin = self.cluster.client()
+        for topic in ("open", "closed"):
+            self.cluster.run_until(self.admin.create_topic(topic))
+        self.guest = self.cluster.client()
+        guest_id = self.guest.client_id
+        self.allowed: set[tuple[Operation, str]] = set()
+        self.gate = self.cluster.brokers[1].program.plugins.gate
+        scene = self
+
+        class Guests:
+            def is_allowed(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+                if principal.client_id != guest_id:
+                    return True
+                return (operation, resource.name) in scene.allowed
+
+        self.gate._authorizer = Guests()
+
+    def allow(self, *allowed: tuple[Operation, str]) -> None:
+        self.allowed = set(allowed)
+
+    def ask(self, api: messages.Api, body: dict[str, Any], at_most: int | None = None) -> dict[str, Any]:
+        return self.cluster.run_until(self.guest.request(api, body, at_most=at_most))
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.cluster.stop()
+
+
+def batch() -> bytes:
+    return build_batch([Record(-1, 1, None, b"v")])
+
+
+def produce_body(*topics: str, acks: int = 1) -> dict[str, Any]:
+    rows = [{"name": topic, "partition_data": [{"index": 0, "records": batch()}]} for topic in topics]
+    return {"transactional_id": None, "acks": acks, "timeout_ms": 1000, "topic_data": rows}
+
+
+def test_produce(scene):
+    """What may be written is, and the other topic's row says why it was not."""
+    scene.allow((Operation.WRITE, "open"))
+    answer = scene.ask(messages.PRODUCE, produce_body("open", "closed"))
+    codes = {row["name"]: row["partition_responses"][0]["error_code"] for row in answer["responses"]}
+    assert codes == {"open": 0, "closed": TOPIC}
+    assert scene.cluster.run_until(scene.admin.read_all("closed", 0)) == []
+
+
+def test_a_transactional_produce(scene):
+    """The transactional id counts before the topics."""
+    scene.allow((Operation.WRITE, "open"))
+    body = {**produce_body("open"), "transactional_id": "app"}
+    row = scene.ask(messages.PRODUCE, body)["responses"][0]["partition_responses"][0]
+    assert row["error_code"] == TRANSACTIONAL
+
+
+@pytest.mark.parametrize("at_most", [11, None])
+def test_fetch(scene, at_most):
+    """In one answer records of one topic, and an error for the other; again and again within a session."""
+    scene.allow((Operation.READ, "open"), (Operation.DESCRIBE, "open"), (Operation.DESCRIBE, "closed"))
+    scene.cluster.run_until(scene.admin.produce("open", 0, batch()))
+    rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
+    ids = {row["name"]: row["topic_id"] for row in rows}
+    topics = [
+        {"topic": name, "topic_id": ids[name], "partitions": [
+            {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**20}
+        ]}
+        for name in ("open", "closed")
+    ]
+    body = {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": 0, "topics": topics}
+    answer = scene.ask(messages.FETCH, body, at_most)
+    codes = [row["partitions"][0]["error_code"] for row in answer["responses"]]
+    assert codes == [0, TOPIC]
+    again = {**body, "session_id": answer["session_id"], "session_epoch": 1, "topics": []}
+    second = scene.ask(messages.FETCH, again, at_most)
+    assert TOPIC in [row["partitions"][0]["error_code"] for row in second["responses"]]
+    scene.allowed.add((Operation.READ, "closed"))
+    third = scene.ask(messages.FETCH, {**again, "session_epoch": 2}, at_most)
+    assert all(row["partitions"][0]["error_code"] == 0 for row in third["responses"])
+
+
+@pytest.mark.parametrize("at_most", [0, 9, None])
+def test_metadata(scene, at_most):
+    """Topics that one may not see are refused where they are named, and left out of the list of all."""
+    scene.allow((Operation.DESCRIBE, "open"))
+    everything = scene.ask(messages.METADATA, {"topics": [] if at_most == 0 else None}, at_most)
+    assert [row["name"] for row in everything["topics"]] == ["open"]
+    body = {"topics": [{"name": "open"}, {"name": "closed"}], "allow_auto_topic_creation": False}
+    named = scene.ask(messages.METADATA, body, at_most)
+    assert {row["name"]: row["error_code"] for row in named["topics"]} == {"open": 0, "closed": TOPIC}
+    scene.allow()
+    nothing = scene.ask(messages.METADATA, {"topics": [] if at_most == 0 else None}, at_most)
+    assert nothing["topics"] == []
+    refused = scene.ask(messages.METADATA, {**body, "topics": [{"name": "open"}]}, at_most)
+    assert [row["error_code"] for row in refused["topics"]] == [TOPIC]
+
+
+def test_metadata_makes_no_topic(scene):
+    """To have a topic made by asking for it needs the right to make one."""
+    scene.allow((Operation.DESCRIBE, "fresh"))
+    body = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": True}
+    assert scene.ask(messages.METADATA, body)["topics"][0]["error_code"] == TOPIC
+    scene.allowed.add((Operation.CREATE, "fresh"))
+    assert scene.ask(messages.METADATA, body)["topics"][0]["error_code"] != TOPIC
+
+
+def test_topics_are_made_and_deleted(scene):
+    """Each by its name; who may make any may make all."""
+    rows = [
+        {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        for name in ("mine", "yours")
+    ]
+    body = {"topics": rows, "timeout_ms": 5000, "validate_only": True}
+    scene.allow((Operation.CREATE, "mine"))
+    codes = {row["name"]: row["error_code"] for row in scene.ask(messages.CREATE_TOPICS, body)["topics"]}
+    assert codes == {"mine": 0, "yours": TOPIC}
+    scene.allow((Operation.CREATE, "kafka-cluster"))
+    assert [row["error_code"] for row in scene.ask(messages.CREATE_TOPICS, body)["topics"]] == [0, 0]
+    by_name = {"topic_names": ["closed"], "topics": [{"name": "closed"}], "timeout_ms": 100}
+    for at_most in (5, None):
+        assert scene.ask(messages.DELETE_TOPICS, by_name, at_most)["responses"][0]["error_code"] == TOPIC
+
+
+def test_a_topic_that_may_not_be_seen_has_no_name(scene):
+    """By its id it is as unknown as one that does not exist."""
+    scene.allow()
+    rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
+    topic_id = next(row["topic_id"] for row in rows if row["name"] == "closed")
+    asked = {"topics": [{"name": None, "topic_id": topic_id}], "timeout_ms": 100}
+    (row,) = scene.ask(messages.DELETE_TOPICS, asked)["responses"]
+    assert (row["error_code"], row["name"]) == (100, None)
+    (row,) = scene.ask(messages.METADATA, asked)["topics"]
+    assert (row["error_code"], row["name"]) == (100, None)
+
+
+def test_settings(scene):
+    """A topic's are the topic's, a broker's the cluster's."""
+    scene.allow((Operation.DESCRIBE_CONFIGS, "open"), (Operation.ALTER_CONFIGS, "kafka-cluster"))
+    resources = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": None, "configs": []}
+        for kind, name in ((2, "open"), (2, "closed"), (4, "1"))
+    ]
+    shown = scene.ask(messages.DESCRIBE_CONFIGS, {"resources": resources})["results"]
+    assert {row["resource_name"]: row["error_code"] for row in shown} == {"open": 0, "closed": TOPIC, "1": CLUSTER}
+    body = {"resources": resources, "validate_only": True}
+    altered = scene.ask(messages.INCREMENTAL_ALTER_CONFIGS, body)["responses"]
+    assert {row["resource_name"]: row["error_code"] for row in altered} == {"open": TOPIC, "closed": TOPIC, "1": 0}
+
+
+@pytest.mark.parametrize("at_most", [3, None])
+def test_groups(scene, at_most):
+    """Members need to read their group; who looks for its coordinator needs to see it."""
+    scene.allow()
+    found = scene.ask(
+        messages.FIND_COORDINATOR, {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}, at_most
+    )
+    assert GROUP in (found.get("error_code"), *(row["error_code"] for row in found.get("coordinators", ())))
+    heartbeat = {"group_id": "g", "generation_id": 0, "member_id": "m"}
+    assert scene.ask(messages.HEARTBEAT, heartbeat)["error_code"] == GROUP
+    described = scene.ask(messages.DESCRIBE_GROUPS, {"groups": ["g"]})["groups"]
+    assert [(row["group_id"], row["error_code"]) for row in described] == [("g", GROUP)]
+    topics = [{"name": "closed", "partitions": [{"partition_index": 0, "committed_offset": 1}]}]
+    commit = {"group_id": "g", "topics": topics}
+    assert scene.ask(messages.OFFSET_COMMIT, commit)["topics"][0]["partitions"][0]["error_code"] == GROUP
+    scene.allow((Operation.READ, "g"))
+    assert scene.ask(messages.OFFSET_COMMIT, commit)["topics"][0]["partitions"][0]["error_code"] == TOPIC
+    assert scene.ask(messages.HEARTBEAT, heartbeat)["error_code"] != GROUP
+
+
+def test_what_brokers_do(scene):
+    """Only who may act for the cluster commands brokers or follows partitions."""
+    scene.allow((Operation.READ, "open"))
+    shutdown = {"broker_id": 1, "broker_epoch": -1}
+    assert scene.ask(messages.CONTROLLED_SHUTDOWN, shutdown)["error_code"] == CLUSTER
+    command = {"controller_id": 1, "controller_epoch": 99, "topic_states": [], "live_brokers": []}
+    assert scene.ask(messages.UPDATE_METADATA, command)["error_code"] == CLUSTER
+    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    follow = {
+        "replica_id": 2, "max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": "open", "partitions": [row]}]
+    }
+    assert scene.ask(messages.FETCH, follow, 11)["responses"][0]["partitions"][0]["error_code"] == TOPIC
+
+
+def whole_answers() -> list[int]:
+    return sorted(key for key in RULES if key in (10, 14, 11, 12, 13, 8, 9, 22, 24, 25, 26, 27, 28, 35, 43, 45, 46, 68))
+
+
+@pytest.mark.parametrize("key", whole_answers(), ids=lambda key: messages.APIS[key].name)
+def test_every_refusal_can_be_sent(scene, key):
+    """In each version that is served: a refusal that does not fit its schema would close the connection."""
+    scene.allow()
+    api = messages.APIS[key]
+    body = {
+        "group_id": "g", "member_id": "m", "generation_id": 0, "transactional_id": "x", "producer_id": 1,
+        "producer_epoch": 0, "committed": True, "topics": [], "markers": [], "key": "k", "coordinator_keys": ["k"],
+        "groups": [{"group_id": "g", "topics": None}], "transaction_timeout_ms": 1, "protocol_type": "consumer",
+        "protocols": [], "session_timeout_ms": 1, "assignments": [], "timeout_ms": 1, "topic_partitions": None,
+        "v3_and_below_transactional_id": "x", "v3_and_below_producer_id": 1, "v3_and_below_producer_epoch": 0,
+        "v3_and_below_topics": [{"name": "t", "partitions": [0]}], "transactions": [], "member_epoch": 0,
+    }  # fmt: skip
+    for version in range(LOWEST.get(key, api.versions[0]), api.versions[1] + 1):
+        before = scene.gate.refusals
+        scene.ask(api, body, version)
+        assert scene.gate.refusals > before, f"version {version} asked nobody"
+
+
+def test_an_authorizer_that_raises(scene):
+    """What it was asked is denied, and its keeper told."""
+    told = []
+
+    class Failing:
+        def is_allowed(self, principal, operation, resource):
+            raise LookupError("no")
+
+    class Connection:
+        peer, listener = "[::1]:5", "PLAINTEXT"
+
+    class Asked:
+        connection, client_id = Connection, "app"
+
+    gate = Gate(Failing(), told.append)
+    assert not gate.allows(Asked, Operation.READ, Resource(ResourceType.TOPIC, "t"))
+    assert told == ["asked whether ::1 may read topic t"]
+    assert gate.refusals == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("host read", "line 1: HOST OPERATIONS RESOURCE is expected"),
+        ("* reed topic:a", "there is no operation 'reed'"),
+        ("* read a", "'a' is neither cluster nor TYPE:NAME"),
+    ],
+)
+def test_a_file_that_is_malformed(line, text):
+    """The line and what is wrong with it are named."""
+    with pytest.raises(ValueError) as refused:
+        acl(line)
+    assert text in str(refused.value)
+
+
+def acl(text: str) -> Any:
+    from kreplica.plugins.acl_file import AclFile
+
+    from kreplica.interfaces import PluginContext
+
+    cluster = SimulatedCluster(1)
+    host: Host = cluster.host("somewhere")
+    host.runtime.disk.make_directories("/acl")
+    host.runtime.disk.write_file("/acl/file", text.encode())
+    return AclFile(PluginContext("acl-file", {"path": "/acl/file"}, host.runtime, None))
+
+
+def test_the_rules_of_a_file():
+    """Stars at the end stand for anything, in addresses and in names; what no line allows is denied."""
+    rules = acl("10.0.* *  *\n# nothing\n* read,describe topic:public-*  # everybody\n10.1.0.7 write cluster\n")
+
+    def may(host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return rules.is_allowed(Principal("User:ANONYMOUS", host, "PLAINTEXT", None), operation, Resource(kind, name))
+
+    assert may("10.0.3.4", Operation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+    assert may("9.9.9.9", Operation.READ, ResourceType.TOPIC, "public-news")
+    assert not may("9.9.9.9", Operation.WRITE, ResourceType.TOPIC, "public-news")
+    assert not may("9.9.9.9", Operation.READ, ResourceType.GROUP, "public-news")
+    assert may("10.1.0.7", Operation.WRITE, ResourceType.CLUSTER, "kafka-cluster")
+    assert not may("10.1.0.70", Operation.WRITE, ResourceType.CLUSTER, "kafka-cluster")

@@ -1,0 +1,70 @@
+"""Plugins are found by name, and a mistake is told before the broker starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kreplica.plugins
+from kreplica.errors import SettingsError
+from kreplica.interfaces import IExtraListener, IMetricsReporter, IProduceInterceptor
+from kreplica.service.plugins.discovery import find, makers_of
+from kreplica.testing.cluster import SimulatedCluster
+
+
+def start(*overrides: str) -> None:
+    cluster = SimulatedCluster(1, overrides=overrides)
+    try:
+        cluster.start()
+    finally:
+        cluster.stop()
+
+
+def test_those_that_come_along_and_the_examples():
+    """Both are found in their places, by what they provide."""
+    names = {interface: {maker.name for maker in makers_of(interface)} for interface in (
+        IExtraListener, IMetricsReporter, IProduceInterceptor
+    )}
+    assert {"agent-check", "line-protocol"} <= names[IExtraListener]
+    assert {"log", "statsd"} <= names[IMetricsReporter]
+    assert {"required-headers", "json-schema", "deliver-at"} <= names[IProduceInterceptor]
+    assert find("kreplica.extra.listeners", "agent-check", IExtraListener).settings.keys() == {"listen"}
+
+
+def test_a_name_that_nobody_has(tmp_path: Path, monkeypatch):
+    """The error lists the names that there are, and the modules that could not be imported with the reason."""
+    (tmp_path / "broken_one.py").write_text("import there_is_no_such_module\n")
+    monkeypatch.setattr(kreplica.plugins, "__path__", [*kreplica.plugins.__path__, str(tmp_path)])
+    with pytest.raises(SettingsError) as refused:
+        start("kreplica.produce.interceptors=json-shema")
+    text = str(refused.value)
+    assert text.startswith("kreplica.produce.interceptors: there is no plugin 'json-shema'; there are: deliver-at, ")
+    assert "broken_one could not be imported: ModuleNotFoundError: No module named 'there_is_no_such_module'" in text
+
+
+def test_a_plugin_of_another_kind():
+    """A reporter is no interceptor, whatever its name."""
+    with pytest.raises(SettingsError, match=r"kreplica\.produce\.interceptors: there is no plugin 'log'"):
+        start("kreplica.produce.interceptors=log")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (["kreplica.plugin.log.names=a"], "of no plugin that was chosen; chosen are: none"),
+        (
+            ["kreplica.metrics.reporters=log", "kreplica.plugin.log.names=a", "kreplica.plugin.log.nmaes=b"],
+            "the plugin log has no setting 'nmaes'; did you mean names",
+        ),
+        (["kreplica.metrics.reporters=log"], "the plugin log cannot be made: names: name at least one figure"),
+        (["kreplica.metrics.reporters=log,log", "kreplica.plugin.log.names=a"], "log is there twice"),
+        (["kreplica.placement=tags", "kreplica.plugin.tags.brokers=1"], "brokers: '1' is not of the form NAME:TAG"),
+        (["kreplica.authorizer=acl-file", "kreplica.plugin.acl-file.path=/no"], "path: '/no' cannot be read"),
+    ],
+)
+def test_a_mistake_in_its_settings(overrides, text):
+    """The broker does not start, and says which setting and what is wrong."""
+    with pytest.raises(SettingsError) as refused:
+        start(*overrides)
+    assert text in str(refused.value)

@@ -1,0 +1,210 @@
+"""Interceptors that refuse, change and fail; and what clients of all kinds see of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from zope.interface import implementer
+
+from kreplica.errors import KafkaError
+from kreplica.interfaces import Instead, IProduceInterceptor, Refuse
+from kreplica.server.interception import Interception, Interceptor
+from kreplica.testing.cluster import LOG_DIRECTORY, SimulatedCluster
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.messages import PRODUCE
+from kreplica.wire.records import Record
+
+SCHEMAS = f"{LOG_DIRECTORY}-schemas"
+SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
+
+
+def batch_of(*values: bytes | None, **options: int) -> bytes:
+    return build_batch([Record(-1, 1000, b"k", value) for value in values], **options)
+
+
+def produced(cluster: SimulatedCluster, topic: str, batch: bytes, transactional_id: str | None = None):
+    """The row of the answer."""
+    body = {
+        "transactional_id": transactional_id,
+        "acks": -1,
+        "timeout_ms": 5000,
+        "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}],
+    }
+    answer = cluster.run_until(cluster.client().request(PRODUCE, body, at_most=11))
+    return answer["responses"][0]["partition_responses"][0]
+
+
+@pytest.fixture(scope="module")
+def validating() -> Iterator[SimulatedCluster]:
+    overrides = ["kreplica.produce.interceptors=json-schema", f"kreplica.plugin.json-schema.directory={SCHEMAS}"]
+    cluster = SimulatedCluster(2, overrides=overrides)
+    disk = cluster.brokers[1].host.runtime.disk
+    disk.make_directories(SCHEMAS)
+    disk.write_file(f"{SCHEMAS}/orders.json", json.dumps(SCHEMA).encode())
+    cluster.start()
+    for topic in ("orders", "others"):
+        cluster.run_until(cluster.client().create_topic(topic))
+    yield cluster
+    cluster.stop()
+
+
+def test_values_that_fit_their_schema(validating):
+    """They are taken, and so are tombstones."""
+    assert produced(validating, "orders", batch_of(b'{"id": 1}', None))["error_code"] == 0
+
+
+def test_values_that_do_not(validating):
+    """The producer is told of each record what is wrong with it, and nothing of the batch is taken."""
+    row = produced(validating, "orders", batch_of(b'{"id": 1}', b'{"id": "x"}', b"{", b"{}"))
+    assert row["error_code"] == 87
+    assert row["error_message"] == "json-schema: 3 of 4 records do not fit the schema"
+    texts = {each["batch_index"]: each["batch_index_error_message"] for each in row["record_errors"]}
+    assert texts.keys() == {1, 2, 3}
+    assert texts[1] == "$.id: 'x' is not of type 'integer'"
+    assert texts[3] == "$: 'id' is a required property"
+
+
+def test_topics_without_a_schema(validating):
+    """They take anything."""
+    assert produced(validating, "others", batch_of(b"\xff"))["error_code"] == 0
+
+
+@implementer(IProduceInterceptor)
+class By:
+    """An interceptor that does what it is told."""
+
+    def __init__(self, intercept: Callable) -> None:
+        self.intercept = intercept
+        self.told: list[int] = []
+
+    def appended(self, batch, note_offset):
+        self.told.append(note_offset)
+
+
+@pytest.fixture
+def intercepted() -> Iterator[Callable]:
+    """Makes a broker whose batches go through these functions."""
+    clusters = []
+
+    def make(*functions: Callable) -> tuple[SimulatedCluster, list[By], list[str]]:
+        cluster = SimulatedCluster(
+            4,
+            overrides=[
+                "kreplica.produce.interceptors=required-headers",
+                "kreplica.plugin.required-headers.headers=x",
+                "transaction.partition.verification.enable=false",
+            ],
+        )
+        cluster.start()
+        clusters.append(cluster)
+        plugins, failures = [By(function) for function in functions], []
+        interceptors = [Interceptor(f"by-{n}", plugin, failures.append) for n, plugin in enumerate(plugins)]
+        cluster.brokers[1].program.plugins.interception._interceptors = interceptors
+        cluster.run_until(cluster.client().create_topic("t"))
+        return cluster, plugins, failures
+
+    yield make
+    for cluster in clusters:
+        cluster.stop()
+
+
+def values(cluster: SimulatedCluster) -> list[bytes | None]:
+    records = cluster.run_until(cluster.client().read_all("t", 0))
+    return [record.value for record in records if record.key != b"\0\0kr"]
+
+
+def test_records_are_changed_and_left_out(intercepted):
+    """Each interceptor sees what those before it left; offsets of what is left out stay empty."""
+
+    def without_secrets(batch):
+        return Instead([record for record in batch.records if record.value != b"secret"])
+
+    def louder(batch):
+        return Instead([record._replace(value=record.value.upper()) for record in batch.records])
+
+    cluster, _, _ = intercepted(without_secrets, louder)
+    assert produced(cluster, "t", batch_of(b"a", b"secret", b"b"))["base_offset"] == 0
+    assert produced(cluster, "t", batch_of(b"c"))["base_offset"] == 3
+    assert values(cluster) == [b"A", b"B", b"C"]
+
+
+def test_an_idempotent_producer_goes_on(intercepted):
+    """Its sequences count as it sent them: also a batch of which nothing is left is known again."""
+    cluster, _, _ = intercepted(lambda batch: Instead([]) if batch.records[0].value == b"drop" else None)
+    options = {"producer_id": 77, "producer_epoch": 0}
+    first = produced(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
+    again = produced(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
+    assert (first["error_code"], first["base_offset"]) == (0, 0) == (again["error_code"], again["base_offset"])
+    assert produced(cluster, "t", batch_of(b"kept", base_sequence=2, **options))["base_offset"] == 2
+    assert produced(cluster, "t", batch_of(b"gap", base_sequence=9, **options))["error_code"] == 45
+    assert values(cluster) == [b"kept"]
+
+
+def test_an_interceptor_that_raises(intercepted):
+    """The batch is refused, the failure is told to its keeper, and the next batch is looked at again."""
+
+    def fails(batch):
+        if batch.records[0].value == b"boom":
+            raise LookupError("no")
+
+    cluster, _, failures = intercepted(fails)
+    row = produced(cluster, "t", batch_of(b"boom"))
+    assert (row["error_code"], row["error_message"]) == (-1, "the interceptor by-0 failed")
+    assert failures == ["looking at a batch for t-0"]
+    assert produced(cluster, "t", batch_of(b"fine"))["error_code"] == 0
+
+
+@pytest.mark.parametrize("offsets", [[1, 0], [0, 0], [5], [-1]])
+def test_an_interceptor_that_answers_nonsense(intercepted, offsets):
+    """Offsets that do not grow, or are none of the batch's, are its failure."""
+    cluster, _, failures = intercepted(
+        lambda batch: Instead([batch.records[0]._replace(offset=offset) for offset in offsets])
+    )
+    assert produced(cluster, "t", batch_of(b"a", b"b"))["error_code"] == -1
+    assert len(failures) == 1
+    assert values(cluster) == []
+
+
+def test_notes_are_told_once_they_are_in_the_log(intercepted):
+    """Each interceptor is told of its own; a retry leaves none."""
+    cluster, plugins, _ = intercepted(
+        lambda batch: Instead(batch.records, b"first"), lambda batch: Instead(batch.records, b"second")
+    )
+    batch = batch_of(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+    row = produced(cluster, "t", batch)
+    assert produced(cluster, "t", batch)["base_offset"] == row["base_offset"] == 2
+    assert [plugin.told for plugin in plugins] == [[0], [1]]
+    assert values(cluster) == [b"a"]
+
+
+def test_transactions_leave_no_notes(intercepted):
+    """They could be aborted: the batch is refused; without a note it goes the way of all of them."""
+    notes = [None]
+    cluster, _, _ = intercepted(lambda batch: Instead(batch.records, notes[0]))
+    options = {"producer_id": 6, "producer_epoch": 0, "transactional": True}
+    assert produced(cluster, "t", batch_of(b"a", base_sequence=0, **options), "app")["error_code"] == 0
+    notes[0] = b"note"
+    row = produced(cluster, "t", batch_of(b"b", base_sequence=1, **options), "app")
+    assert row["error_message"] == "records of a transaction cannot be held back"
+
+
+def test_a_malformed_batch_is_not_the_plugins_fault():
+    """Records that cannot be opened are refused as such."""
+
+    class Partition:
+        topic_partition = None
+        log = type("Log", (), {"config": type("Config", (), {"compacted": False})})
+
+    from kreplica.server.principals import NOBODY
+    from kreplica.wire.batch_building import seal
+    from kreplica.wire.batches import parse_header
+
+    header = parse_header(batch_of(b"a"))
+    malformed = memoryview(bytearray(seal(header, b"\x7f" * 9)))
+    failures: list[str] = []
+    looking = Interceptor("looks", By(lambda batch: Refuse(str(len(batch.records)))), failures.append)
+    with pytest.raises(KafkaError, match="INVALID_RECORD"):
+        Interception([looking]).intercept(Partition(), malformed, NOBODY, 0)
+    assert failures == []

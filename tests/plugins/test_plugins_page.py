@@ -1,0 +1,86 @@
+"""What the page about plugins shows is what happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from twisted.plugin import getPlugins
+
+import kreplica.plugins
+from kreplica.errors import KafkaError
+from kreplica.interfaces import IPluginMaker
+from kreplica.service.plugins import chosen
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.server_process import free_ports
+from kreplica.testing.standalone import StandaloneProcess
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.records import Record
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "plugins.md").read_text()
+COMMANDS = [
+    line.replace("\\\n", " ")
+    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    for line in re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.MULTILINE)
+]
+
+
+def test_the_example_is_a_plugin(tmp_path: Path, monkeypatch):
+    """As it stands on the page, in a directory of its own, it refuses what it says."""
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    place = tmp_path / "kreplica" / "plugins"
+    place.mkdir(parents=True)
+    (place / "mine.py").write_text(block)
+    monkeypatch.setattr(kreplica.plugins, "__path__", [*kreplica.plugins.__path__, str(place)])
+    cluster = SimulatedCluster(1, overrides=["kreplica.produce.interceptors=no-empty-values"])
+    cluster.start()
+    client = cluster.client()
+    cluster.run_until(client.create_topic("t"))
+    cluster.run_until(client.produce("t", 0, build_batch([Record(-1, 1, None, b"v")])))
+    with pytest.raises(KafkaError, match="INVALID_RECORD: no-empty-values: some values are empty"):
+        cluster.run_until(client.produce("t", 0, build_batch([Record(-1, 1, None, b"")])))
+    cluster.stop()
+
+
+def test_the_table_names_every_plugin():
+    """Each plugin that comes along or is an example stands in the table, and each that stands there is one."""
+    rows = re.findall(r"^\| `(kreplica\.[\w.]+)` \|[^|]*\| `([\w-]+)` \| (.*) \|$", PAGE, re.MULTILINE)
+    settings = {chosen.PLACEMENT, chosen.ELECTION, chosen.AUTHORIZER}
+    assert {row[0] for row in rows} == settings | {chosen.INTERCEPTORS, chosen.REPORTERS, chosen.LISTENERS}
+    told = {name for _, built_in, more in rows for name in (built_in, *re.findall(r"\[`([\w-]+)`\]", more))}
+    found = {maker.name for maker in getPlugins(IPluginMaker, kreplica.plugins)}
+    assert told == found | set(chosen.BUILT_INTO.values())
+
+
+def overrides(command: str) -> list[str]:
+    words = shlex.split(command)
+    assert words[0] == "PYTHONPATH=docs/plugins"
+    start = words.index("standalone") + 1
+    return words[start:]
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if "twistd" in line])
+def test_a_broker_starts_with_the_example(command, tmp_path, monkeypatch):
+    """The command of the page, but for its ports."""
+    (port,) = free_ports(1)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "docs" / "plugins"))
+    words = [word.replace("127.0.0.1:9099", f"127.0.0.1:{port}") for word in overrides(command)]
+    with StandaloneProcess(tmp_path, arguments=tuple(words)) as process:
+        for line in COMMANDS:
+            if "kcat" in line and "deliver-at" in command:
+                produced = line.replace("127.0.0.1:9092", process.bootstrap_servers)
+                done = subprocess.run(
+                    ["bash", "-c", produced], env=os.environ, capture_output=True, text=True, timeout=60, check=False
+                )
+                assert done.returncode == 0, done.stderr
+    assert "Traceback" not in process.all_output
+
+
+def test_there_are_commands():
+    """The page has not lost them."""
+    assert len(COMMANDS) == 3
