@@ -1,0 +1,57 @@
+/** One broker: where it is, its log directories, its settings. */
+
+import { configEditor } from "../parts/config_editor.js";
+import { chip, element, termList } from "../parts/elements.js";
+import { bytes, count, instant } from "../parts/format.js";
+import { table } from "../parts/tables.js";
+import { get, pathOf } from "../shell/api.js";
+import { href } from "../shell/routes.js";
+import { stateOf } from "./brokers.js";
+import { cordon, uncordon } from "./cordon.js";
+
+const PERIOD_MS = 3000;
+
+/** @param {import("../shell/page.js").Page} page */
+export function open(page) {
+  const id = page.path[1];
+  page.title(`Broker ${id}`, ["#/brokers", "Brokers"]);
+  const facts = termList("facts", {
+    State: (broker) => chip(...stateOf(broker)),
+    Endpoints: ({ endpoints }) => element("span", { class: "mono" }, endpoints.join(" ")),
+    Rack: ({ rack }) => rack ?? "none",
+    "Broker epoch": ({ broker_epoch: epoch }) => String(epoch ?? "–"),
+    Registered: ({ registered_at_ms: at }) => instant(at),
+    Leads: ({ leaders }) => count(leaders),
+    Replicas: ({ replicas }) => count(replicas),
+    "Admin address": ({ admin_url: url }) => (url ? element("a", { href: url }, url) : "none"),
+  });
+  const directories = table({
+    caption: `Log directories of broker ${id}`,
+    keyOf: ({ path }) => path,
+    empty: "What is on its disks cannot be had now.",
+    columns: [
+      { header: "Directory", names: true, className: "mono", text: ({ path }) => path },
+      { header: "Problem", text: ({ error }) => error },
+      { header: "Partitions", numeric: true, text: ({ partitions }) => count(Array.isArray(partitions) ? partitions.length : partitions) },
+      { header: "Used by logs", numeric: true, text: ({ size_bytes: size }) => bytes(size) },
+      { header: "Free", numeric: true, text: ({ usable_bytes: free }) => bytes(free) },
+      { header: "Disk", numeric: true, text: ({ total_bytes: total }) => bytes(total) },
+    ],
+  });
+  page.add(element("div", { class: "card" }, facts.node));
+  page.section("Log directories", directories.node);
+  page.section("Settings", configEditor(page, ["configs", "brokers", id], `broker ${id}`, true));
+  const buttons = { cordoned: null };
+  const again = page.poll(PERIOD_MS, async () => {
+    const broker = await get(pathOf("brokers", id), {}, page.signal);
+    facts.update(broker);
+    directories.update(broker.log_dirs ?? []);
+    if (buttons.cordoned !== broker.cordoned) {
+      buttons.cordoned = broker.cordoned;
+      const change = broker.cordoned ? uncordon : cordon;
+      page.actions.replaceChildren(
+        element("button", { type: "button", onclick: async () => (await change(Number(id))) && again() }, broker.cordoned ? "Uncordon" : "Cordon"),
+        element("a", { class: "button", href: href(["plans", "new"], { kind: "drain", brokers: id }) }, "Drain…"));
+    }
+  });
+}

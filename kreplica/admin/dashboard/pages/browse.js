@@ -1,0 +1,88 @@
+/** Messages by partition, offset and time, and those that hold a word. */
+
+import { element, setText, show } from "../parts/elements.js";
+import { count, counted } from "../parts/format.js";
+import { choice, field } from "../parts/forms.js";
+import { messageTable } from "../parts/message_rows.js";
+import { partitionChoices } from "../parts/partition_choices.js";
+import { get, pathOf } from "../shell/api.js";
+
+const LIMIT = 50;
+/** So many messages are looked at for a word before the answer says how far it came. */
+const SCAN_LIMIT = 10_000;
+/** Rows that a page of messages holds at most; the oldest shown go. */
+const ROWS_MAX = 1000;
+
+/** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
+export function browse(page, topic, partitions) {
+  const [kind, value = ""] = (page.query.from ?? "latest").split(/:(.*)/s);
+  const partition = choice({ label: "Partition", name: "partition" }, partitionChoices(partitions), page.query.partition ?? "");
+  const from = choice({ label: "From", name: "from" },
+    [["latest", "The latest"], ["earliest", "The beginning"], ["offset", "An offset"], ["timestamp", "A time"]], kind);
+  const offset = field({ label: "Offset", name: "offset", type: "number", min: 0, value: kind === "offset" ? value : "0" });
+  const time = field({ label: "Time", name: "time", type: "datetime-local", step: 1, value: localTime(kind === "timestamp" ? Number(value) : Date.now() - 3_600_000) });
+  const search = field({ label: "Holding", name: "search", type: "search", value: page.query.search ?? "", autocomplete: "off", placeholder: "text or /expression/" });
+  const isolation = choice({ label: "Isolation", name: "isolation" },
+    [["read_uncommitted", "All"], ["read_committed", "Committed only"]], page.query.isolation ?? "read_uncommitted");
+  const adapt = () => {
+    show(offset.node, from.input.value === "offset");
+    show(time.node, from.input.value === "timestamp");
+  };
+  const starts = { offset: () => `offset:${offset.input.value}`, timestamp: () => `timestamp:${new Date(time.input.value).getTime()}` };
+  const results = resultsOf(page, topic);
+  from.input.addEventListener("change", adapt);
+  adapt();
+  page.add(
+    element("form", {
+      class: "fields card", role: "search",
+      onsubmit: (event) => {
+        event.preventDefault();
+        page.remember({ partition: partition.input.value, from: starts[from.input.value]?.() ?? from.input.value, search: search.input.value,
+          isolation: isolation.input.value === "read_committed" ? "read_committed" : "" });
+        results.begin();
+      },
+    }, partition.node, from.node, offset.node, time.node, search.node, isolation.node, element("button", { class: "primary" }, "Show")),
+    results.node);
+  results.begin();
+}
+
+function resultsOf(page, topic) {
+  const list = messageTable(`Messages of ${topic}`, "No message was found there.");
+  const state = element("p", { class: "muted small", role: "status" });
+  const more = element("button", { type: "button", onclick: () => page.once(() => load(next)) }, "More");
+  let rows = [];
+  let next = null;
+  let scanned = 0;
+  const load = async (on) => {
+    setText(state, "Reading…");
+    more.disabled = true;
+    const { partition, from = "latest", search, isolation } = page.query;
+    const query = { partition, from, search, isolation, limit: LIMIT, scan_limit: search ? SCAN_LIMIT : null, after: on };
+    const answer = await get(pathOf("topics", topic, "messages"), query, page.signal).catch((error) => {
+      setText(state, "");
+      throw error;
+    });
+    rows = [...rows, ...answer.messages].slice(-ROWS_MAX);
+    next = answer.next;
+    scanned += answer.scanned ?? answer.messages.length;
+    list.update(rows);
+    const problems = (answer.problems ?? []).map((sentence) => ` ${sentence}`).join("");
+    setText(state, `${counted(rows.length, "message")} shown, ${count(scanned)} looked at${next ? "" : "; that is the end"}.${problems}`);
+    more.disabled = false;
+    show(more, Boolean(next));
+  };
+  more.hidden = true;
+  return {
+    node: element("div", { class: "stack section" }, list.node, element("div", { class: "pager" }, more, state)),
+    begin() {
+      [rows, next, scanned] = [[], null, 0];
+      page.once(() => load(null));
+    },
+  };
+}
+
+/** What a field for local times takes. @param {number} at_ms */
+function localTime(at_ms) {
+  const at = new Date(at_ms - new Date(at_ms).getTimezoneOffset() * 60_000);
+  return at.toISOString().slice(0, 19);
+}

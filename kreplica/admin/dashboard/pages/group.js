@@ -1,0 +1,89 @@
+/** One group: who is in it, and how far it is behind. */
+
+import { barPart, chip, chipPart, element, linkPart, termList } from "../parts/elements.js";
+import { count, instant, listed, ranges } from "../parts/format.js";
+import { table } from "../parts/tables.js";
+import { get, pathOf } from "../shell/api.js";
+import { href } from "../shell/routes.js";
+import { groupState } from "./groups.js";
+import { deleteGroup, resetOffsets } from "./group_changes.js";
+
+const PERIOD_MS = 2000;
+/** Of a group that reads more, the partitions with the most lag are shown. */
+const ROWS_MAX = 300;
+
+/** How a partition gets on. @type {Record<string, [string, string]>} */
+const STATUS = {
+  OK: ["good", "Keeps up"], WARN: ["warn", "Falls behind"], STALLED: ["bad", "Stalled"], STOPPED: ["bad", "Stopped"],
+};
+
+/** @param {import("../shell/page.js").Page} page */
+export function open(page) {
+  const name = page.path[1];
+  page.title(name, ["#/groups", "Groups"]);
+  page.actions.append(
+    element("a", { class: "button", href: href(["why", "groups", name]) }, "Why?"),
+    element("button", { type: "button", onclick: async () => (await resetOffsets(name)) && again() }, "Reset offsets"),
+    element("button", { type: "button", class: "danger", onclick: async () => (await deleteGroup(name)) && page.go(["groups"]) }, "Delete"));
+  const numbers = termList("numbers", {
+    State: ({ group }) => chip(...groupState(group)),
+    Members: ({ group }) => count(group.members?.length ?? group.members),
+    Coordinator: ({ group }) => (group.coordinator === null || group.coordinator === undefined ? "–" : `Broker ${group.coordinator}`),
+    "Messages behind": ({ lag }) => count(lag.lag),
+    "Gets on": ({ lag }) => chip(...statusOf(lag)),
+  });
+  const members = memberTable(name);
+  const lags = lagTable(name);
+  page.add(numbers.node);
+  page.section("Lag by partition", lags.node);
+  page.section("Members", members.node);
+  const again = page.poll(PERIOD_MS, async () => {
+    const group = await get(pathOf("groups", name), {}, page.signal);
+    const lag = await get(pathOf("groups", name, "lag"), {}, page.signal);
+    numbers.update({ group, lag });
+    members.update(group.members ?? []);
+    lags.update(worst(lag.partitions));
+  });
+}
+
+/** @returns {[string, string]} */
+function statusOf({ status }) {
+  return STATUS[status] ?? ["", status === null || status === undefined ? "–" : String(status).toLowerCase()];
+}
+
+function worst(partitions) {
+  const most = Math.max(1, ...partitions.map(({ lag }) => lag ?? 0));
+  const rows = partitions.map((partition) => ({ ...partition, most }));
+  return rows.length <= ROWS_MAX ? rows : rows.sort((one, other) => (other.lag ?? 0) - (one.lag ?? 0)).slice(0, ROWS_MAX);
+}
+
+function lagTable(name) {
+  return table({
+    caption: `Lag of ${name} by partition`,
+    keyOf: ({ topic, partition }) => `${topic}-${partition}`,
+    empty: "The group has committed no offsets.",
+    columns: [
+      { header: "Partition", names: true, part: linkPart(({ topic }) => href(["topic", topic]), ({ topic, partition }) => `${topic}-${partition}`) },
+      { header: "Gets on", part: chipPart(statusOf) },
+      { header: "Lag", part: barPart(({ lag, most }) => [(lag ?? 0) / most, count(lag)]) },
+      { header: "Committed", numeric: true, text: ({ committed_offset: offset }) => count(offset) },
+      { header: "Log end", numeric: true, text: ({ log_end_offset: offset }) => count(offset) },
+      { header: "At", className: "nowrap", text: ({ committed_at_ms: at }) => instant(at) },
+    ],
+  });
+}
+
+function memberTable(name) {
+  return table({
+    caption: `Members of ${name}`,
+    keyOf: ({ member_id: id }) => id,
+    empty: "Nobody is in the group now.",
+    columns: [
+      { header: "Member", names: true, className: "mono", text: ({ member_id: id }) => id },
+      { header: "Client", text: ({ client_id: client }) => client },
+      { header: "Host", text: ({ client_host: host }) => host },
+      { header: "Instance", text: ({ instance_id: instance }) => instance },
+      { header: "Reads", text: ({ assignment }) => listed((assignment ?? []).map(({ topic, partitions }) => `${topic}: ${ranges(partitions)}`)) },
+    ],
+  });
+}

@@ -1,0 +1,99 @@
+/** What can be done with a group. */
+
+import { element, show } from "../parts/elements.js";
+import { count } from "../parts/format.js";
+import { leaveButton, openDialog } from "../parts/dialogs.js";
+import { choice, field, names, topicField } from "../parts/forms.js";
+import { table } from "../parts/tables.js";
+import { confirmWrite } from "../parts/writes.js";
+import { pathOf } from "../shell/api.js";
+
+/** Where offsets may be put: what it says, and the label and type of its value where it has one. */
+const TARGETS = {
+  earliest: ["The beginning"],
+  latest: ["The end"],
+  timestamp: ["A time", { label: "Time", type: "datetime-local", step: 1 }, (text) => new Date(text).getTime()],
+  duration: ["Some time ago", { label: "Minutes ago", type: "number", min: 0, value: "60" }, (text) => Number(text) * 60_000],
+  shift: ["So many messages on (or back)", { label: "Messages (negative: back)", type: "number", value: "-100" }, Number],
+  offset: ["An offset", { label: "Offset", type: "number", min: 0, value: "0" }, Number],
+};
+
+/** @param {string} group */
+export async function resetOffsets(group) {
+  const body = await askWhere(group);
+  return body === null ? null : confirmWrite({
+    title: `Reset the offsets of ${group}?`,
+    method: "POST",
+    path: pathOf("groups", group, "offsets"),
+    body,
+    confirm: "Reset",
+    done: `The offsets of ${group} are reset.`,
+    preview: ({ offsets = [] }) => {
+      const list = table({
+        caption: "Offsets before and after",
+        keyOf: ({ topic, partition }) => `${topic}-${partition}`,
+        empty: "No offset would change.",
+        columns: [
+          { header: "Partition", names: true, text: ({ topic, partition }) => `${topic}-${partition}` },
+          { header: "Before", numeric: true, text: ({ before }) => count(before) },
+          { header: "After", numeric: true, text: ({ after }) => count(after) },
+          { header: "Difference", numeric: true, text: ({ before, after }) => (before === null || after === null ? null : signed(after - before)) },
+        ],
+      });
+      list.update(offsets.slice(0, 200));
+      return list.node;
+    },
+  });
+}
+
+function signed(difference) {
+  return difference > 0 ? `+${count(difference)}` : count(difference);
+}
+
+function askWhere(group) {
+  return openDialog(`Where shall ${group} go on?`, (close) => {
+    const kind = choice({ label: "Go on from", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
+    const values = Object.entries(TARGETS).filter(([, [, options]]) => options)
+      .map(([name, [, options]]) => ({ name, made: field({ ...options, name }) }));
+    const topics = topicField({ label: "Topics", name: "topics", hint: "Names with commas between. Empty: all that the group has read." });
+    const adapt = () => values.forEach(({ name, made }) => {
+      show(made.node, kind.input.value === name);
+      made.input.required = kind.input.value === name;
+    });
+    kind.input.addEventListener("change", adapt);
+    adapt();
+    return {
+      content: [
+        element("p", { class: "muted" }, "Its members have to be stopped first: a group that reads keeps its own offsets."),
+        kind.node, values.map(({ made }) => made.node), topics.node,
+        element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview")),
+      ],
+      submit() {
+        const chosen = values.find(({ name }) => name === kind.input.value);
+        if (!chosen || chosen.made.input.reportValidity()) {
+          close(bodyOf(kind.input.value, chosen?.made.input.value, names(topics.input.value)));
+        }
+      },
+    };
+  });
+}
+
+function bodyOf(kind, text, topics) {
+  const read = TARGETS[kind][2];
+  const to = read ? { kind, value: read(text) } : { kind };
+  return topics.length ? { to, topics: Object.fromEntries(topics.map((topic) => [topic, null])) } : { to };
+}
+
+/** @param {string} group */
+export function deleteGroup(group) {
+  return confirmWrite({
+    title: `Delete ${group}?`,
+    explain: "Its committed offsets are lost: whoever uses this name next begins where its own settings say.",
+    method: "DELETE",
+    path: pathOf("groups", group),
+    confirm: "Delete",
+    danger: true,
+    typed: group,
+    done: `The group ${group} is deleted.`,
+  });
+}

@@ -1,0 +1,98 @@
+/** A form that makes a plan of any kind, and shows what it would do before it does anything. */
+
+import { element, setText } from "../parts/elements.js";
+import { bytes, counted } from "../parts/format.js";
+import { checkbox, field, numberIn } from "../parts/forms.js";
+import { KINDS } from "../parts/plan_words.js";
+import { problemPlace } from "../parts/problems.js";
+import { ask, get, pathOf } from "../shell/api.js";
+import { announce } from "../shell/news.js";
+import { planFields } from "./plan_fields.js";
+import { planPreview } from "./plan_preview.js";
+
+/** @param {import("../shell/page.js").Page} page */
+export function open(page) {
+  page.title("Make a plan", ["#/plans", "Plans"]);
+  const problem = problemPlace();
+  const own = element("div", { class: "stack" });
+  const preview = element("section", { class: "section" });
+  const general = generalFields();
+  const state = { kind: page.query.kind in KINDS ? page.query.kind : "rebalance", fields: null, brokers: [] };
+  const choose = (kind) => {
+    state.kind = kind;
+    state.fields = planFields(kind, state.brokers, page.query);
+    own.replaceChildren(...state.fields.nodes);
+    preview.replaceChildren();
+    problem.show(null);
+  };
+  const form = element("form", {
+    class: "form",
+    onsubmit: (event) => {
+      event.preventDefault();
+      look();
+    },
+  }, kindChoice(state.kind, (kind) => {
+    page.remember({ kind });
+    choose(kind);
+  }), own, general.node, problem.node, element("div", { class: "buttons" }, element("button", { class: "primary" }, "Preview")));
+
+  const look = async () => {
+    problem.show(null);
+    preview.replaceChildren(element("p", { class: "muted" }, "Working out the moves…"));
+    try {
+      const body = { kind: state.kind, ...state.fields.read(), ...general.read() };
+      const { document } = await ask("POST", pathOf("plans"), { body, dryRun: true, signal: page.signal });
+      preview.replaceChildren(...planPreview(document, () => start(body)));
+      preview.querySelector("h2").focus();
+      announce(`${counted(document.moves_count, "move")}, ${bytes(document.bytes)} to copy. Nothing was done yet.`);
+    } catch (error) {
+      preview.replaceChildren();
+      problem.show(error);
+    }
+  };
+  const start = async (body) => {
+    try {
+      const { document } = await ask("POST", pathOf("plans"), { body });
+      announce(`${document.plan.id} is made.`);
+      page.go(["plan", document.plan.id]);
+    } catch (error) {
+      problem.show(error);
+      problem.node.scrollIntoView({ block: "center" });
+    }
+  };
+  page.add(form, preview);
+  page.once(async () => {
+    state.brokers = (await get(pathOf("brokers"), {}, page.signal)).brokers;
+    choose(state.kind);
+  });
+}
+
+function kindChoice(chosen, choose) {
+  return element("fieldset", null, element("legend", null, "What shall it do?"),
+    element("div", { class: "plan-kinds" }, Object.entries(KINDS).map(([kind, [title, does]]) =>
+      element("label", null,
+        element("input", { type: "radio", name: "kind", value: kind, checked: kind === chosen, onchange: () => choose(kind) }),
+        element("strong", null, title), element("span", { class: "hint" }, does)))));
+}
+
+function generalFields() {
+  const throttle = field({ label: "Throttle, MB/s a broker", name: "throttle", type: "number", min: 0.001, step: "any", hint: "Empty: as fast as it goes." });
+  const atOnce = field({ label: "Moves at once, a broker", name: "moves_at_once", type: "number", min: 1, hint: "Empty: 5." });
+  const comment = field({ label: "Comment", name: "comment", autocomplete: "off", hint: "For whoever looks at the plan later." });
+  const force = checkbox({ label: "Go on even where the last copy in sync would be lost", name: "force" });
+  const summary = element("summary");
+  setText(summary, "Speed, comment");
+  return {
+    node: element("details", { open: true }, summary,
+      element("div", { class: "stack" }, element("div", { class: "pair" }, throttle.node, atOnce.node), comment.node, force.node)),
+    read() {
+      const megabytes = numberIn(throttle.input);
+      return {
+        throttle_bytes_per_second: megabytes === undefined ? undefined : Math.round(megabytes * 1e6),
+        moves_at_once: numberIn(atOnce.input),
+        comment: comment.input.value.trim() || undefined,
+        force: force.input.checked || undefined,
+      };
+    },
+  };
+}

@@ -1,0 +1,94 @@
+/** Overview: whether all is well, how much there is to do, and what has just happened. */
+
+import { brokerMap } from "../parts/broker_map.js";
+import { lineChart } from "../parts/charts.js";
+import { element, set, setText, termList } from "../parts/elements.js";
+import { count, milliseconds, rate } from "../parts/format.js";
+import { entryList } from "../parts/timeline_entries.js";
+import { get, pathOf } from "../shell/api.js";
+import { cluster, hurryFigures, onFigures, samples } from "../shell/figures.js";
+import { rememberBrokers } from "../shell/lost.js";
+import { breakIt } from "./standalone.js";
+import { healthOf } from "./health.js";
+
+const PERIOD_MS = 1000;
+const ENTRIES = 8;
+/** A map of more would be no picture any more. */
+const MAP_PARTITIONS_MAX = 150;
+
+/** @param {import("../shell/page.js").Page} page */
+export function open(page) {
+  page.title("Overview");
+  const health = element("p", { class: "health" }, "…");
+  const numbers = termList("numbers", {
+    Brokers: (now) => count(now.live_brokers.length ?? now.live_brokers),
+    Controller: (now) => (now.controller.broker_id === null ? { text: "none", worry: true } : `Broker ${now.controller.broker_id}`),
+    Topics: (now) => count(now.topics),
+    Partitions: (now) => count(now.partitions),
+    "Under-replicated": (now) => ({ text: count(now.under_replicated_partitions), worry: now.under_replicated_partitions > 0 }),
+    Offline: (now) => ({ text: count(now.offline_partitions), worry: now.offline_partitions > 0 }),
+  });
+  page.add(health, numbers.node, chartRow(page));
+  const standalone = breakIt(page);
+  const map = mapSection(page);
+  const news = latestEntries(page);
+  onFigures(page.signal, () => {
+    const [kind, sentence] = healthOf(cluster);
+    set(health, "class", `health ${kind}`);
+    setText(health, sentence);
+    numbers.update(cluster);
+  });
+  const again = page.poll(PERIOD_MS, async () => {
+    const { brokers } = await get(pathOf("brokers"), {}, page.signal);
+    rememberBrokers(brokers);
+    await standalone.update(brokers);
+    await map.update(brokers);
+  });
+  standalone.onChange(() => {
+    again();
+    hurryFigures();
+  });
+  page.once(news);
+}
+
+function chartRow(page) {
+  const throughput = lineChart({ title: "Throughput", series: ["In", "Out"], format: rate, least: 1000 });
+  const produce = lineChart({ title: "Produce latency, mean", series: ["Produce"], format: milliseconds, least: 1 });
+  const fetch = lineChart({ title: "Fetch latency, mean", series: ["Fetch, waiting for data included"], format: milliseconds, least: 1 });
+  const trouble = lineChart({ title: "Partitions in trouble", series: ["Under-replicated", "Offline"], format: count, least: 2 });
+  onFigures(page.signal, () => {
+    const show = (chart, ...names) => chart.update(samples.map((sample) => ({ at_ms: sample.at_ms, values: names.map((name) => sample[name]) })));
+    show(throughput, "in", "out");
+    show(produce, "produce_ms");
+    show(fetch, "fetch_ms");
+    show(trouble, "under_replicated", "offline");
+  });
+  return element("section", { class: "section" }, element("h2", { class: "unseen" }, "The last two minutes"),
+    element("div", { class: "charts" }, throughput.node, produce.node, fetch.node, trouble.node));
+}
+
+function mapSection(page) {
+  const map = brokerMap(page);
+  const node = page.section("Who leads", map.node);
+  node.hidden = true;
+  return {
+    async update(brokers) {
+      node.hidden = cluster === null || cluster.partitions === 0 || cluster.partitions > MAP_PARTITIONS_MAX;
+      if (!node.hidden) {
+        const { partitions } = await get(pathOf("partitions"), { limit: MAP_PARTITIONS_MAX }, page.signal);
+        const own = partitions.filter(({ topic }) => !topic.startsWith("__"));
+        node.hidden = own.length === 0;
+        map.update(brokers, own);
+      }
+    },
+  };
+}
+
+function latestEntries(page) {
+  const list = entryList(ENTRIES, false);
+  page.section("What has just happened", list.node, element("p", null, element("a", { href: "#/timeline" }, "The whole timeline")));
+  return async () => {
+    list.begin((await get(pathOf("timeline"), { limit: ENTRIES }, page.signal)).entries);
+    page.follow(pathOf("events"), {}, (event) => list.add(event.data));
+  };
+}

@@ -1,0 +1,108 @@
+/** One plan: how far it is, and what can be changed of it while it runs. */
+
+import { leaveButton, openDialog } from "../parts/dialogs.js";
+import { chip, element, set, setText, show, termList } from "../parts/elements.js";
+import { counted, instant, rate } from "../parts/format.js";
+import { checkbox, field } from "../parts/forms.js";
+import { moveTable } from "../parts/move_table.js";
+import { fractionOf, hasEnded, kindTitle, planState, progressText } from "../parts/plan_words.js";
+import { pager } from "../parts/tables.js";
+import { confirmWrite } from "../parts/writes.js";
+import { get, pathOf } from "../shell/api.js";
+import { announce } from "../shell/news.js";
+import { href } from "../shell/routes.js";
+
+const PERIOD_MS = 1000;
+const PAGE = 100;
+
+/** @param {import("../shell/page.js").Page} page */
+export function open(page) {
+  const id = page.path[1];
+  page.title(id, ["#/plans", "Plans"]);
+  const change = element("button", { type: "button", hidden: true, onclick: async () => (await changeThrottle(id, current)) && again() }, "Change throttle");
+  const cancel = element("button", { type: "button", class: "danger", hidden: true, onclick: async () => (await cancelPlan(id)) && again() }, "Cancel plan");
+  const forget = element("button", { type: "button", hidden: true, onclick: async () => (await forgetPlan(id)) && page.go(["plans"]) }, "Forget");
+  page.actions.append(element("a", { class: "button", href: href(["why", "plans", id]) }, "Why?"), change, cancel, forget);
+  const bar = element("progress", { max: 1, value: 0, "aria-label": `Progress of ${id}` });
+  const told = element("p");
+  const facts = termList("facts", {
+    State: (plan) => chip(...planState(plan)),
+    Kind: kindTitle,
+    Reason: ({ reason }) => reason,
+    Comment: ({ comment }) => comment,
+    Throttle: ({ throttle_bytes_per_second: bytes }) => (bytes === null || bytes === undefined ? "none" : rate(bytes)),
+    "Moves at once": ({ moves_at_once: moves }) => (moves ? `${moves} a broker` : "–"),
+    Made: ({ created_at_ms: at }) => instant(at),
+    Ended: ({ ended_at_ms: at }) => instant(at),
+  });
+  const moves = moveTable(`Moves of ${id}`, true);
+  const pages = pager(page.path);
+  let current = null;
+  page.add(element("div", { class: "card stack" }, bar, told, facts.node));
+  page.section("Moves", moves.node, pages.node);
+  const again = page.poll(PERIOD_MS, async () => {
+    const plan = await get(pathOf("plans", id), {}, page.signal);
+    if (current !== null && current.state !== plan.state) {
+      announce(`The plan is ${planState(plan)[1].toLowerCase()}.`);
+    }
+    current = plan;
+    set(bar, "value", fractionOf(plan));
+    setText(told, progressText(plan.progress));
+    facts.update(plan);
+    show(change, !hasEnded(plan));
+    show(forget, hasEnded(plan));
+    show(cancel, !hasEnded(plan) && plan.state !== "cancelling");
+    const { moves: rows, next } = await get(pathOf("plans", id, "moves"), { limit: PAGE, after: page.query.after }, page.signal);
+    moves.update(rows);
+    pages.update(page.query, next, counted(rows.length, "move"));
+  });
+}
+
+/** @param {string} id @param {any} plan */
+async function changeThrottle(id, plan) {
+  const megabytes = await openDialog("Throttle of the plan", (close) => {
+    const now = plan?.throttle_bytes_per_second;
+    const speed = field({ label: "MB/s that each broker moves at most", type: "number", min: 0.001, step: "any", value: now ? String(now / 1e6) : "",
+      hint: "Empty: as fast as it goes. Only what moves is throttled; it ends with the plan." });
+    return {
+      content: [speed.node, element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview"))],
+      submit: () => speed.input.reportValidity() && close(speed.input.value.trim()),
+    };
+  });
+  if (megabytes === null) {
+    return null;
+  }
+  const bytes = megabytes === "" ? null : Math.round(Number(megabytes) * 1e6);
+  return confirmWrite({
+    title: bytes === null ? "Move without a throttle?" : `Move at most ${rate(bytes)}?`,
+    method: "PATCH", path: pathOf("plans", id), body: { throttle_bytes_per_second: bytes }, confirm: "Change",
+    done: bytes === null ? "The plan has no throttle any more." : `The plan moves at most ${rate(bytes)} a broker.`,
+  });
+}
+
+/** @param {string} id */
+function forgetPlan(id) {
+  return confirmWrite({
+    title: `Forget ${id}?`, explain: "It has ended. What it moved stays; its record goes.", method: "DELETE", path: pathOf("plans", id),
+    confirm: "Forget", done: `${id} is forgotten.`,
+  });
+}
+
+/** @param {string} id */
+async function cancelPlan(id) {
+  const rollback = await openDialog(`Cancel ${id}?`, (close) => {
+    const back = checkbox({ label: "Put back what it has moved already", checked: false });
+    return {
+      content: [
+        element("p", null, "Moves that have not begun are left out. Those that run are taken back. What has moved stays where it is, unless you want it back."),
+        back.node, element("div", { class: "buttons" }, leaveButton(close, "Let it run"), element("button", { class: "primary danger" }, "Preview")),
+      ],
+      submit: () => close({ rollback: back.input.checked }),
+    };
+  });
+  return rollback === null ? null : confirmWrite({
+    title: rollback.rollback ? "Cancel the plan and put everything back?" : "Cancel the plan?",
+    method: "POST", path: pathOf("plans", id, "cancel"), body: rollback, confirm: "Cancel the plan", danger: true,
+    done: "The plan is being cancelled.",
+  });
+}

@@ -1,0 +1,93 @@
+/**
+ * What a plan of each kind has to be told.
+ *
+ * @typedef {{nodes: HTMLElement[], read: () => Record<string, any>}} PlanFields
+ */
+
+import { element } from "../parts/elements.js";
+import { checkboxes, field, names, numberIn, topicField } from "../parts/forms.js";
+import { Problem, get, pathOf } from "../shell/api.js";
+import { announce } from "../shell/news.js";
+
+const LOADED_MAX = 1000;
+
+/** @type {Record<string, (brokers: any[], query: Record<string, string>) => PlanFields>} */
+const KINDS = {
+  rebalance(_, query) {
+    const topics = topicField({ label: "Topics", name: "topics", value: query.topic ?? "", hint: "Names with commas between. Empty: all topics." });
+    return { nodes: [topics.node], read: () => (names(topics.input.value).length ? { topics: names(topics.input.value) } : {}) };
+  },
+  add_brokers: brokerFields("Brokers to fill"),
+  drain: brokerFields("Brokers to drain"),
+  replication_factor(_, query) {
+    const topics = topicField({ label: "Topics", name: "topics", value: query.topic ?? "", required: true, hint: "Names with commas between." });
+    const copies = field({ label: "Copies", name: "copies", type: "number", min: 1, value: "3", required: true });
+    return { nodes: [topics.node, copies.node], read: () => ({ topics: names(topics.input.value), replication_factor: Number(copies.input.value) }) };
+  },
+  reassign: byHand,
+  add_partitions: partitionTotal(() => null),
+  remove_partitions: partitionTotal(() => field({ label: "Wait for readers, minutes", name: "wait", type: "number", min: 0, step: "any",
+    hint: "So long may known groups read what is left. Empty: the cluster's default." })),
+};
+
+/** @param {string} kind @param {any[]} brokers @param {Record<string, string>} query  of the page's address */
+export function planFields(kind, brokers, query) {
+  return KINDS[kind](brokers, query);
+}
+
+function brokerFields(legend) {
+  return (brokers, query) => {
+    const chosen = names(query.brokers ?? "");
+    const boxes = checkboxes(legend, brokers.map(({ broker_id: id, replicas }) => [String(id), `Broker ${id} (${replicas})`]), chosen);
+    return {
+      nodes: [boxes.node],
+      read() {
+        if (boxes.chosen().length === 0) {
+          throw new Problem(400, { title: "No broker", detail: "choose at least one broker" });
+        }
+        return { brokers: boxes.chosen().map(Number) };
+      },
+    };
+  };
+}
+
+function partitionTotal(extra) {
+  return (_, query) => {
+    const topic = topicField({ label: "Topic", name: "topic", value: query.topic ?? "", required: true });
+    const total = field({ label: "Partitions in all, afterwards", name: "partitions", type: "number", min: 1, required: true });
+    const wait = extra();
+    return {
+      nodes: [topic.node, total.node, ...(wait ? [wait.node] : [])],
+      read() {
+        const minutes = wait ? numberIn(wait.input) : undefined;
+        return { topic: topic.input.value.trim(), partitions: Number(total.input.value), ...(minutes === undefined ? {} : { wait_ms: Math.round(minutes * 60_000) }) };
+      },
+    };
+  };
+}
+
+function byHand(_, query) {
+  const lines = field({ label: "Partitions and their replicas", name: "assignments", tag: "textarea", rows: 8, required: true, spellcheck: "false",
+    placeholder: "orders 0 1,2,3", hint: "One a line: topic, partition, brokers. The first broker is the preferred leader." });
+  const topic = topicField({ label: "Begin with what a topic has now", name: "topic", value: query.topic ?? "" });
+  const fill = async () => {
+    const { partitions } = await get(pathOf("topics", topic.input.value.trim(), "partitions"), { limit: LOADED_MAX });
+    lines.input.value = partitions.map(({ topic: name, partition, replicas }) => `${name} ${partition} ${replicas.join(",")}`).join("\n");
+  };
+  const button = element("button", { type: "button", onclick: () => fill().catch((error) => announce(error.message)) }, "Fill in");
+  if (query.topic) {
+    fill().catch(() => {});
+  }
+  return { nodes: [element("div", { class: "fields" }, topic.node, button), lines.node], read: () => ({ assignments: assignmentsIn(lines.input.value) }) };
+}
+
+/** @param {string} text */
+function assignmentsIn(text) {
+  return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
+    const [, topic, partition, replicas] = /^(\S+)\s+(\d+)\s+(\d+(?:\s*,\s*\d+)*)$/.exec(line) ?? [];
+    if (topic === undefined) {
+      throw new Problem(400, { title: "Not an assignment", detail: `“${line}” is not: topic, partition, brokers`, what_to_do: "Write, for example: orders 0 1,2,3" });
+    }
+    return { topic, partition: Number(partition), replicas: replicas.split(",").map(Number) };
+  });
+}

@@ -1,0 +1,37 @@
+/** Plans: those that run, and those that have ended. */
+
+import { barPart, chipPart, element, linkPart } from "../parts/elements.js";
+import { clock, counted } from "../parts/format.js";
+import { fractionOf, kindTitle, planState } from "../parts/plan_words.js";
+import { pager, table } from "../parts/tables.js";
+import { get, pathOf } from "../shell/api.js";
+import { href } from "../shell/routes.js";
+
+const PERIOD_MS = 2000;
+const PAGE = 50;
+
+/** @param {import("../shell/page.js").Page} page */
+export function open(page) {
+  page.title("Plans");
+  page.actions.append(element("a", { class: "button primary", href: "#/plans/new" }, "Make a plan"));
+  const list = table({
+    caption: "Plans",
+    keyOf: ({ id }) => id,
+    empty: "No plan has been made. A plan moves replicas safely: with a preview, a throttle, progress, and a way back.",
+    columns: [
+      { header: "Plan", names: true, part: linkPart(({ id }) => href(["plan", id]), ({ id }) => id) },
+      { header: "Kind", text: kindTitle },
+      { header: "State", part: chipPart(planState) },
+      { header: "Done", part: barPart((plan) => [fractionOf(plan), `${Math.floor(fractionOf(plan) * 100)}%`]) },
+      { header: "Made", className: "nowrap", text: ({ created_at_ms: at }) => clock(at) },
+      { header: "Comment", className: "cut", text: ({ comment }) => comment },
+    ],
+  });
+  const pages = pager(["plans"]);
+  page.add(list.node, pages.node);
+  page.poll(PERIOD_MS, async () => {
+    const { plans, next } = await get(pathOf("plans"), { limit: PAGE, after: page.query.after }, page.signal);
+    list.update(plans);
+    pages.update(page.query, next ?? null, plans.length ? counted(plans.length, "plan") : "");
+  });
+}

@@ -1,0 +1,84 @@
+/** A form that produces a message. */
+
+import { element } from "../parts/elements.js";
+import { checkbox, choice, complain, field } from "../parts/forms.js";
+import { partitionChoices } from "../parts/partition_choices.js";
+import { problemPlace } from "../parts/problems.js";
+import { ask, pathOf } from "../shell/api.js";
+import { announce } from "../shell/news.js";
+import { href } from "../shell/routes.js";
+
+const ENCODINGS = [["utf8", "Text"], ["base64", "Base64"]];
+
+/** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
+export function produce(page, topic, partitions) {
+  const partition = choice({ label: "Partition", name: "partition" }, partitionChoices(partitions, "By the key"));
+  const key = field({ label: "Key", name: "key", autocomplete: "off", spellcheck: "false" });
+  const noKey = checkbox({ label: "No key (null)", checked: true });
+  const keyEncoding = choice({ label: "Key is", name: "key_encoding" }, ENCODINGS);
+  const value = field({ label: "Value", name: "value", tag: "textarea", rows: 8, spellcheck: "false" });
+  const tombstone = checkbox({ label: "No value (null, a tombstone)" });
+  const valueEncoding = choice({ label: "Value is", name: "value_encoding" }, ENCODINGS);
+  const headers = field({ label: "Headers", name: "headers", tag: "textarea", rows: 2, spellcheck: "false", placeholder: "trace-id: 42", hint: "One a line: name: value." });
+  const problem = problemPlace();
+  const outcome = element("p", { hidden: true });
+  key.input.addEventListener("input", () => {
+    noKey.input.checked = false;
+  });
+
+  const body = () => ({
+    partition: partition.input.value === "" ? undefined : Number(partition.input.value),
+    key: noKey.input.checked ? null : key.input.value,
+    value: tombstone.input.checked ? null : value.input.value,
+    key_encoding: noKey.input.checked ? undefined : keyEncoding.input.value,
+    value_encoding: tombstone.input.checked ? undefined : valueEncoding.input.value,
+    headers: headersIn(headers),
+  });
+  const send = async (dryRun) => {
+    const message = body();
+    problem.show(null);
+    if (message.headers === null) {
+      return;
+    }
+    try {
+      const { document } = await ask("POST", pathOf("topics", topic, "messages"), { body: message, dryRun });
+      tell(outcome, topic, document, dryRun);
+    } catch (error) {
+      problem.show(error);
+    }
+  };
+  page.add(element("form", {
+    class: "form card",
+    onsubmit: (event) => {
+      event.preventDefault();
+      send(event.submitter?.value === "check");
+    },
+  },
+  element("div", { class: "pair" }, partition.node, keyEncoding.node, valueEncoding.node), key.node, noKey.node, value.node, tombstone.node, headers.node,
+  problem.node, outcome,
+  element("div", { class: "buttons" }, element("button", { class: "primary" }, "Produce"), element("button", { value: "check" }, "Check only"))));
+}
+
+function tell(outcome, topic, { partition, offset }, dryRun) {
+  const text = dryRun
+    ? `This message would be taken${partition === undefined || partition === null ? "" : ` by partition ${partition}`}. Nothing was written.`
+    : `Written to partition ${partition} at offset ${offset}.`;
+  announce(text);
+  outcome.hidden = false;
+  outcome.replaceChildren(text, ...(dryRun ? [] : [" ", element("a", { href: href(["messages", topic], { partition, from: `offset:${offset}` }) }, "Show it")]));
+}
+
+/** @returns {{key: string, value: string, encoding: string}[]|null} null where a line is none */
+function headersIn(made) {
+  const found = [];
+  for (const line of made.input.value.split("\n").filter((text) => text.trim())) {
+    const [, key, value] = /^\s*([^:]+?)\s*:\s*(.*)$/.exec(line) ?? [];
+    if (key === undefined) {
+      complain(made, `“${line}” is not name: value.`);
+      return null;
+    }
+    found.push({ key, value, encoding: "utf8" });
+  }
+  complain(made, "");
+  return found;
+}

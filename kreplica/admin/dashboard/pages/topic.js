@@ -1,0 +1,90 @@
+/** One topic: its partitions, its settings, and what can be done with it. */
+
+import { configEditor } from "../parts/config_editor.js";
+import { chipPart, element, linkPart, termList } from "../parts/elements.js";
+import { count, counted, listed } from "../parts/format.js";
+import { pager, table } from "../parts/tables.js";
+import { tabs } from "../parts/tabs.js";
+import { get, pathOf } from "../shell/api.js";
+import { href } from "../shell/routes.js";
+import { deleteTopic, electPreferred, growTopic } from "./topic_changes.js";
+
+const PERIOD_MS = 2000;
+const PAGE = 100;
+
+/** @param {import("../shell/page.js").Page} page */
+export function open(page) {
+  const [, name, part = "partitions"] = page.path;
+  page.title(name, ["#/topics", "Topics"]);
+  const state = { partitions: 0 };
+  page.actions.append(
+    element("a", { class: "button", href: href(["messages", name]) }, "Messages"),
+    element("button", { type: "button", onclick: () => growTopic(name, state.partitions) }, "Add partitions"),
+    element("button", { type: "button", onclick: () => electPreferred(name) }, "Elect preferred leaders"),
+    element("a", { class: "button", href: href(["plans", "new"], { kind: "reassign", topic: name }) }, "Move replicas"),
+    element("button", { type: "button", class: "danger", onclick: async () => (await deleteTopic(name)) && page.go(["topics"]) }, "Delete"));
+  page.add(tabs("Parts of the topic", [
+    [href(["topic", name]), "Partitions", part === "partitions"],
+    [href(["topic", name, "settings"]), "Settings", part === "settings"],
+  ]));
+  if (part === "settings") {
+    page.add(configEditor(page, ["configs", "topics", name], name));
+    page.once(async () => {
+      state.partitions = (await get(pathOf("topics", name), {}, page.signal)).partitions;
+    });
+  } else {
+    partitionsOf(page, name, state);
+  }
+}
+
+function partitionsOf(page, name, state) {
+  const numbers = termList("numbers", {
+    Partitions: ({ partitions }) => count(partitions),
+    Copies: ({ replication_factor: copies }) => count(copies),
+    "Under-replicated": ({ under_replicated_partitions: behind }) => ({ text: count(behind), worry: behind > 0 }),
+    Offline: ({ offline_partitions: offline }) => ({ text: count(offline), worry: offline > 0 }),
+  });
+  const list = partitionTable(`Partitions of ${name}`);
+  const pages = pager(page.path);
+  page.add(element("div", { class: "stack" }, numbers.node, list.node, pages.node));
+  page.poll(PERIOD_MS, async () => {
+    const topic = await get(pathOf("topics", name), {}, page.signal);
+    state.partitions = topic.partitions;
+    numbers.update(topic);
+    const { partitions, next } = await get(pathOf("topics", name, "partitions"), { limit: PAGE, after: page.query.after }, page.signal);
+    list.update(partitions);
+    pages.update(page.query, next, counted(partitions.length, "partition"));
+  });
+}
+
+function partitionTable(caption) {
+  return table({
+    caption,
+    keyOf: ({ partition }) => partition,
+    empty: "The topic has no partitions yet.",
+    columns: [
+      { header: "Partition", names: true, numeric: true, text: ({ partition }) => String(partition) },
+      { header: "State", part: chipPart(partitionState) },
+      { header: "Leader", numeric: true, text: ({ leader }) => (leader === null ? "none" : String(leader)) },
+      { header: "Epoch", numeric: true, text: ({ leader_epoch: epoch }) => count(epoch) },
+      { header: "Replicas", text: ({ replicas }) => listed(replicas) },
+      { header: "In sync", text: ({ isr }) => listed(isr) },
+      { header: "(Actions)", className: "cell-actions",
+        part: linkPart(({ topic, partition }) => href(["why", "partitions", topic, partition]), ({ partition }) => `Why ${partition}?`) },
+    ],
+  });
+}
+
+/** @returns {[string, string]} */
+export function partitionState({ leader, isr, replicas, adding, removing, read_only: readOnly }) {
+  if (leader === null) {
+    return ["bad", "No leader"];
+  }
+  if (readOnly) {
+    return ["busy", "Read-only: leaving"];
+  }
+  if (adding?.length || removing?.length) {
+    return ["busy", "Moving"];
+  }
+  return isr.length < replicas.length ? ["warn", "Under-replicated"] : ["good", "In sync"];
+}

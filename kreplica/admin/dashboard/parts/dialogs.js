@@ -1,0 +1,42 @@
+/** Dialogs: one at a time, closed with Escape, focus back to where it was. */
+
+import { element } from "./elements.js";
+
+let numbered = 0;
+
+/**
+ * @param {string} title
+ * @param {(close: (value: any) => void) => {content: any[], submit?: () => void}} build
+ * @returns {Promise<any>} what it was closed with; null where the visitor left it
+ */
+export function openDialog(title, build) {
+  return new Promise((resolve) => {
+    const heading = `dialog-${(numbered += 1)}`;
+    let value = null;
+    const node = element("dialog", { "aria-labelledby": heading });
+    const { content, submit } = build((given) => {
+      value = given;
+      node.close();
+    });
+    const form = element("form", {
+      method: "dialog",
+      novalidate: !submit,
+      onsubmit: (event) => {
+        event.preventDefault();
+        submit?.();
+      },
+    }, element("h2", { id: heading }, title), content);
+    node.append(form);
+    node.addEventListener("close", () => {
+      node.remove();
+      resolve(value);
+    });
+    document.body.append(node);
+    node.showModal();
+  });
+}
+
+/** The button that leaves a dialog as if it had not been. @param {(value: null) => void} close */
+export function leaveButton(close, text = "Cancel") {
+  return element("button", { type: "button", onclick: () => close(null) }, text);
+}

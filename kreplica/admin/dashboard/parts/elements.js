@@ -1,0 +1,223 @@
+/**
+ * Elements, made and kept up to date.  Text only ever becomes a text node: whatever a topic, a key or a message holds,
+ * it cannot become markup.
+ *
+ * @typedef {string|number|Node|null|undefined|false} Child
+ * @typedef {{node: Element, update: (item: any) => void}} Part  an element that shows an item, and then another
+ */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Set as properties: their attributes say only how an element began. */
+const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected", "open"]);
+
+/**
+ * @param {string} tag
+ * @param {Record<string, any>|null} [attributes]  `onclick` and the like take functions; null and false leave one out
+ * @param {...(Child|Child[])} children
+ * @returns {any} an element of HTML
+ */
+export function element(tag, attributes, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/**
+ * @param {string} tag
+ * @param {Record<string, any>|null} [attributes]
+ * @param {...Child} children
+ * @returns {SVGElement}
+ */
+export function svg(tag, attributes, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    set(node, name, value);
+  }
+  node.append(...children.flat().filter(present).map((child) => (child instanceof Node ? child : String(child))));
+  return node;
+}
+
+function present(child) {
+  return child !== null && child !== undefined && child !== false;
+}
+
+/** Give an element an attribute, a property or a listener; null and false take an attribute away. */
+export function set(node, name, value) {
+  if (typeof value === "function") {
+    node.addEventListener(name.slice(2), value);
+  } else if (PROPERTIES.has(name)) {
+    if (node[name] !== value) {
+      node[name] = value ?? "";
+    }
+  } else if (!present(value)) {
+    node.removeAttribute(name);
+  } else if (node.getAttribute(name) !== String(value)) {
+    node.setAttribute(name, value === true ? "" : value);
+  }
+}
+
+/** Change a text only where it is another: a selection in it stays, and nothing is spoken again. */
+export function setText(node, text) {
+  const wanted = String(text ?? "");
+  if (node.textContent !== wanted) {
+    node.textContent = wanted;
+  }
+}
+
+/** Show an element, or take it out of the page. @param {HTMLElement} node @param {boolean} visible */
+export function show(node, visible) {
+  node.hidden = !visible;
+}
+
+/** A length for the style sheet (a `style` attribute is forbidden by the page's own policy). */
+export function setPart(node, name, value) {
+  node.style.setProperty(name, String(value));
+}
+
+/**
+ * Make a parent's children the parts of these items, in their order, each kept while its key is there.
+ *
+ * @param {Element} parent  it has no other children
+ * @param {Iterable<any>} items
+ * @param {(item: any) => string|number} keyOf
+ * @param {(item: any) => Part} make
+ */
+export function keyed(parent, items, keyOf, make) {
+  const before = kept.get(parent) ?? new Map();
+  const after = new Map();
+  const wanted = [...items];
+  const keys = new Set(wanted.map(keyOf));
+  for (const [key, part] of before) {
+    if (!keys.has(key)) {
+      part.node.remove();
+    }
+  }
+  let place = parent.firstChild;
+  for (const item of wanted) {
+    const key = keyOf(item);
+    if (after.has(key)) {
+      continue;
+    }
+    const part = before.get(key) ?? make(item);
+    part.update(item);
+    after.set(key, part);
+    if (part.node === place) {
+      place = place.nextSibling;
+    } else {
+      parent.insertBefore(part.node, place);
+    }
+  }
+  kept.set(parent, after);
+}
+
+/** @type {WeakMap<Element, Map<string|number, Part>>} */
+const kept = new WeakMap();
+
+/**
+ * A state: a shape and a word, and only then a colour.
+ *
+ * @param {""|"good"|"warn"|"bad"|"busy"} kind
+ * @param {string} text
+ */
+export function chip(kind, text) {
+  return element("span", { class: `chip ${kind}` }, text);
+}
+
+/**
+ * A part that is a state.
+ *
+ * @param {(item: any) => [string, string]} stateOf  kind and word
+ * @returns {(item: any) => Part}
+ */
+export function chipPart(stateOf) {
+  return () => {
+    const node = chip("", "");
+    return {
+      node,
+      update(item) {
+        const [kind, text] = stateOf(item);
+        set(node, "class", `chip ${kind}`);
+        setText(node, text);
+      },
+    };
+  };
+}
+
+/**
+ * A part that is a link.
+ *
+ * @param {(item: any) => string} hrefOf
+ * @param {(item: any) => string} textOf
+ * @returns {(item: any) => Part}
+ */
+export function linkPart(hrefOf, textOf) {
+  return () => {
+    const node = element("a");
+    return {
+      node,
+      update(item) {
+        set(node, "href", hrefOf(item));
+        setText(node, textOf(item));
+      },
+    };
+  };
+}
+
+/**
+ * A part that is a bar with its value beside it.
+ *
+ * @param {(item: any) => [number, string]} valueOf  a fraction of 0 to 1, and its text
+ * @returns {(item: any) => Part}
+ */
+export function barPart(valueOf) {
+  return () => {
+    const filling = element("span");
+    const value = element("span", { class: "value" });
+    const node = element("span", { class: "bar-line" }, element("span", { class: "bar", "aria-hidden": "true" }, filling), value);
+    return {
+      node,
+      update(item) {
+        const [part, text] = valueOf(item);
+        setPart(filling, "--part", Math.max(0, Math.min(1, part)));
+        setText(value, text);
+      },
+    };
+  };
+}
+
+/**
+ * A list of terms and what they are, updated in place.
+ *
+ * @param {string} className
+ * @param {Record<string, (item: any) => Child|{text: Child, worry?: boolean}>} terms
+ * @returns {Part}
+ */
+export function termList(className, terms) {
+  const node = element("dl", { class: className });
+  const rows = Object.entries(terms).map(([term, of]) => {
+    const value = element("dd");
+    const parts = [element("dt", null, term), value];
+    const row = className === "numbers" ? element("div", null, parts) : null;
+    node.append(...(row ? [row] : parts));
+    return { of, row, value };
+  });
+  return {
+    node,
+    update(item) {
+      for (const { of, row, value } of rows) {
+        const found = of(item);
+        if (found instanceof Node) {
+          if (!value.firstChild?.isEqualNode(found)) {
+            value.replaceChildren(found);
+          }
+        } else {
+          const { text, worry } = found !== null && typeof found === "object" ? found : { text: found, worry: false };
+          setText(value, present(text) ? text : "–");
+          row?.classList.toggle("worry", Boolean(worry));
+        }
+      }
+    },
+  };
+}

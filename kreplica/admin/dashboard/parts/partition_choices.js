@@ -1,0 +1,13 @@
+/** The partitions of a topic, to choose from. */
+
+const LISTED_MAX = 2000;
+
+/**
+ * @param {number} partitions
+ * @param {string} [all]  what the choice of none in particular says
+ * @returns {[string, string][]}
+ */
+export function partitionChoices(partitions, all = "All") {
+  const numbers = Array.from({ length: Math.min(partitions, LISTED_MAX) }, (_, number) => [String(number), String(number)]);
+  return [["", all], .../** @type {[string, string][]} */ (numbers)];
+}

@@ -1,0 +1,65 @@
+/** Plans in words. */
+
+import { bytes, counted, duration } from "./format.js";
+
+/** What kinds there are: title, and what one does. @type {Record<string, [string, string]>} */
+export const KINDS = {
+  rebalance: ["Rebalance", "Spreads replicas and leaders evenly, with the least movement."],
+  add_brokers: ["Fill new brokers", "Moves a fair share of replicas to brokers that have few."],
+  drain: ["Drain brokers", "Moves everything away from brokers, and keeps new replicas away."],
+  replication_factor: ["Change copies", "More or fewer copies of topics, in one step."],
+  reassign: ["Move by hand", "Puts replicas of partitions exactly where you say."],
+  add_partitions: ["Add partitions", "More partitions for a topic."],
+  remove_partitions: ["Remove partitions", "Fewer partitions: the last ones become read-only, are read out, and go."],
+};
+
+/** @type {Record<string, [string, string]>} */
+const STATES = {
+  preparing: ["busy", "Being made"], pending: ["busy", "Waiting to start"], running: ["busy", "Running"], cancelling: ["warn", "Being cancelled"],
+  completed: ["good", "Completed"], cancelled: ["", "Cancelled"], failed: ["bad", "Failed"],
+  waiting: ["", "Waiting"], moving: ["busy", "Moving"], finished: ["good", "Finished"],
+};
+
+/** Of a plan or a move. @param {{state: string}} item @returns {[string, string]} */
+export function planState({ state }) {
+  return STATES[state] ?? ["", state];
+}
+
+/** @param {{state: string}} plan */
+export function hasEnded({ state }) {
+  return ["completed", "cancelled", "failed"].includes(state);
+}
+
+/** @param {{kind: string}} plan */
+export function kindTitle({ kind }) {
+  return KINDS[kind]?.[0] ?? kind;
+}
+
+/** How far a plan is, of 0 to 1. @param {{progress?: any, state: string}} plan */
+export function fractionOf({ progress, state }) {
+  if (state === "completed") {
+    return 1;
+  }
+  if (!progress) {
+    return 0;
+  }
+  return progress.bytes > 0 ? Math.min(1, (progress.bytes_done ?? 0) / progress.bytes) : progress.moves > 0 ? progress.finished / progress.moves : 0;
+}
+
+/** @param {any} progress */
+export function progressText(progress) {
+  if (!progress) {
+    return "";
+  }
+  const parts = [`${progress.finished} of ${counted(progress.moves, "move")}`];
+  if (progress.bytes > 0) {
+    parts.push(`${bytes(progress.bytes_done ?? 0)} of ${bytes(progress.bytes)}`);
+  }
+  if (progress.failed > 0) {
+    parts.push(`${progress.failed} failed`);
+  }
+  if (progress.eta_seconds) {
+    parts.push(`about ${duration(progress.eta_seconds)} left`);
+  }
+  return parts.join(", ");
+}

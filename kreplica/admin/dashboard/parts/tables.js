@@ -1,0 +1,111 @@
+/**
+ * Tables that are refreshed in place, and lists that go on page by page.
+ *
+ * @typedef {import("./elements.js").Part} Part
+ * @typedef {object} Column
+ * @property {string} header
+ * @property {(row: any) => string|number|null} [text]  what stands in its cells, where that is text
+ * @property {(row: any) => Part} [part]  what does, otherwise
+ * @property {boolean} [numeric]
+ * @property {boolean} [names]  whether it names the row
+ * @property {string} [className]
+ */
+
+import { element, keyed, set, setText } from "./elements.js";
+import { href } from "../shell/routes.js";
+
+/**
+ * @param {object} options
+ * @param {string} options.caption  what the table holds, for those who do not see what stands above it
+ * @param {Column[]} options.columns
+ * @param {(row: any) => string|number} options.keyOf
+ * @param {string} [options.empty]  what stands there where there is no row
+ * @returns {{node: HTMLElement, update: (rows: any[]) => void}}
+ */
+export function table({ caption, columns, keyOf, empty = "Nothing here." }) {
+  const body = element("tbody");
+  const head = element("tr", null, columns.map(headerCell));
+  const grid = element("table", null, element("caption", { class: "unseen" }, caption), element("thead", null, head), body);
+  const nothing = element("p", { class: "empty", hidden: true }, empty);
+  const node = element("div", { class: "table" }, grid, nothing);
+  scrollable(node, caption);
+  return {
+    node,
+    update(rows) {
+      keyed(body, rows, keyOf, (row) => rowPart(columns, row));
+      nothing.hidden = rows.length > 0;
+      grid.hidden = rows.length === 0;
+    },
+  };
+}
+
+/** What scrolls sideways is reached by keyboard, and only then. */
+function scrollable(node, label) {
+  new ResizeObserver(() => {
+    const scrolls = node.scrollWidth > node.clientWidth + 1;
+    set(node, "tabindex", scrolls ? "0" : null);
+    set(node, "role", scrolls ? "region" : null);
+    set(node, "aria-label", scrolls ? label : null);
+  }).observe(node);
+}
+
+function headerCell(column) {
+  const hidden = column.header.startsWith("(");
+  const text = hidden ? element("span", { class: "unseen" }, column.header.slice(1, -1)) : column.header;
+  return element("th", { scope: "col", class: classOf(column) }, text);
+}
+
+function classOf(column) {
+  return [column.numeric ? "number" : "", column.className ?? ""].join(" ").trim() || null;
+}
+
+function rowPart(columns, first) {
+  const cells = columns.map((column) => {
+    const cell = element(column.names ? "th" : "td", { scope: column.names ? "row" : null, class: classOf(column) });
+    const part = column.part?.(first);
+    if (part) {
+      cell.append(part.node);
+    }
+    return { cell, part, column };
+  });
+  return {
+    node: element("tr", null, cells.map(({ cell }) => cell)),
+    update(row) {
+      for (const { cell, part, column } of cells) {
+        if (part) {
+          part.update(row);
+        } else {
+          setText(cell, column.text(row) ?? "–");
+        }
+      }
+    },
+  };
+}
+
+/**
+ * The way on through a long list.  Where one stands is in the address: the browser's own way back leads back.
+ *
+ * @param {string[]} path  of the page
+ * @param {string} [parameter]  of the address
+ */
+export function pager(path, parameter = "after") {
+  const first = element("a", { class: "button tight" }, "First page");
+  const next = element("a", { class: "button tight" }, "Next page");
+  const count = element("span", { class: "muted small" });
+  const node = element("nav", { class: "pager", "aria-label": "Pages of the list" }, first, next, count);
+  return {
+    node,
+    /**
+     * @param {Record<string, any>} query  of the address, as it is
+     * @param {string|null} after  where the next page goes on
+     * @param {string} text  what is shown
+     */
+    update(query, after, text) {
+      set(first, "href", href(path, { ...query, [parameter]: null }));
+      set(next, "href", href(path, { ...query, [parameter]: after }));
+      first.hidden = !query[parameter];
+      next.hidden = !after;
+      setText(count, text);
+    },
+  };
+}

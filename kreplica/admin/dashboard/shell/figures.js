@@ -1,0 +1,92 @@
+/**
+ * The cluster and its brokers' figures once a second, and what of them charts show: kept while the window lives, so
+ * that a chart is there at once when its page is opened again.
+ *
+ * @typedef {{at_ms: number, in: number|null, out: number|null, produce_ms: number|null, fetch_ms: number|null,
+ *     under_replicated: number, offline: number}} Rates
+ */
+
+import { get, pathOf } from "./api.js";
+import { poll } from "./polling.js";
+
+const PERIOD_MS = 1000;
+const SAMPLES_MAX = 180;
+
+/** @type {Rates[]} the oldest first */
+export const samples = [];
+
+/** The last answer of `/v1/cluster`. @type {any} */
+export let cluster = null;
+
+/** The last answer of `/v1/figures`. @type {any} */
+let figures = null;
+
+/** @type {Set<() => void>} */
+const listeners = new Set();
+
+let hurry = () => {};
+
+/** Begin to ask. @param {AbortSignal} signal */
+export function startFigures(signal) {
+  hurry = poll(signal, PERIOD_MS, () => take(signal), () => {});
+}
+
+/** Ask at once: something was done. */
+export function hurryFigures() {
+  hurry();
+}
+
+/** Whether the cluster is well is told of before its figures: those come from all brokers, which may take a while. */
+async function take(signal) {
+  cluster = await get(pathOf("cluster"), {}, signal);
+  listeners.forEach((told) => told());
+  const now = await get(pathOf("figures"), {}, signal);
+  if (figures !== null && now.at_ms > figures.at_ms) {
+    samples.push(ratesOf(figures, now, cluster));
+    samples.splice(0, samples.length - SAMPLES_MAX);
+  }
+  figures = now;
+  listeners.forEach((told) => told());
+}
+
+/** @param {AbortSignal} signal @param {() => void} told  of each answer, and of the last one now */
+export function onFigures(signal, told) {
+  listeners.add(told);
+  signal.addEventListener("abort", () => listeners.delete(told), { once: true });
+  if (cluster !== null) {
+    told();
+  }
+}
+
+/** What grew between two answers, of all brokers together. @returns {Rates} */
+function ratesOf(before, now, whole) {
+  const seconds = (now.at_ms - before.at_ms) / 1000;
+  const earlier = new Map(before.brokers.map((broker) => [broker.broker_id, broker]));
+  const sum = { in: 0, out: 0, produced: 0, produce_ms: 0, fetched: 0, fetch_ms: 0 };
+  for (const broker of now.brokers) {
+    const was = earlier.get(broker.broker_id);
+    sum.in += grown(broker.bytes_in, was?.bytes_in);
+    sum.out += grown(broker.bytes_out, was?.bytes_out);
+    sum.produced += grown(broker.produce?.requests, was?.produce?.requests);
+    sum.produce_ms += grown(broker.produce?.time_ms, was?.produce?.time_ms);
+    sum.fetched += grown(broker.fetch?.requests, was?.fetch?.requests);
+    sum.fetch_ms += grown(broker.fetch?.time_ms, was?.fetch?.time_ms);
+  }
+  return {
+    at_ms: now.at_ms,
+    in: sum.in / seconds,
+    out: sum.out / seconds,
+    produce_ms: sum.produced ? sum.produce_ms / sum.produced : null,
+    fetch_ms: sum.fetched ? sum.fetch_ms / sum.fetched : null,
+    under_replicated: whole.under_replicated_partitions,
+    offline: whole.offline_partitions,
+  };
+}
+
+/** A counter that is smaller than before began anew with its broker; one that was not there tells nothing yet. */
+function grown(now, before) {
+  if (typeof now !== "number" || typeof before !== "number") {
+    return 0;
+  }
+  return now >= before ? now - before : now;
+}

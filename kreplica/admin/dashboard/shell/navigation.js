@@ -1,0 +1,33 @@
+/** The list of pages. */
+
+import { element, set, svg } from "../parts/elements.js";
+
+/** Name in the address, title, key after `g`, and a picture of 16 by 16. */
+export const ENTRIES = [
+  ["", "Overview", "o", "M2 13V8M6 13V4M10 13V6M14 13V2"],
+  ["brokers", "Brokers", "b", "M2 3h12v4H2zM2 9h12v4H2zM5 5h.01M5 11h.01"],
+  ["topics", "Topics", "t", "M2 4h12M2 8h9M2 12h6"],
+  ["messages", "Messages", "m", "M2 3h12v8H8l-3 3v-3H2z"],
+  ["groups", "Groups", "u", "M6 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5zM2 13c0-4 8-4 8 0M11 8a2 2 0 1 0-1-3.6M11.5 10c1.7.2 2.5 1.300 2.500 3"],
+  ["plans", "Plans", "p", "M3 3h5v4H3zM8 9h5v4H8zM5 7v4h3"],
+  ["why", "Why", "w", "M5.500 6a2.500 2.500 0 1 1 3.600 2.200c-.8.4-1.100.8-1.100 1.600M8 12.500h.01"],
+  ["timeline", "Timeline", "l", "M8 2v12M8 4h5M8 8H3M8 12h5"],
+];
+
+/** Which entry a page of another name belongs to. */
+const BELONGS = { broker: "brokers", topic: "topics", group: "groups", plan: "plans" };
+
+export function drawNavigation() {
+  document.getElementById("pages").append(element("ul", null, ENTRIES.map(([name, title, , picture]) =>
+    element("li", null, element("a", { href: `#/${name}`, "data-page": name },
+      svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true", fill: "none", stroke: "currentColor", "stroke-width": "1.500",
+        "stroke-linecap": "round", "stroke-linejoin": "round" }, svg("path", { d: picture })), title)))));
+}
+
+/** @param {string} name  the first part of the address */
+export function markCurrent(name) {
+  const current = BELONGS[name] ?? name;
+  for (const link of document.querySelectorAll("#pages a")) {
+    set(link, "aria-current", link.dataset.page === current ? "page" : null);
+  }
+}

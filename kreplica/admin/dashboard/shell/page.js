@@ -1,0 +1,115 @@
+/** What a page module gets: its place, its address, and things that end with it. */
+
+import { element, setText } from "../parts/elements.js";
+import { problemPlace } from "../parts/problems.js";
+import { Problem } from "./api.js";
+import { poll } from "./polling.js";
+import { href } from "./routes.js";
+import { follow } from "./streams.js";
+
+export class Page {
+  /**
+   * @param {HTMLElement} outlet
+   * @param {string[]} path  decoded
+   * @param {Record<string, string>} query
+   * @param {AbortSignal} signal  when the page is left
+   */
+  constructor(outlet, path, query, signal) {
+    this.outlet = outlet;
+    this.path = path;
+    this.query = query;
+    this.signal = signal;
+    this.heading = element("h1", { tabindex: "-1" });
+    this.crumb = element("p", { class: "crumb", hidden: true });
+    this.actions = element("div", { class: "actions" });
+    this.problem = problemPlace();
+    this.problems = new Map();
+    outlet.replaceChildren(
+      element("div", { class: "head" }, element("div", null, this.crumb, this.heading), this.actions), this.problem.node);
+  }
+
+  /**
+   * @param {string} title
+   * @param {[string, string]|null} [above]  address and title of the page above
+   */
+  title(title, above = null) {
+    setText(this.heading, title);
+    document.title = `${title} · kreplica`;
+    if (above) {
+      this.crumb.hidden = false;
+      this.crumb.replaceChildren(element("a", { href: above[0] }, above[1]), " /");
+    }
+  }
+
+  /** @param {...any} children  null and false are left out */
+  add(...children) {
+    this.outlet.append(...children.flat().filter(Boolean));
+  }
+
+  /**
+   * @param {string} heading
+   * @param {...any} children
+   * @returns {HTMLElement} a section with its heading, at the end of the page
+   */
+  section(heading, ...children) {
+    const node = element("section", { class: "section" }, element("h2", null, heading), children);
+    this.add(node);
+    return node;
+  }
+
+  /**
+   * Do a task again and again while the page is open and seen; the problem of the last time stands at the top.
+   *
+   * @param {number} period_ms
+   * @param {() => Promise<void>} task
+   * @returns {() => void} do it at once
+   */
+  poll(period_ms, task) {
+    let failures = 0;
+    return poll(this.signal, period_ms, task, (error) => {
+      failures = error === null ? 0 : failures + 1;
+      // A broker that is busy for a moment is asked again before anybody is alarmed.
+      const passing = error instanceof Problem && (error.status === 0 || error.status >= 500) && failures === 1;
+      this.tell(task, passing ? null : error);
+    });
+  }
+
+  /** Do a task once. @param {() => Promise<void>} task */
+  async once(task) {
+    try {
+      await task();
+      this.tell(task, null);
+    } catch (error) {
+      if (!this.signal.aborted) {
+        this.tell(task, error);
+      }
+    }
+  }
+
+  /** @param {any} source  of the problem: each has one at a time @param {Error|null} error */
+  tell(source, error) {
+    if (error) {
+      this.problems.set(source, error);
+    } else {
+      this.problems.delete(source);
+    }
+    this.problem.show([...this.problems.values()].at(-1) ?? null);
+  }
+
+  /** @param {string} path @param {Record<string, any>} query @param {(event: any) => void} onEvent @param {(problem: any) => void} [onState] */
+  follow(path, query, onEvent, onState) {
+    follow(path, query, this.signal, onEvent, onState);
+  }
+
+  /** Go elsewhere. @param {(string|number)[]} path @param {Record<string, any>} [query] */
+  go(path, query = {}) {
+    location.hash = href(path, query);
+  }
+
+  /** Let the address say what is shown, without going anywhere. @param {Record<string, any>} query */
+  remember(query) {
+    this.query = Object.fromEntries(
+      Object.entries({ ...this.query, ...query }).filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false));
+    history.replaceState(null, "", href(this.path, this.query));
+  }
+}

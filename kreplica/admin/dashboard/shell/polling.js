@@ -1,0 +1,55 @@
+/** Asking again and again, while somebody looks. */
+
+import { pause } from "./streams.js";
+
+/** After what went wrong a task is tried again so soon, where its period is longer. */
+const RETRY_MS = 1000;
+
+/**
+ * Do a task now, and again so long after it is done, until the signal; not while the page is hidden.
+ *
+ * @param {AbortSignal} signal
+ * @param {number} period_ms
+ * @param {() => Promise<void>} task
+ * @param {(error: Error|null) => void} told  of each outcome
+ * @returns {() => void} do it at once
+ */
+export function poll(signal, period_ms, task, told) {
+  let hurry = new AbortController();
+  const again = () => hurry.abort();
+  (async () => {
+    while (!signal.aborted) {
+      hurry = new AbortController();
+      const waiting = AbortSignal.any([signal, hurry.signal]);
+      let wait_ms = period_ms;
+      try {
+        await task();
+        told(null);
+      } catch (error) {
+        if (!signal.aborted) {
+          told(error);
+        }
+        wait_ms = Math.min(period_ms, RETRY_MS);
+      }
+      await pause(wait_ms, waiting);
+      await visible(waiting);
+    }
+  })();
+  return again;
+}
+
+function visible(signal) {
+  return new Promise((resolve) => {
+    if (!document.hidden || signal.aborted) {
+      resolve(undefined);
+      return;
+    }
+    const seen = new AbortController();
+    const done = () => {
+      seen.abort();
+      resolve(undefined);
+    };
+    document.addEventListener("visibilitychange", () => document.hidden || done(), { signal: seen.signal });
+    signal.addEventListener("abort", done, { signal: seen.signal });
+  });
+}

@@ -1,0 +1,39 @@
+/** Addresses: what stands behind the `#`, both ways. */
+
+/**
+ * @param {(string|number)[]} path
+ * @param {Record<string, any>} [query]  empty values are left out
+ */
+export function href(path, query = {}) {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "" && value !== false) {
+      parameters.set(name, String(value));
+    }
+  }
+  const text = parameters.toString();
+  return `#/${path.map((part) => encodeURIComponent(String(part))).join("/")}${text ? `?${text}` : ""}`;
+}
+
+/**
+ * @param {string} hash
+ * @returns {{path: string[], query: Record<string, string>}|null} null where it is no address of a page
+ */
+export function parsed(hash) {
+  if (hash !== "" && !hash.startsWith("#/")) {
+    return null;
+  }
+  const [path, query = ""] = hash.slice(2).split(/\?(.*)/s);
+  return {
+    path: path.split("/").filter((part) => part !== "").map(decoded),
+    query: Object.fromEntries(new URLSearchParams(query)),
+  };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * Server-sent events through `fetch`, because `EventSource` cannot send a token.
+ *
+ * @typedef {{name: string, data: any, id: string|null}} StreamEvent
+ */
+
+import { Problem, openStream } from "./api.js";
+
+const RETRY_MS = 2000;
+
+/**
+ * Follow a stream until the signal; a broken one is taken up again where it broke.
+ *
+ * @param {string} path
+ * @param {Record<string, any>} query
+ * @param {AbortSignal} signal
+ * @param {(event: StreamEvent) => void} onEvent
+ * @param {(problem: Problem|null) => void} [onState]  null: it flows; a problem: it is tried again, unless it is the caller's
+ */
+export async function follow(path, query, signal, onEvent, onState = () => {}) {
+  let last = null;
+  while (!signal.aborted) {
+    try {
+      const answer = await openStream(path, query, last, signal);
+      onState(null);
+      for await (const event of eventsOf(answer.body)) {
+        last = event.id ?? last;
+        onEvent(event);
+      }
+    } catch (error) {
+      if (signal.aborted) {
+        return;
+      }
+      onState(error instanceof Problem ? error : null);
+      if (error instanceof Problem && error.status >= 400 && error.status < 500) {
+        return;
+      }
+    }
+    await pause(RETRY_MS, signal);
+  }
+}
+
+/** @param {ReadableStream<Uint8Array>} body @returns {AsyncGenerator<StreamEvent>} */
+async function* eventsOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) {
+      return;
+    }
+    const blocks = (rest + value).split(/\r?\n\r?\n/);
+    rest = blocks.pop();
+    yield* blocks.map(eventOf).filter((event) => event !== null);
+  }
+}
+
+/** @param {string} block @returns {StreamEvent|null} null for a comment */
+function eventOf(block) {
+  let [name, id] = ["message", null];
+  const data = [];
+  for (const line of block.split(/\r?\n/)) {
+    const [, field, value] = /^([^:]*):? ?(.*)$/.exec(line);
+    if (field === "event") {
+      name = value;
+    } else if (field === "id") {
+      id = value;
+    } else if (field === "data") {
+      data.push(value);
+    }
+  }
+  return data.length ? { name, id, data: JSON.parse(data.join("\n")) } : null;
+}
+
+/** @param {number} wait_ms @param {AbortSignal} signal */
+export function pause(wait_ms, signal) {
+  return new Promise((resolve) => {
+    if (signal.aborted) {
+      resolve(undefined);
+      return;
+    }
+    const timer = setTimeout(resolve, wait_ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve(undefined);
+    }, { once: true });
+  });
+}

@@ -1,0 +1,30 @@
+"""What axe-core finds wrong with a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+
+from .browser import Browser
+
+AXE = (resources.files("axe_core_python") / "axe.min.js").read_text()
+
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
+
+CONTRAST = ("color-contrast",)
+
+
+def faults(page: Browser, rules: Sequence[str] = RULES) -> list[str]:
+    """Each fault as a line: the rule, what is wrong, and the elements; none where all is well."""
+    if not page.driver.execute_script("return Boolean(window.axe)"):
+        page.driver.execute_script(AXE)
+    found = page.driver.execute_async_script(
+        """const done = arguments[arguments.length - 1];
+        axe.run(document, {runOnly: arguments[0]}).then(result => done(result.violations));""",
+        list(rules),
+    )
+    return [f"{fault['id']}: {fault['help']}: {_places(fault['nodes'])}" for fault in found]
+
+
+def _places(nodes: list[dict[str, str]]) -> str:
+    return "; ".join(f"{node['html'][:120]}: {node['failureSummary']}" for node in nodes[:3])

@@ -1,0 +1,327 @@
+"""What the contract server's cluster holds; each answer has the members that the contract names."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Document = dict[str, Any]
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
+CONFIG = {
+    "name": "retention.ms",
+    "value": "604800000",
+    "default_value": "604800000",
+    "is_default": True,
+    "source": "default",
+    "type": "long",
+    "documentation": "How long a log is kept, in milliseconds.",
+    "read_only": False,
+    "sensitive": False,
+}
+
+
+class World:
+    """:param down: a broker that is registered no more.
+    :ivar has_figures: whether the brokers can be asked for theirs.
+    """
+
+    def __init__(self, *, topics: int, partitions: int, brokers: int = 3, down: int | None = None) -> None:
+        self.ids = list(range(1, brokers + 1))
+        self.live = [number for number in self.ids if number != down]
+        self.names = [f"{('orders', 'payments', 'clicks', 'audit')[i % 4]}-{i:04}" for i in range(topics)]
+        self.count = partitions
+        self.has_figures = True
+        self.started_ms = time.time() * 1000
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    def partition(self, topic: str, number: int) -> Document:
+        first = (hash_of(topic) + number) % len(self.ids)
+        replicas = [self.ids[(first + step) % len(self.ids)] for step in range(min(3, len(self.ids)))]
+        isr = [broker for broker in replicas if broker in self.live]
+        return {
+            "topic": topic,
+            "partition": number,
+            "leader": isr[0] if isr else None,
+            "leader_epoch": 4,
+            "replicas": replicas,
+            "isr": isr,
+            "offline_replicas": [broker for broker in replicas if broker not in self.live],
+            "adding": [],
+            "removing": [],
+            "read_only": False,
+        }
+
+    def partitions(self) -> list[Document]:
+        return [self.partition(topic, number) for topic in self.names for number in range(self.count)]
+
+    def under_replicated(self) -> int:
+        return sum(len(partition["isr"]) < len(partition["replicas"]) for partition in self.partitions())
+
+    def cluster(self) -> Document:
+        return {
+            "cluster_id": "2pZvKqBtQ8-contract",
+            "kreplica_version": "0.1.0",
+            "broker_id": 1,
+            "controller": {"broker_id": 1, "epoch": 7},
+            "live_brokers": self.live,
+            "topics": len(self.names),
+            "partitions": len(self.names) * self.count,
+            "offline_partitions": 0,
+            "under_replicated_partitions": self.under_replicated(),
+            "under_min_isr_partitions": 0,
+            "zookeeper": {"connect": "127.0.0.1:2181", "session": "connected"},
+            "standalone": False,
+        }
+
+    def broker(self, number: int) -> Document:
+        share = len(self.names) * self.count
+        return {
+            "broker_id": number,
+            "rack": None,
+            "endpoints": [f"PLAINTEXT://127.0.0.1:{9091 + number}"],
+            "broker_epoch": 40,
+            "registered_at_ms": int(self.started_ms),
+            "admin_url": None,
+            "is_controller": number == 1,
+            "cordoned": False,
+            "leaders": share // len(self.ids),
+            "replicas": share,
+            "under_replicated_leaders": 0,
+        }
+
+    def topic(self, name: str) -> Document:
+        return {
+            "name": name,
+            "topic_id": "AAAAAAAAAAAAAAAAAAAAAA",
+            "partitions": self.count,
+            "replication_factor": 3,
+            "is_internal": False,
+            "offline_partitions": 0,
+            "under_replicated_partitions": 0,
+            "deleting": False,
+        }
+
+    def message(self, offset: int) -> Document:
+        value = HOSTILE if offset == 0 else '{"order": 42, "items": ["coffee", "cake"]}'
+        return {
+            "partition": 0,
+            "offset": offset,
+            "timestamp_ms": int(self.started_ms),
+            "timestamp_type": "create_time",
+            "key": HOSTILE if offset == 0 else "42",
+            "value": value,
+            "key_encoding": "utf8",
+            "value_encoding": "utf8",
+            "headers": [{"key": HOSTILE, "value": HOSTILE, "encoding": "utf8"}],
+            "size_bytes": 120,
+        }
+
+    def entry(self, number: int) -> Document:
+        return {
+            "id": f"e{number:06}",
+            "at_ms": int(self.started_ms) - number,
+            "broker_id": 1,
+            "controller_epoch": 7,
+            "kind": "leader_elected",
+            "subject": "orders-0000-1",
+            "text": f"Broker 2 leads now: {HOSTILE}",
+            "details": {"was": 3},
+        }
+
+    def plan(self) -> Document:
+        progress = {
+            "moves": 40,
+            "waiting": 20,
+            "moving": 5,
+            "finished": 15,
+            "failed": 0,
+            "bytes": 4_000_000_000,
+            "bytes_done": 1_700_000_000,
+            "eta_seconds": 230,
+        }
+        return {
+            "id": "plan-0000000001",
+            "kind": "rebalance",
+            "state": "running",
+            "created_at_ms": int(self.started_ms),
+            "ended_at_ms": None,
+            "comment": HOSTILE,
+            "request": {},
+            "throttle_bytes_per_second": 20_000_000,
+            "moves_at_once": 5,
+            "reason": None,
+            "progress": progress,
+        }
+
+    def move(self, number: int) -> Document:
+        return {
+            "number": number,
+            "topic": self.names[0],
+            "partition": number,
+            "action": "move",
+            "from": [1, 2, 3],
+            "to": [2, 3, 1],
+            "bytes": 100_000_000,
+            "bytes_done": 40_000_000,
+            "state": "moving",
+            "reason": None,
+        }
+
+    def figures(self) -> Document:
+        seconds = time.time() - self.started_ms / 1000
+        wave = seconds * 2_000_000 + 1_500_000 * math.sin(seconds / 3)
+        brokers = [
+            {
+                "broker_id": number,
+                "live": True,
+                "bytes_in": wave,
+                "bytes_out": wave * 1.8,
+                "leaders": 8,
+                "replicas": 24,
+                "produce": {"requests": seconds * 300, "time_ms": wave / 2500},
+                "fetch": {"requests": seconds * 500, "time_ms": wave / 1200},
+                "under_replicated": 0,
+                "under_min_isr": 0,
+                "offline": 0,
+                "reactor_delay_p99_ms": 2.5,
+            }
+            for number in self.live
+        ]
+        return {"at_ms": int(time.time() * 1000), "brokers": brokers}
+
+    def events(self, name: str) -> list[Document]:
+        return [self.message(offset) for offset in range(3)] if name == "message" else [self.entry(0)]
+
+    # --- what is answered --------------------------------------------------------------------------------------------
+
+    def answer(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
+        """A read's document, or a write's znodes."""
+        if method != "GET":
+            return self._written(path, query, body)
+        match path:
+            case ["cluster"]:
+                return 200, self.cluster()
+            case ["brokers"]:
+                return 200, {"brokers": [self.broker(number) for number in self.live]}
+            case ["brokers", number]:
+                return 200, {**self.broker(int(number)), "log_dirs": []}
+            case ["topics"]:
+                return 200, self._page(
+                    "topics", [self.topic(n) for n in self.names if query.get("search", "") in n], query, "name"
+                )
+            case ["topics", name]:
+                return (200, self.topic(name)) if name in self.names else _missing(name)
+            case ["topics", name, "partitions"]:
+                rows = [self.partition(name, number) for number in range(self.count)]
+                return 200, {"partitions": rows[: int(query.get("limit", 1000))], "next": None}
+            case ["topics", _, "messages"]:
+                return 200, {"messages": [self.message(offset) for offset in range(3)], "next": None, "scanned": 3}
+            case ["partitions"]:
+                return 200, {"partitions": self.partitions()[: int(query.get("limit", 1000))], "next": None}
+            case ["configs", *_]:
+                return 200, {"configs": [CONFIG]}
+            case ["groups"]:
+                row = {
+                    "group": HOSTILE,
+                    "type": "classic",
+                    "protocol_type": "consumer",
+                    "state": "Stable",
+                    "coordinator": 2,
+                    "members": 1,
+                }
+                return 200, {"groups": [row], "is_complete": True, "problems": []}
+            case ["groups", name, "lag"]:
+                row = {
+                    "topic": self.names[0],
+                    "partition": 0,
+                    "committed_offset": 40,
+                    "committed_at_ms": int(self.started_ms),
+                    "log_end_offset": 100,
+                    "lag": 60,
+                    "status": "WARN",
+                }
+                return 200, {"group": name, "state": "Stable", "status": "WARN", "lag": 60, "partitions": [row]}
+            case ["groups", name]:
+                return 200, {
+                    "group": name,
+                    "type": "classic",
+                    "protocol_type": "consumer",
+                    "state": "Stable",
+                    "coordinator": 2,
+                    "members": [],
+                }
+            case ["plans"]:
+                return 200, {"plans": [self.plan()]}
+            case ["plans", _, "moves"]:
+                return 200, {"moves": [self.move(number) for number in range(20)], "next": None}
+            case ["plans", _]:
+                return 200, self.plan()
+            case ["why", kind, *rest]:
+                return 200, _why(kind, rest)
+            case ["timeline"]:
+                return 200, {"entries": [self.entry(number) for number in range(1, 20)], "problems": []}
+            case ["figures"] if self.has_figures:
+                return 200, self.figures()
+        return _missing("/".join(path))
+
+    def _page(self, name: str, rows: list[Document], query: Mapping[str, str], key: str) -> Document:
+        limit = int(query.get("limit", 1000))
+        later = [row for row in rows if row[key] > query.get("after", "")]
+        return {name: later[:limit], "next": later[limit - 1][key] if len(later) > limit else None}
+
+    def _written(self, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
+        dry_run = query.get("dry_run") == "true"
+        if path[0] == "topics" and body and body.get("name") == "refused":
+            return 409, {
+                "title": "TOPIC_ALREADY_EXISTS",
+                "status": 409,
+                "detail": "the topic refused exists",
+                "what_to_do": "Choose another name.",
+            }
+        znodes = [{"operation": "create", "path": "/" + "/".join(path), "data": body}]
+        document: Document = {"znodes": znodes, "dry_run": dry_run}
+        if path == ["plans"]:
+            document |= {
+                "plan": self.plan(),
+                "moves": [self.move(0)],
+                "moves_count": 1,
+                "bytes": 100_000_000,
+                "eta_seconds": 5,
+                "warnings": [HOSTILE],
+                "brokers": [],
+            }
+        return 200, document
+
+
+def hash_of(text: str) -> int:
+    """The same in each process."""
+    return sum(text.encode())
+
+
+def _missing(what: str) -> tuple[int, Document]:
+    return 404, {
+        "title": "NOT_FOUND",
+        "status": 404,
+        "detail": f"there is no {what}",
+        "what_to_do": "Look at the list.",
+    }
+
+
+def _why(kind: str, rest: Sequence[str]) -> Document:
+    request = {"method": "POST", "path": "/v1/elections", "body": {"type": "preferred", "partitions": None}}
+    decided = [
+        {"at_ms": 1_700_000_000_000, "broker_id": 1, "controller_epoch": 7, "event": "BrokerDied", "change": HOSTILE}
+    ]
+    return {
+        "subject": {kind: list(rest)},
+        "state": "under_replicated",
+        "summary": f"One copy is missing. {HOSTILE}",
+        "decided": decided,
+        "waits_for": ["Broker 3 to come back."],
+        "you_can": [{"text": "Elect preferred leaders.", "request": request}],
+        "facts": {"leader": 1, "isr": [1, 2]},
+    }

@@ -1,0 +1,245 @@
+"""The dashboard of a real cluster of three brokers, used as its operators use it."""
+
+import json
+import re
+import urllib.request
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from kreplica.testing.standalone import StandaloneProcess
+
+OVERRIDES = ("default.replication.factor=3", "min.insync.replicas=2", "zookeeper.session.timeout.ms=3000")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    arguments = tuple(word for override in OVERRIDES for word in ("--override", override))
+    with StandaloneProcess(tmp_path_factory.mktemp("dashboard"), brokers=3, arguments=arguments) as process:
+        yield process
+
+
+@pytest.fixture
+def at(page, cluster):
+    page.base = cluster.admin_url
+    yield page
+    assert page.complaints() == []
+
+
+def asked(cluster, path, method="GET", body=None):
+    """What the API itself answers."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        cluster.admin_url + path, data, {"content-type": "application/json"}, method=method
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def topic(cluster, name, *, partitions=1, copies=3, messages=0, size=10):
+    """A topic with messages in it, made without the dashboard."""
+    asked(cluster, "/v1/topics", "POST", {"name": name, "partitions": partitions, "replication_factor": copies})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for number in range(messages):
+        producer.produce(name, key=str(number), value=json.dumps({"number": number, "filling": "x" * size}))
+    assert producer.flush(20) == 0
+
+
+def test_a_topic_is_made_changed_and_deleted(at, cluster):
+    """The preview shows the znode; the topic is there afterwards; settings, partitions and its end go the same way."""
+    at.open("topics/new")
+    at.fill("Name", "made-here")
+    at.fill("Partitions", "2")
+    at.fill("Settings", "retention.ms=86400000")
+    at.press("Preview")
+    at.until_text("create /brokers/topics/made-here", "dialog")
+    at.confirm("Create")
+    at.until(lambda: at.address == "topic/made-here")
+    at.until(lambda: len(at.all("tbody tr")) == 2)
+
+    at.press("Settings")
+    at.press("Edit retention.ms")
+    at.fill("Value", "3600000")
+    at.press("Preview")
+    at.until_text("retention.ms", "dialog pre")
+    at.confirm("Change")
+    at.until(lambda: at.named("Reset retention.ms"))
+    at.until_text("3600000")
+    at.press("Reset retention.ms")
+    at.confirm("Change")
+    at.until_text("604800000")
+
+    at.press("Add partitions")
+    at.until_text("It has 2.", "dialog")
+    at.press("Preview")
+    at.confirm("Add them")
+    at.press("Partitions")
+    at.until(lambda: len(at.all("tbody tr")) == 3)
+    assert asked(cluster, "/v1/topics/made-here")["partitions"] == 3
+
+    at.press("Elect preferred leaders")
+    at.until_text("Let the preferred replicas of made-here lead?", "dialog")
+    at.press("Cancel")
+
+    at.press("Delete")
+    at.until_text("to ZooKeeper", "dialog")
+    at.fill("Type “made-here” to go on", "made-here")
+    at.confirm("Delete")
+    at.until(lambda: at.address == "topics")
+    at.until_text("made-here is being deleted.", "#news")
+
+
+def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
+    """What the form writes is found by offset and by a word, is laid out as JSON, and comes by itself in the tail."""
+    topic(cluster, "talk", messages=300)
+    at.open("messages/talk/produce")
+    at.fill("Key", "k")
+    at.fill("Value", '{"said": ["<b>hello</b>"]}')
+    at.fill("Headers", "trace: 42")
+    at.press("Check only")
+    at.until_text("Nothing was written.")
+    at.press("Produce", "button")
+    at.until_text("at offset 300.")
+    at.press("Show it")
+    at.press("Open message 300 of partition 0")
+    at.until_text('"said": [\n    "<b>hello</b>"', "dialog pre")
+    at.until_text("trace", "dialog")
+    at.press("Close")
+
+    at.choose("From", "The beginning")
+    at.fill("Holding", '"number": 217')
+    at.press("Show")
+    at.until_text("1 message shown")
+    assert '"number": 217' in at.text("tbody")
+
+    at.press("Tail")
+    at.until_text("Following.")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    producer.produce("talk", value="the first to come")
+    producer.flush(10)
+    at.until_text("the first to come")
+    at.press("Pause")
+    producer.produce("talk", value="the second")
+    producer.flush(10)
+    at.until_text("1 waiting")
+    assert "the second" not in at.text("tbody")
+    at.press("Go on")
+    at.until_text("the second", "tbody")
+
+
+def test_a_group_is_shown_reset_and_deleted(at, cluster):
+    """Its lag, its offsets before and after a reset, and no more of it when its name was typed."""
+    topic(cluster, "read", messages=50)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "a/reader", "log_level": 0}
+    consumer = Consumer(settings)
+    consumer.commit(offsets=[TopicPartition("read", 0, 20)], asynchronous=False)
+    consumer.close()
+
+    at.open("groups")
+    at.press("a/reader")
+    at.until_text("Messages behind\n30")
+    at.press("Reset offsets")
+    at.press("Preview")
+    at.until_text("-20", "dialog tbody")
+    at.confirm("Reset")
+    at.until_text("Messages behind\n50")
+    at.press("Delete")
+    at.fill("Type “a/reader” to go on", "a/reader")
+    at.confirm("Delete")
+    at.until(lambda: at.address == "groups")
+    at.until_text("There is no group like this.")
+
+
+def test_a_plan_is_previewed_run_and_watched(at, cluster):
+    """Copies of a topic are made: moves, bytes and brokers before, progress while, and the topic's copies after it."""
+    topic(cluster, "grows", partitions=2, copies=2, messages=100)
+    at.open("plans/new?kind=replication_factor&topic=grows")
+    at.until(lambda: at.field("Topics").get_attribute("value") == "grows")
+    at.press("Preview")
+    at.until_text("What it would do")
+    at.press("5 writes to ZooKeeper")
+    at.until_text("create /kreplica/plans/")
+    assert len(at.all("table")) == 2
+    assert asked(cluster, "/v1/topics/grows")["replication_factor"] == 2, "nothing was done yet"
+    at.press("Start the plan")
+    at.until(lambda: re.match(r"plan/plan-\d+", at.address))
+    at.until_text("Completed")
+    assert asked(cluster, "/v1/topics/grows")["replication_factor"] == 3
+    plan = at.heading
+    at.press("Forget")
+    at.press("5 writes to ZooKeeper")
+    at.until_text(f"/kreplica/plans/{plan}", "dialog")
+    at.press("Cancel")
+    at.open("plans")
+    at.until_text("100%")
+
+
+def test_a_plan_is_slowed_and_cancelled(at, cluster):
+    """One that would take hours is given up on the page, and what it began is taken back."""
+    topic(cluster, "heavy", copies=2, messages=300, size=10_000)
+    at.open("plans/new?kind=replication_factor&topic=heavy")
+    at.fill("Throttle, MB/s a broker", "0.001")
+    at.press("Preview")
+    at.press("Start the plan")
+    at.until_text("Running")
+    at.press("Change throttle")
+    at.fill("MB/s that each broker moves at most", "0.002")
+    at.press("Preview")
+    at.confirm("Change")
+    at.until_text("2 kB/s")
+    at.press("Why?")
+    at.until_text("What it waits for")
+    at.driver.back()
+    at.press("Cancel plan")
+    at.press("Put back what it has moved already", "label")
+    at.press("Preview")
+    at.confirm("Cancel the plan")
+    at.until_text("Cancelled")
+    assert asked(cluster, "/v1/topics/heavy")["replication_factor"] == 2
+
+
+def test_a_broker_is_cordoned(at):
+    """The page shows the znode, then the broker as cordoned, and lets it go again."""
+    at.open("brokers")
+    at.press("Cordon broker 2")
+    at.until_text("/kreplica/cordoned/2", "dialog")
+    at.confirm("Cordon")
+    at.press("Uncordon broker 2")
+    at.confirm("Uncordon")
+    at.named("Cordon broker 2")
+    at.press("Broker 2")
+    at.until_text("broker-2", ".table")
+
+
+def test_a_broker_is_killed_and_another_leads(at, cluster):
+    """Card, sentence, map and timeline of the overview tell it, each by itself; then all is well again."""
+    topic(cluster, "watched", partitions=6)
+    at.open("")
+    at.until_text("All is well")
+    at.until(lambda: len(at.all(".map .cell.leader")) >= 6)
+    at.press("Kill broker 3")
+    at.until_text("Dead", ".break-cards")
+    at.until_text("copies in sync")  # some are lacking, or too few for acks=all
+    at.until(lambda: len(at.all(".map .cell.offline")) >= 6)
+    assert at.all(".map .map-row:nth-child(3) .cell.leader") == []
+    at.until_text("roker 3", ".entries")
+    at.open("why/partitions/watched/0")
+    at.until_text("Who decided it")
+    at.until_text("roker 3")
+    at.open("")
+    at.press("Start broker 3")
+    at.until_text("All is well")
+    at.press("Pause broker 2")
+    at.until_text("Paused", ".break-cards")
+    at.press("Resume broker 2")
+    at.until_text("All is well")
+
+
+def test_the_timeline_is_live(at, cluster):
+    """A topic that is made while one looks is told of, without a reload; one kind alone is shown on demand."""
+    at.open("timeline")
+    at.until_text("new entries come by themselves")
+    topic(cluster, "told-of")
+    at.until_text("told-of", ".entries")
+    at.choose("Kind", "topics created")
+    at.until(lambda: {chip.text for chip in at.all(".entries .chip")} == {"topics created"})

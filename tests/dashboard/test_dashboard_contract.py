@@ -1,0 +1,298 @@
+"""The dashboard before a server that answers the contract: what a real cluster shows seldom, or never."""
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from .accessibility import CONTRAST, RULES, faults
+from .contract_server import ContractServer
+from .contract_world import HOSTILE, World
+
+PAGES = {
+    "": "Overview",
+    "brokers": "Brokers",
+    "broker/1": "Broker 1",
+    "topics": "Topics",
+    "topics/new": "Create a topic",
+    "topic/orders-0000": "orders-0000",
+    "topic/orders-0000/settings": "orders-0000",
+    "messages": "Messages",
+    "messages/orders-0000": "orders-0000",
+    "messages/orders-0000/tail": "orders-0000",
+    "messages/orders-0000/produce": "orders-0000",
+    "groups": "Groups",
+    "group/kitchen": "kitchen",
+    "plans": "Plans",
+    "plans/new?kind=drain": "Make a plan",
+    "plan/plan-0000000001": "plan-0000000001",
+    "why": "Why?",
+    "why/partitions/orders-0000/1": "Why is orders-0000-1 as it is?",
+    "timeline": "Timeline",
+}
+
+
+WIDE = """const wide = node => node.getBoundingClientRect().right > innerWidth + 1;
+    return document.documentElement.scrollWidth <= innerWidth ? []
+        : [...document.querySelectorAll('main *')].filter(wide).slice(0, 5)
+            .map(node => node.outerHTML.slice(0, 100));"""
+
+
+@pytest.fixture(scope="module")
+def small():
+    with ContractServer(World(topics=8, partitions=4, down=3)) as server:
+        yield server
+
+
+@pytest.fixture
+def at(page, small):
+    page.base = small.url
+    return page
+
+
+def settle(page):
+    """Until what a page asks for first is there."""
+    page.until(lambda: page.driver.execute_script("return document.querySelectorAll('[aria-busy=true]').length === 0"))
+    page.until_text("cluster", "#where")
+
+
+@pytest.mark.parametrize(("scheme", "rules"), [("light", RULES), ("dark", CONTRAST)])
+def test_pages_are_accessible(at, scheme, rules):
+    """Labels, roles, headings, contrast: nothing is amiss on any page, in either theme; the console is silent."""
+    at.scheme(scheme)
+    found = {}
+    for address, heading in PAGES.items():
+        at.open(address)
+        settle(at)
+        assert at.heading == heading
+        found[address] = (faults(at, rules), at.complaints())
+    assert found == {address: ([], []) for address in PAGES}
+
+
+def test_dialogs_are_accessible(at):
+    """A dialog has a name, takes the focus, and gives it back."""
+    at.open("topic/orders-0000")
+    opener = at.named("Delete")
+    opener.click()
+    at.until_text("to ZooKeeper", "dialog")
+    assert faults(at) == []
+    assert at.driver.execute_script("return document.querySelector('dialog').contains(document.activeElement)")
+    at.keys(Keys.ESCAPE)
+    at.until(lambda: not at.all("dialog"))
+    assert at.driver.switch_to.active_element == opener
+
+
+def test_markup_in_names_and_messages_is_text(at):
+    """Whatever a key, a value, a header, a group, a comment or an entry holds is shown as it is, and never run."""
+    for address in (
+        "messages/orders-0000",
+        "groups",
+        "timeline",
+        "plan/plan-0000000001",
+        "why/partitions/orders-0000/1",
+    ):
+        at.open(address)
+        at.until_text(HOSTILE)
+        assert at.all("main script, main img") == []
+    at.open("messages/orders-0000")
+    at.press("Open message 0 of partition 0")
+    at.until_text(HOSTILE, "dialog")
+    assert at.all("dialog script, dialog img") == []
+    at.open("messages/orders-0000/tail")
+    at.until_text(HOSTILE)
+    assert "owned" not in at.driver.title
+
+
+def test_keys_alone_will_do(at):
+    """With Tab and Enter one skips to the content, goes on by keys, reads the list of keys, and asks why in the map."""
+    at.open("brokers")
+    at.until_text("leader", ".map-legend")
+    assert at.tab() == "a Skip to the content"
+    at.keys(Keys.ENTER)
+    assert at.driver.switch_to.active_element.get_attribute("id") == "main"
+    at.keys("?")
+    at.until_text("Overview", "dialog")
+    at.keys(Keys.ESCAPE)
+    at.until(lambda: not at.all("dialog"))
+    reached = [at.tab() for _ in range(20)]
+    (cell,) = [name for name in reached if name.startswith("span")]
+    assert "on broker 1" in cell
+    assert len([name for name in reached if "Cordon broker" in name]) == 2
+    at.driver.execute_script("document.querySelector('.map .cell[tabindex=\"0\"]').focus()")
+    at.keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+    assert "on broker 2" in at.driver.switch_to.active_element.get_attribute("aria-label")
+    at.keys(Keys.ENTER)
+    at.until(lambda: at.address.startswith("why/partitions/"))
+    at.driver.switch_to.active_element.send_keys("g", "t")
+    at.until(lambda: at.address == "topics" and at.heading == "Topics")
+    at.keys("/")
+    assert at.driver.switch_to.active_element.get_attribute("type") == "search"
+    at.driver.back()
+    at.until(lambda: at.address.startswith("why/partitions/"))
+
+
+def test_the_theme_is_the_systems_until_one_is_chosen(at):
+    """Dark where the system is dark; the button shows the other one, which stays."""
+    ground = "return getComputedStyle(document.documentElement).backgroundColor"
+    at.open("plans")
+    light = at.driver.execute_script(ground)
+    at.scheme("dark")
+    dark = at.driver.execute_script(ground)
+    assert light != dark
+    at.press("Light theme")
+    assert at.driver.execute_script(ground) == light
+    at.open("groups")
+    assert at.driver.execute_script(ground) == light
+
+
+def test_a_refusal_says_what_to_do(at, small):
+    """The API's own words are shown in the dialog, which stays open; nothing was written."""
+    small.asked.clear()
+    at.open("topics/new")
+    at.fill("Name", "refused")
+    at.press("Preview")
+    at.until_text("the topic refused exists", "dialog [role=alert]")
+    assert "Choose another name." in at.text("dialog [role=alert]")
+    assert not at.named("Create").is_enabled()
+    at.keys(Keys.ESCAPE)
+    assert small.asked == []
+    assert at.complaints(["409"]) == []
+
+
+def test_what_is_written_was_previewed(at, small):
+    """A plan's moves, warnings and znodes are shown first; then it is sent as it was shown."""
+    small.asked.clear()
+    at.open("plans/new")
+    at.until_text("Rebalance")
+    at.one("input[value=drain]").click()
+    at.until(lambda: at.all("input[type=checkbox][value='2']"))
+    at.one("input[type=checkbox][value='2']").click()
+    at.fill("Throttle, MB/s a broker", "20")
+    at.fill("Comment", "for the new disks")
+    at.press("Preview")
+    at.until_text("What it would do")
+    at.until_text("create /plans")
+    assert small.asked == []
+    at.press("Start the plan")
+    at.until(lambda: at.address == "plan/plan-0000000001")
+    body = {"kind": "drain", "brokers": [2], "throttle_bytes_per_second": 20_000_000, "comment": "for the new disks"}
+    assert small.asked == [("POST", "/v1/plans", body)]
+    at.until_text("plan-0000000001 is made.", "#news")
+
+
+def test_a_deletion_has_to_be_typed(at, small):
+    """The button stays shut until the topic's name stands in the field."""
+    small.asked.clear()
+    at.open("topic/orders-0000")
+    at.press("Delete")
+    at.until_text("to ZooKeeper", "dialog")
+    button = next(found for found in at.all("dialog button") if found.text == "Delete")
+    assert not button.is_enabled()
+    at.fill("Type “orders-0000” to go on", "orders-0000")
+    at.confirm("Delete")
+    assert small.asked == [("DELETE", "/v1/topics/orders-0000", None)]
+
+
+def test_a_refresh_leaves_focus_selection_and_scrolling_alone(at):
+    """Rows are refreshed under the visitor's hands: the same elements stay."""
+    at.open("topics")
+    at.until(lambda: len(at.all("tbody tr")) == 8)
+    at.driver.execute_script(
+        """window.rows = [...document.querySelectorAll('tbody tr')];
+        rows[2].querySelector('a').focus();
+        getSelection().selectAllChildren(rows[3]);
+        window.asked = 0;
+        const ask = window.fetch;
+        window.fetch = (path, ...rest) => {
+            window.asked += path.startsWith('/v1/topics');
+            return ask(path, ...rest);
+        };"""
+    )
+    at.until(lambda: at.driver.execute_script("return window.asked >= 2"))
+    kept = "return rows.every((row, i) => row === document.querySelectorAll('tbody tr')[i])"
+    assert at.driver.execute_script(kept)
+    assert at.driver.execute_script("return document.activeElement === rows[2].querySelector('a')")
+    assert at.driver.execute_script("return rows[3].contains(getSelection().anchorNode)")
+
+
+def test_a_phone(at):
+    """No page is wider than a phone; what is wide scrolls in its own place."""
+    at.size(390, 844)
+    wide = {}
+    try:
+        for address in PAGES:
+            at.open(address)
+            settle(at)
+            wide[address] = at.driver.execute_script(WIDE)
+        assert wide == {address: [] for address in PAGES}
+    finally:
+        at.size(1280, 900)
+
+
+def test_a_token_is_asked_for_once_and_sent_each_time(page):
+    """The field comes when the API wants a token; a wrong one is said to be wrong; streams carry it too."""
+    with ContractServer(World(topics=2, partitions=1), token="sesame") as server:
+        page.driver.get(f"{server.url}/#/timeline")
+        page.until_text("wants a token", "dialog")
+        page.fill("Token", "wrong")
+        page.press("Use it")
+        page.until_text("was not accepted", "dialog")
+        page.fill("Token", "sesame")
+        page.press("Use it")
+        page.until_text("new entries come by themselves")
+        assert page.driver.execute_script("return Object.values(sessionStorage)") == ["sesame"]
+        assert page.driver.execute_script("return Object.values(localStorage)") == []
+        page.driver.execute_script("sessionStorage.clear(); location.reload()")
+        page.press("Go on without")
+        page.until_text("a token is needed")
+        page.press("Log in")
+        page.until_text("wants a token", "dialog")
+        assert page.complaints(["401"]) == []
+
+
+def test_ten_thousand_partitions_do_not_freeze_the_page(page):
+    """A thousand topics are paged through, the map gives way to counts, and no task holds the page for long."""
+    watch = """window.long = 0;
+        new PerformanceObserver(list => list.getEntries().forEach(e => window.long = Math.max(window.long, e.duration)))
+            .observe({type: 'longtask', buffered: true});"""
+    with ContractServer(World(topics=1000, partitions=10)) as server:
+        page.base = server.url
+        page.open("topics")
+        page.driver.execute_script(watch)
+        page.until(lambda: len(page.all("tbody tr")) == 100)
+        page.press("Next page")
+        page.until(lambda: "after=" in page.address and len(page.all("tbody tr")) == 100)
+        page.driver.back()
+        page.until(lambda: page.address == "topics")
+        page.fill("Find a topic", "0999")
+        page.until(lambda: len(page.all("tbody tr")) == 1)
+        page.driver.execute_script("location.hash = '#/brokers'")
+        page.until_text("too many partitions for one picture")
+        page.fill("Topic", "orders-0000")
+        page.until(lambda: len(page.all(".map .cell")) == 30)
+        page.driver.execute_script("location.hash = '#/'")
+        page.until_text("10,000")
+        assert page.driver.execute_script("return window.long") < 500
+        assert page.complaints() == []
+
+
+def test_health_does_not_wait_for_figures(page):
+    """Where brokers cannot be asked for their figures, the overview still says how the cluster is, and says it anew."""
+    world = World(topics=2, partitions=1)
+    world.has_figures = False
+    with ContractServer(world) as server:
+        page.base = server.url
+        page.open("")
+        page.until_text("All is well: 3 brokers")
+        world.live = [1, 2]
+        page.until_text("2 partitions lack copies in sync")
+        page.complaints()
+
+
+def test_a_broker_that_goes_is_said_to_be_gone(page):
+    """The page keeps what it shows, and says that nobody answers, and what becomes of it."""
+    with ContractServer(World(topics=2, partitions=1)) as server:
+        page.base = server.url
+        page.open("topics")
+        page.until(lambda: len(page.all("tbody tr")) == 2)
+    page.until_text("does not answer", "#lost")
+    assert len(page.all("tbody tr")) == 2
+    page.complaints()

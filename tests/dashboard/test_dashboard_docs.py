@@ -1,0 +1,43 @@
+"""What the documents say of the dashboard is so."""
+
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from . import screenshots
+
+ROOT = Path(__file__).parents[2]
+SIZE_MAX = 150_000
+
+
+def test_the_contract_server_serves_the_pages():
+    """The command of the page on working on it prints an address, and the dashboard is there."""
+    (module,) = re.findall(r"^python -m (tests\.dashboard\.contract_server)\b", page(), re.MULTILINE)
+    process = subprocess.Popen([sys.executable, "-m", module], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().strip()
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            assert b"<title>kreplica</title>" in answer.read()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_pictures_are_those_that_the_script_makes():
+    """Each picture in the README is there, is small, and is made by the command of the page on working on it."""
+    assert "python -m tests.dashboard.screenshots" in page()
+    shown = re.findall(r"\]\(docs/screenshots/([\w.-]+)\)", (ROOT / "README.md").read_text())
+    made = {path.name: path for path in screenshots.DOCUMENTS.iterdir()}
+    assert sorted(shown) == sorted(made)
+    assert len(shown) == 4
+    source = Path(screenshots.__file__).read_text()
+    for name, path in made.items():
+        assert path.stat().st_size < SIZE_MAX, name
+        assert path.read_bytes().startswith(b"\x89PNG"), name
+        assert f'"{name}"' in source
+
+
+def page():
+    return (ROOT / "docs" / "dashboard.md").read_text()
