@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from klein import Klein
-from twisted.web.http import OK, SERVICE_UNAVAILABLE
-from twisted.web.iweb import IRequest
+from kreplica.admin.api import Answer, Call, Route
+from kreplica.admin.schemas import STRING, listing, record
+
+LIVE = "/health/live"
+READY = "/health/ready"
+PREFIX = "/health/"
+"""What needs no token: it says nothing of what the cluster holds."""
 
 
 class Readiness(Protocol):
@@ -17,28 +21,34 @@ class Readiness(Protocol):
         """Each reason why clients cannot be served yet, as a sentence; none where they can."""
 
 
-class HealthApp:
+class Health:
     """Live: the process answers.  Ready: clients are served; 503 says why they are not."""
-
-    app = Klein()
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
 
-    @app.route("/live", methods=["GET", "HEAD"])
-    def live(self, request: IRequest) -> bytes:
-        return _json(request, OK, {"status": "live"})
+    def routes(self) -> Sequence[Route]:
+        """Two, for the two questions that a supervisor asks."""
+        ready = record({"status": STRING, "reasons": listing(STRING)}, optional=("reasons",))
+        return (
+            Route("GET", LIVE, self.live, "Whether the process lives.", answer=record({"status": STRING})),
+            Route(
+                "GET",
+                READY,
+                self.ready,
+                "Whether clients are served.",
+                answer=ready,
+                other_answers={503: ("Clients are not served yet; the reasons say why.", ready)},
+            ),
+        )
 
-    @app.route("/ready", methods=["GET", "HEAD"])
-    def ready(self, request: IRequest) -> bytes:
+    async def live(self, call: Call) -> Answer:
+        """``GET /health/live``."""
+        return Answer({"status": "live"})
+
+    async def ready(self, call: Call) -> Answer:
+        """``GET /health/ready``."""
         reasons = self._readiness.not_ready()
         if reasons:
-            return _json(request, SERVICE_UNAVAILABLE, {"status": "not ready", "reasons": reasons})
-        return _json(request, OK, {"status": "ready"})
-
-
-def _json(request: IRequest, code: int, body: dict[str, Any]) -> bytes:
-    request.setResponseCode(code)
-    request.setHeader(b"content-type", b"application/json")
-    request.setHeader(b"cache-control", b"no-store")
-    return json.dumps(body).encode() + b"\n"
+            return Answer({"status": "not ready", "reasons": reasons}, status=503)
+        return Answer({"status": "ready"})

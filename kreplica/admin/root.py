@@ -1,54 +1,58 @@
-"""Where every path of the admin API leads, and what is answered to those that lead nowhere."""
+"""Where every path of the admin API leads: first past whoever guards it, then to its route."""
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Sequence
 
-from klein import Klein
-from klein.resource import KleinResource
-from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
-from twisted.web.http import INTERNAL_SERVER_ERROR
-from twisted.web.iweb import IRequest
-from werkzeug.exceptions import HTTPException
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import NOT_DONE_YET, Request
 
-from kreplica.admin.groups import GroupsApp
-from kreplica.admin.health import HealthApp
-from kreplica.admin.metrics import MetricsApp
+from kreplica.admin.access import Access
+from kreplica.admin.api import Resource as AdminResource
+from kreplica.admin.openapi import OpenApi
+from kreplica.admin.problems import Problem
+from kreplica.admin.routing import Router, write_problem
+from kreplica.runtime import Runtime
+
+_METHOD = re.compile(rb"[A-Z]{1,20}")
 
 
-class Root:
-    """All resources of one broker's admin API."""
+class Root(Resource):
+    """All resources of one admin API, a broker's or a process's, and the document that describes them."""
 
-    app = Klein()
+    isLeaf = True
 
-    def __init__(self, health: HealthApp, metrics: MetricsApp, groups: GroupsApp) -> None:
-        self._groups = groups
-        self._health = health
-        self._metrics = metrics
+    def __init__(self, runtime: Runtime, resources: Sequence[AdminResource], access: Access) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._access = access
+        routes = [route for resource in resources for route in resource.routes()]
+        openapi = OpenApi(routes, needs_token=access.token is not None)
+        self._router = Router(runtime, [*routes, *openapi.routes()])
+        self._routes: IResource = self._router.app.resource()
 
-    @app.route("/health/", branch=True)
-    def health(self, request: IRequest) -> KleinResource:
-        return self._health.app.resource()
+    def render(self, request: Request) -> int:
+        """Every request comes here."""
+        try:
+            self._access.check(request)
+            _check_readable(request)
+        except Problem as problem:
+            write_problem(request, problem)
+            request.finish()
+            return NOT_DONE_YET
+        self._routes.render(request)
+        return NOT_DONE_YET
 
-    @app.route("/v1/groups", methods=["GET", "HEAD"])
-    def groups(self, request: IRequest) -> Deferred[bytes]:
-        return self._groups.listed(request)
+    def stop(self) -> None:
+        """End what does not end by itself."""
+        self._router.stop()
 
-    @app.route("/v1/groups/<path:group_id>/lag", methods=["GET", "HEAD"])
-    def lag(self, request: IRequest, group_id: str) -> Deferred[bytes]:
-        return self._groups.lag(request, group_id)
 
-    @app.route("/metrics", methods=["GET", "HEAD"])
-    def metrics(self, request: IRequest) -> Deferred[bytes]:
-        return self._metrics.answer(request)
-
-    @app.handle_errors(HTTPException)
-    def nothing_there(self, request: IRequest, failure: Failure) -> bytes:
-        """A path that leads nowhere, or a method that it does not take (RFC 9457)."""
-        error = failure.value
-        assert isinstance(error, HTTPException)
-        request.setResponseCode(error.code or INTERNAL_SERVER_ERROR)
-        request.setHeader(b"content-type", b"application/problem+json")
-        problem = {"title": error.name, "status": error.code, "instance": request.uri.decode(errors="replace")}
-        return json.dumps(problem).encode() + b"\n"
+def _check_readable(request: Request) -> None:
+    """Klein wants methods and paths to be text."""
+    if _METHOD.fullmatch(request.method) is None:
+        raise Problem(400, "INVALID_REQUEST", "the method is none of HTTP")
+    try:
+        b"/".join(request.postpath or ()).decode()
+    except UnicodeDecodeError:
+        raise Problem(400, "INVALID_REQUEST", "the path is not UTF-8") from None

@@ -2,39 +2,78 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
 
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import CannotListenError
+from twisted.internet.ssl import CertificateOptions
+from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.web.http import combinedLogFormatter, datetimeToLogString
-from twisted.web.server import Site
+from twisted.web.server import Request, Site
 
-from kreplica.admin.groups import Groups, GroupsApp
-from kreplica.admin.health import HealthApp, Readiness
-from kreplica.admin.metrics import Figures, MetricsApp
-from kreplica.admin.root import Root
+from kreplica.admin.access import READS
+from kreplica.admin.bounded_requests import BoundedChannel, BoundedRequest, Connections
 from kreplica.errors import SettingsError
-from kreplica.runtime import Runtime
+from kreplica.runtime import Reactor
 
 REQUEST_SECONDS_MAX = 60
 
 
+class RootResource(Protocol):
+    """Where every request begins: a leaf among Twisted's resources."""
+
+    isLeaf: bool
+
+    def render(self, request: Request) -> int: ...
+
+    def stop(self) -> None:
+        """End what does not end by itself."""
+
+
+class _Site(Site):
+    """Logs who wrote what; of who reads there would be a line a second for each page that is open."""
+
+    def log(self, request: Any) -> None:
+        if request.method not in READS:
+            super().log(request)
+
+
 class AdminSite:
-    """:param host: the address to listen on; without a token only loopback is sensible."""
+    """:param root: all that it serves.
+    :param host: the address to listen on; without a token only loopback is sensible.
+    :param tls: what TLS needs; None for plain HTTP.
+    :param closing: what its end is to wait for, beside the port.
+    :ivar root: for whoever serves it at another port too.
+    """
 
     def __init__(
-        self, runtime: Runtime, readiness: Readiness, figures: Figures, groups: Groups, *, host: str, port: int
+        self,
+        reactor: Reactor,
+        root: RootResource,
+        *,
+        host: str,
+        port: int,
+        tls: CertificateOptions | None = None,
+        closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        reactor = self._reactor = runtime.reactor
-        root = Root(HealthApp(readiness), MetricsApp(figures, runtime.offload), GroupsApp(groups))
-        self._site = Site(
-            root.app.resource(),
+        self._reactor = reactor
+        self.root = root
+        self._site = _Site(  # type: ignore[no-untyped-call]
+            root,
+            requestFactory=BoundedRequest,
             timeout=REQUEST_SECONDS_MAX,
             reactor=reactor,
             logFormatter=_access_line,
         )
+        # In place of the one that may also speak HTTP/2, for which nobody here has the library.
+        self._site.protocol = partial(BoundedChannel, Connections())  # type: ignore[method-assign, assignment]
         self._host = host
         self._asked_port = port
+        self._is_secure = tls is not None
+        self._factory = self._site if tls is None else TLSMemoryBIOFactory(tls, False, self._site)
+        self._closing = closing
         self._listening: Any = None
 
     @property
@@ -45,12 +84,24 @@ class AdminSite:
     @property
     def url(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self.port}"
+        return f"{self._scheme}://{host}:{self.port}"
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self._is_secure else "http"
+
+    def announced_url(self, host_name: str) -> str:
+        """The same for other machines.
+
+        :param host_name: of this one, where the listener is on all of its addresses.
+        """
+        wildcards = ("", "0.0.0.0", "::")
+        return f"{self._scheme}://{host_name}:{self.port}" if self._host in wildcards else self.url
 
     def start(self) -> None:
         """:raise SettingsError: where the port is taken; the text says what to do."""
         try:
-            self._listening = self._reactor.listenTCP(self._asked_port, self._site, interface=self._host)
+            self._listening = self._reactor.listenTCP(self._asked_port, self._factory, interface=self._host)
         except CannotListenError as error:
             raise SettingsError(
                 f"the admin API cannot listen on {self._host}:{self._asked_port}: {error.socketError}; "
@@ -58,9 +109,12 @@ class AdminSite:
             ) from None
 
     async def stop(self) -> None:
+        self.root.stop()
         if self._listening is not None:
             listening, self._listening = self._listening, None
             await maybeDeferred(listening.stopListening)
+        if self._closing is not None:
+            await self._closing()
 
 
 def _access_line(_: str, request: Any) -> str:

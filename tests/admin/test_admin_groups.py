@@ -1,11 +1,14 @@
-"""What the admin API tells of groups, of a broker that clients use."""
+"""Groups through the admin API of a cluster: whichever broker coordinates them, and whichever is asked."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -13,80 +16,225 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kreplica.testing.standalone import StandaloneProcess
 
-TOPIC = "read"
-GROUP = "readers/of é"
+TOPIC, OTHER = "read", "unread"
+GROUP = "readers/of é?"
+BEGIN_MS = 1_700_000_000_000
+RECORDS = 10
+"""In each partition, a second apart."""
 
 
 @pytest.fixture(scope="module")
-def process(tmp_path_factory):
-    with StandaloneProcess(tmp_path_factory.mktemp("groups")) as running:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    with StandaloneProcess(tmp_path_factory.mktemp("groups"), brokers=3) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
-        for future in admin.create_topics([NewTopic(TOPIC, 2, 1)]).values():
+        for future in admin.create_topics([NewTopic(TOPIC, 3, 3), NewTopic(OTHER, 1, 1)]).values():
             future.result(20)
         producer = Producer({"bootstrap.servers": running.bootstrap_servers})
-        for number in range(10):
-            producer.produce(TOPIC, str(number), partition=number % 2)
+        for number in range(3 * RECORDS):
+            at_ms = BEGIN_MS + number // 3 * 1000
+            producer.produce(TOPIC, str(number), partition=number % 3, timestamp=at_ms)
         assert producer.flush(20) == 0
-        consumer = Consumer({"bootstrap.servers": running.bootstrap_servers, "group.id": GROUP})
-        offsets = [TopicPartition(TOPIC, 0, 2), TopicPartition(TOPIC, 1, 5)]
-        consumer.commit(offsets=offsets, asynchronous=False)
-        consumer.close()
         yield running
 
 
-def asked(process, path):
-    with urlopen(f"{process.admin_url}{path}") as answer:
-        assert answer.headers["content-type"] == "application/json"
-        return json.load(answer)
+def asked(cluster: StandaloneProcess, path: str, method: str = "GET", body: Any = None, url: str = "") -> Any:
+    """The document; of a problem, too."""
+    headers = {"content-type": "application/json"} if body is not None else {}
+    data = None if body is None else json.dumps(body).encode()
+    request = Request((url or cluster.admin_url) + path, data, headers, method=method)
+    try:
+        with urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+    except HTTPError as error:
+        return json.load(error)
 
 
-def test_the_groups_of_a_broker(process):
-    """A list of groups says what each is."""
-    rows = [{"group": GROUP, "type": "classic", "protocol_type": "", "state": "Empty"}]
-    assert asked(process, "/v1/groups") == {"groups": rows, "is_complete": True}
+def at(group: str) -> str:
+    return f"/v1/groups/{quote(group, safe='')}"
 
 
-def test_the_lag_of_a_group(process):
-    """How far a group is behind, in all and by partition, whatever its name is."""
-    found = asked(process, f"/v1/groups/{quote(GROUP, safe='')}/lag")
-    assert (found["group"], found["state"], found["lag"], found["status"]) == (GROUP, "Empty", 3, "OK")
-    rows = found["partitions"]
-    assert [(row["topic"], row["partition"]) for row in rows] == [(TOPIC, 0), (TOPIC, 1)]
-    assert [(row["committed_offset"], row["log_end_offset"], row["lag"]) for row in rows] == [(2, 5, 3), (5, 5, 0)]
-    assert [row["status"] for row in rows] == ["OK", "OK"]
-    assert all(row["committed_at_ms"] > 1_600_000_000_000 for row in rows)
+def committed(cluster: StandaloneProcess, group: str, offsets: dict[int, int]) -> None:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    positions = [TopicPartition(TOPIC, partition, offset) for partition, offset in offsets.items()]
+    consumer.commit(offsets=positions, asynchronous=False)
+    consumer.close()
 
 
-def test_a_group_that_does_not_exist(process):
-    """The lag of a group that nobody knows is a problem document."""
-    with pytest.raises(HTTPError) as refused:
-        asked(process, "/v1/groups/nobody/lag")
-    assert refused.value.code == 404
-    assert refused.value.headers["content-type"] == "application/problem+json"
-    problem = json.load(refused.value)
-    assert (problem["title"], problem["instance"]) == ("GROUP_ID_NOT_FOUND", "/v1/groups/nobody/lag")
+def reading(cluster: StandaloneProcess, group: str, protocol: str) -> Consumer:
+    """A member that has read everything, and committed that."""
+    settings = {"group.protocol": protocol, "auto.offset.reset": "earliest", "client.id": "a-reader"}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, **settings})
+    consumer.subscribe([TOPIC])
+    deadline_s, count = time.monotonic() + 30, 0
+    while count < 3 * RECORDS:
+        assert time.monotonic() < deadline_s, f"{count} were read"
+        message = consumer.poll(1.0)
+        count += message is not None and message.error() is None
+    consumer.commit(asynchronous=False)
+    return consumer
 
 
-def test_another_broker_coordinates_it(tmp_path):
-    """A broker that does not coordinate a group says who does."""
-    with StandaloneProcess(tmp_path, brokers=2) as process:
-        groups = [f"group-{number}" for number in range(8)]
-        for group in groups:
-            consumer = Consumer({"bootstrap.servers": process.bootstrap_servers, "group.id": group})
-            consumer.committed([TopicPartition(TOPIC, 0)], 20)
-            consumer.close()
-        problems = []
-        for group in groups:
-            with pytest.raises(HTTPError) as refused:
-                asked(process, f"/v1/groups/{group}/lag")
-            problems.append(json.load(refused.value))
-    assert {problem["status"] for problem in problems} == {404, 421}
-    details = {problem["detail"] for problem in problems if problem["status"] == 421}
-    assert details == {"broker 2 coordinates it"}
+# --- reads -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_leads_nowhere(process):
-    """Below groups, too, a wrong path is answered with a problem."""
-    with pytest.raises(HTTPError) as refused:
-        asked(process, "/v1/groups/nobody/leg")
-    assert refused.value.code == 404
+def test_the_groups_of_all_brokers(cluster: StandaloneProcess) -> None:
+    """The list has the groups of every coordinator, page by page, and can be searched in any case."""
+    names = [f"listed-{number}" for number in range(12)]
+    for name in names:
+        committed(cluster, name, {0: 1})
+    found = asked(cluster, "/v1/groups?search=LISTED-")
+    assert (found["next"], found["is_complete"], found["problems"]) == (None, True, [])
+    assert [row["group"] for row in found["groups"]] == sorted(names)
+    assert {row["coordinator"] for row in found["groups"]} == {1, 2, 3}
+    assert {(row["type"], row["state"], row["members"]) for row in found["groups"]} == {("classic", "Empty", 0)}
+    first = asked(cluster, "/v1/groups?search=listed&limit=7")
+    rest = asked(cluster, f"/v1/groups?search=listed&limit=7&after={first['next']}")
+    assert first["groups"] + rest["groups"] == found["groups"]
+    assert rest["next"] is None
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> None:
+    """Of either kind: its member with what it reads, its offsets; and what would harm the member is refused."""
+    group = f"used-{protocol}"
+    consumer = reading(cluster, group, protocol)
+    found = asked(cluster, at(group))
+    assert (found["type"], found["state"], found["protocol_type"]) == (protocol, "Stable", "consumer")
+    (member,) = found["members"]
+    assert (member["client_id"], member["topics"]) == ("a-reader", [TOPIC])
+    assert member["assignment"] == [{"topic": TOPIC, "partitions": [0, 1, 2]}]
+    assert [(row["topic"], row["partition"], row["offset"]) for row in found["offsets"]] == [
+        (TOPIC, partition, RECORDS) for partition in range(3)
+    ]
+    refused = [
+        asked(cluster, at(group), "DELETE"),
+        asked(cluster, f"{at(group)}?dry_run=true", "DELETE"),
+        asked(cluster, f"{at(group)}/offsets", "POST", {"to": {"kind": "earliest"}}),
+    ]
+    assert [(problem["status"], problem["title"]) for problem in refused] == [(409, "NON_EMPTY_GROUP")] * 3
+    assert refused[0]["detail"] == f"the group '{group}' is in use: it has 1 members: a-reader"
+    for suffix in ("", "&dry_run=true"):
+        problem = asked(cluster, f"{at(group)}/offsets?topic={TOPIC}{suffix}", "DELETE")
+        assert (problem["status"], problem["title"]) == (409, "GROUP_SUBSCRIBED_TO_TOPIC")
+    consumer.close()
+    assert asked(cluster, at(group), "DELETE") == {"group": group, "dry_run": False, "znodes": []}
+    assert asked(cluster, at(group))["status"] == 404
+
+
+def test_the_lag_of_a_group(cluster: StandaloneProcess) -> None:
+    """How far a group is behind, whatever its name is and whichever broker is asked."""
+    committed(cluster, GROUP, {0: 2, 1: RECORDS})
+    urls = [broker["admin_url"] for broker in asked(cluster, "/v1/brokers")["brokers"]]
+    assert len(set(urls)) == 3
+    for url in urls:
+        found = asked(cluster, f"{at(GROUP)}/lag", url=url)
+        assert (found["group"], found["state"], found["lag"], found["status"]) == (GROUP, "Empty", RECORDS - 2, "OK")
+        rows = found["partitions"]
+        assert [(row["topic"], row["partition"]) for row in rows] == [(TOPIC, 0), (TOPIC, 1)]
+        expected = [(2, RECORDS, RECORDS - 2), (RECORDS, RECORDS, 0)]
+        assert [(row["committed_offset"], row["log_end_offset"], row["lag"]) for row in rows] == expected
+        assert all(row["committed_at_ms"] > 1_600_000_000_000 for row in rows)
+
+
+@pytest.mark.parametrize("path", ["", "/lag"])
+def test_a_group_that_does_not_exist(cluster: StandaloneProcess, path: str) -> None:
+    """Whatever is asked of a group that nobody knows is a problem that says where to look."""
+    problem = asked(cluster, f"/v1/groups/nobody{path}")
+    assert (problem["status"], problem["title"]) == (404, "GROUP_ID_NOT_FOUND")
+    assert problem["instance"] == f"/v1/groups/nobody{path}"
+    assert "GET /v1/groups" in problem["what_to_do"]
+
+
+# --- writes ----------------------------------------------------------------------------------------------------------
+
+
+RESETS = [
+    ({"kind": "earliest"}, {0: 0, 1: 0}),
+    ({"kind": "latest"}, {0: 10, 1: 10}),
+    ({"kind": "offset", "value": 7}, {0: 7, 1: 7}),
+    ({"kind": "offset", "value": 700}, {0: 10, 1: 10}),
+    ({"kind": "shift", "value": -3}, {0: 0, 1: 5}),
+    ({"kind": "shift", "value": 3}, {0: 5, 1: 10}),
+    ({"kind": "timestamp", "value": BEGIN_MS + 3500}, {0: 4, 1: 4}),
+    ({"kind": "timestamp", "value": BEGIN_MS + 3_600_000}, {0: 10, 1: 10}),
+    ({"kind": "duration", "value": 1000}, {0: 10, 1: 10}),
+    ({"kind": "duration", "value": 2**50}, {0: 0, 1: 0}),
+]
+
+
+@pytest.mark.parametrize(("to", "after"), RESETS, ids=[str(row[0]) for row in RESETS])
+def test_a_group_goes_on_elsewhere(cluster: StandaloneProcess, to: Any, after: dict[int, int]) -> None:
+    """Each way to say where; tried first, and within what the logs hold."""
+    committed(cluster, GROUP, {0: 2, 1: 8})
+    rows = [
+        {"topic": TOPIC, "partition": partition, "before": before, "after": after[partition]}
+        for partition, before in ((0, 2), (1, 8))
+    ]
+    tried = asked(cluster, f"{at(GROUP)}/offsets?dry_run=true", "POST", {"to": to})
+    assert tried == {"group": GROUP, "offsets": rows, "dry_run": True, "znodes": []}
+    assert [row["offset"] for row in asked(cluster, at(GROUP))["offsets"]] == [2, 8]
+    done = asked(cluster, f"{at(GROUP)}/offsets", "POST", {"to": to})
+    assert done == {"group": GROUP, "offsets": rows, "dry_run": False, "znodes": []}
+    assert [row["offset"] for row in asked(cluster, at(GROUP))["offsets"]] == list(after.values())
+
+
+def test_a_group_is_made_ready(cluster: StandaloneProcess) -> None:
+    """A group that never was begins where one likes, in the partitions that are named."""
+    body = {"to": {"kind": "latest"}, "topics": {TOPIC: [1, 2], OTHER: None}}
+    done = asked(cluster, f"{at('to come')}/offsets", "POST", body)
+    rows = [(row["topic"], row["partition"], row["before"], row["after"]) for row in done["offsets"]]
+    assert rows == [(TOPIC, 1, None, 10), (TOPIC, 2, None, 10), (OTHER, 0, None, 0)]
+    forgotten = asked(cluster, f"{at('to come')}/offsets?topic={TOPIC}", "DELETE")
+    assert [(row["partition"], row["before"]) for row in forgotten["offsets"]] == [(1, 10), (2, 10)]
+    assert [row["topic"] for row in asked(cluster, at("to come"))["offsets"]] == [OTHER]
+
+
+BAD = [
+    ({"to": {"kind": "offset"}}, 400, "body.to: offset needs a value"),
+    ({"to": {"kind": "latest", "value": 1}}, 400, "body.to: latest takes no value"),
+    ({"to": {"kind": "latest"}, "topics": {"nothing": None}}, 404, "there is no topic 'nothing'"),
+    ({"to": {"kind": "latest"}, "topics": {TOPIC: [3]}}, 404, f"there is no partition 3 of {TOPIC}, which has 3"),
+    (
+        {"to": {"kind": "shift", "value": 1}, "topics": {OTHER: None}},
+        409,
+        f"nothing was committed of {OTHER}-0: there is nothing to shift",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "detail"), BAD, ids=[row[2] for row in BAD])
+def test_resets_that_cannot_be(cluster: StandaloneProcess, body: Any, status: int, detail: str) -> None:
+    """What is wrong is said, and nothing is committed."""
+    committed(cluster, GROUP, {0: 2})
+    before = asked(cluster, at(GROUP))["offsets"]
+    problem = asked(cluster, f"{at(GROUP)}/offsets", "POST", body)
+    assert (problem["status"], problem["detail"]) == (status, detail)
+    assert asked(cluster, at(GROUP))["offsets"] == before
+
+
+def test_what_has_to_be_named(cluster: StandaloneProcess) -> None:
+    """A group that never was needs topics for a reset; offsets go topic by topic."""
+    problem = asked(cluster, "/v1/groups/nobody/offsets", "POST", {"to": {"kind": "latest"}})
+    assert (problem["status"], problem["title"]) == (404, "GROUP_ID_NOT_FOUND")
+    problem = asked(cluster, f"{at(GROUP)}/offsets", "DELETE")
+    assert (problem["status"], "?topic=" in problem["what_to_do"]) == (400, True)
+
+
+# --- brokers that are missed -----------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_stands_still_is_named(cluster: StandaloneProcess) -> None:
+    """The others' groups are listed, and who does not answer is said; that goes by when it is back."""
+    asked(cluster, "/v1/standalone/brokers/2/pause", "POST")
+    try:
+        found = asked(cluster, "/v1/groups")
+        assert not found["is_complete"]
+        assert len(found["problems"]) == 1
+        assert found["problems"][0].startswith("broker 2 does not tell of its groups: ")
+        assert {row["coordinator"] for row in found["groups"]} <= {1, 3}
+    finally:
+        asked(cluster, "/v1/standalone/brokers/2/resume", "POST")
+    deadline_s = time.monotonic() + 20
+    while not asked(cluster, "/v1/groups")["is_complete"]:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)

@@ -1,0 +1,103 @@
+"""Asking whichever broker coordinates a group, and again where that has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kreplica.admin.published import BrokerConnections
+from kreplica.client.errors import ConnectionFailed
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
+from kreplica.wire.messages import FIND_COORDINATOR, Api
+
+ASKED_SECONDS_MAX = 5.0
+AGAIN_SECONDS_MAX = 5.0
+TRY_AGAIN_S = 0.1
+
+GROUP = 0
+"""The type of a key in FindCoordinator."""
+
+_ELSEWHERE = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+class WhoCoordinates(Protocol):
+    """What a broker knows of coordinators."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a topic for groups at all: without it there are no groups."""
+
+    def coordinator_of(self, group: str) -> int | None:
+        """The broker that coordinates a group, whether that exists or not; None where none lives."""
+
+
+class GroupCoordinators:
+    """:param broker_id: this broker, which is asked to have the topic for groups made."""
+
+    def __init__(self, reactor: Reactor, broker_id: int, who: WhoCoordinates, connections: BrokerConnections) -> None:
+        self._reactor = reactor
+        self._broker_id = broker_id
+        self._connections = connections
+        self.who = who
+
+    def of(self, group: str) -> int:
+        """:raise KafkaError: GROUP_ID_NOT_FOUND where there are no groups at all; COORDINATOR_NOT_AVAILABLE."""
+        if not self.who.has_any:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+        coordinator = self.who.coordinator_of(group)
+        if coordinator is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no broker that lives coordinates {group!r}")
+        return coordinator
+
+    async def ask(
+        self,
+        group: str,
+        api: Api,
+        body: dict[str, Any],
+        code_of: Callable[[dict[str, Any]], int],
+    ) -> dict[str, Any]:
+        """Ask the coordinator; again where the request certainly did nothing.
+
+        :param code_of: the error code that an answer has for the group.
+        :return: the answer, whose code may be of any other error.
+        :raise KafkaError: nobody coordinates it in time, or there are no groups.
+        :raise ClientError: the coordinator gave no answer.
+        """
+        until_s = self._reactor.seconds() + AGAIN_SECONDS_MAX
+        while True:
+            error: Exception
+            try:
+                coordinator = self.of(group)
+                answer = await self._connections.request(coordinator, api, body, timeout_s=ASKED_SECONDS_MAX)
+                code = ErrorCode.of(code_of(answer))
+                if code not in _ELSEWHERE:
+                    return answer
+                error = KafkaError(code, f"broker {coordinator} does not coordinate {group!r} now")
+            except ConnectionFailed as failed:
+                error = failed
+            except KafkaError as refused:
+                if refused.code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                    raise
+                error = refused
+            if self._reactor.seconds() >= until_s:
+                raise error
+            await pause(self._reactor, TRY_AGAIN_S)
+
+    async def make_room(self, group: str) -> None:
+        """Have the topic for groups made where there is none yet; returns when somebody coordinates the group.
+
+        :raise KafkaError: nobody does in time.
+        """
+        until_s = self._reactor.seconds() + AGAIN_SECONDS_MAX
+        body = {"key": group, "key_type": GROUP, "coordinator_keys": [group]}
+        while not self.who.has_any or self.who.coordinator_of(group) is None:
+            if self._reactor.seconds() >= until_s:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {group!r} yet")
+            await self._connections.request(self._broker_id, FIND_COORDINATOR, body, timeout_s=ASKED_SECONDS_MAX)
+            await pause(self._reactor, TRY_AGAIN_S)

@@ -1,0 +1,150 @@
+"""One group, of either kind: what it is, who its members are, and what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kreplica.admin.groups.asking import GroupCoordinators
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.runtime.together import together
+from kreplica.wire.messages import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET_FETCH
+from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, parse_versioned
+from kreplica.wire.schema import Schema
+
+CLASSIC, CONSUMER = "classic", "consumer"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """:param protocol: what the members agreed on, or the assignor.
+
+    :param epoch: None for a classic group.
+    """
+
+    group: str
+    type: str
+    protocol_type: str
+    state: str
+    coordinator: int | None
+    protocol: str
+    epoch: int | None
+    members: Sequence[Row]
+
+
+class GroupDescriptions:
+    """Asks a group's coordinator."""
+
+    def __init__(self, coordinators: GroupCoordinators) -> None:
+        self._coordinators = coordinators
+
+    async def of(self, group: str) -> Description:
+        """:raise KafkaError: GROUP_ID_NOT_FOUND, or what keeps its coordinator from answering."""
+        described, classic = await together([self._consumer_row(group), self._classic_row(group)])
+        row = described if not described["error_code"] else classic
+        code = ErrorCode.of(row["error_code"])
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, f"there is no group {group!r}" if code is ErrorCode.GROUP_ID_NOT_FOUND else group)
+        coordinator = self._coordinators.who.coordinator_of(group)
+        if row is described:
+            members = [_consumer_member(member) for member in row["members"]]
+            state, assignor, epoch = row["group_state"], row["assignor_name"], row["group_epoch"]
+            return Description(group, CONSUMER, CONSUMER, state, coordinator, assignor, epoch, members)
+        kind = row["protocol_type"]
+        members = [_classic_member(member, kind) for member in row["members"]]
+        return Description(group, CLASSIC, kind, row["group_state"], coordinator, row["protocol_data"], None, members)
+
+    async def _consumer_row(self, group: str) -> Row:
+        body = {"group_ids": [group], "include_authorized_operations": False}
+        answer = await self._coordinators.ask(group, CONSUMER_GROUP_DESCRIBE, body, _code_of_first)
+        row: Row = answer["groups"][0]
+        return row
+
+    async def _classic_row(self, group: str) -> Row:
+        body = {"groups": [group], "include_authorized_operations": False}
+        answer = await self._coordinators.ask(group, DESCRIBE_GROUPS, body, _code_of_first)
+        row: Row = answer["groups"][0]
+        return row
+
+    async def offsets(self, group: str) -> list[Row]:
+        """What was committed, by topic and partition.
+
+        :raise KafkaError: what keeps its coordinator from answering.
+        """
+        body = {
+            "groups": [{"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}],
+            "require_stable": False,
+        }
+        answer = await self._coordinators.ask(group, OFFSET_FETCH, body, _code_of_first)
+        found = answer["groups"][0]
+        if found["error_code"]:
+            raise KafkaError(ErrorCode.of(found["error_code"]), f"the offsets of {group!r}")
+        rows = [
+            {
+                "topic": topic["name"],
+                "partition": row["partition_index"],
+                "offset": row["committed_offset"],
+                "leader_epoch": row["committed_leader_epoch"] if row["committed_leader_epoch"] >= 0 else None,
+                "metadata": row["metadata"] or "",
+            }
+            for topic in found["topics"]
+            for row in topic["partitions"]
+            if not row["error_code"] and row["committed_offset"] >= 0
+        ]
+        return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
+
+
+def _code_of_first(answer: Row) -> int:
+    code: int = answer["groups"][0]["error_code"]
+    return code
+
+
+# --- members ---------------------------------------------------------------------------------------------------------
+
+
+def _consumer_member(member: Row) -> Row:
+    return {
+        "member_id": member["member_id"],
+        "instance_id": member["instance_id"],
+        "client_id": member["client_id"],
+        "client_host": member["client_host"],
+        "rack": member["rack_id"],
+        "topics": sorted(member["subscribed_topic_names"]),
+        "topic_expression": member["subscribed_topic_regex"],
+        "assignment": _assignment(
+            (row["topic_name"], row["partitions"]) for row in member["assignment"]["topic_partitions"]
+        ),
+    }
+
+
+def _classic_member(member: Row, protocol_type: str) -> Row:
+    is_consumer = protocol_type == CONSUMER
+    assigned = _parsed(ASSIGNMENT, member["member_assignment"]) if is_consumer else {}
+    subscribed = _parsed(SUBSCRIPTION, member["member_metadata"]) if is_consumer else {}
+    return {
+        "member_id": member["member_id"],
+        "instance_id": member["group_instance_id"],
+        "client_id": member["client_id"],
+        "client_host": member["client_host"],
+        "rack": subscribed.get("rack_id"),
+        "topics": sorted(subscribed.get("topics", ())),
+        "topic_expression": None,
+        "assignment": _assignment((row["topic"], row["partitions"]) for row in assigned.get("assigned_partitions", ())),
+    }
+
+
+def _assignment(rows: Iterable[tuple[str, Iterable[int]]]) -> list[Row]:
+    return [{"topic": topic, "partitions": sorted(partitions)} for topic, partitions in sorted(rows)]
+
+
+def _parsed(schema: Schema, data: bytes) -> Row:
+    """What a member's library has put there; nothing where that is of no version that is known."""
+    if not data:
+        return {}
+    try:
+        return parse_versioned(schema, data)[1]
+    except ProtocolError:
+        return {}

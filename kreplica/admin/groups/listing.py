@@ -1,0 +1,83 @@
+"""All groups of the cluster, whoever coordinates them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from kreplica.admin.published import BrokerConnections, Published
+from kreplica.client.errors import ClientError
+from kreplica.errors import ErrorCode
+from kreplica.runtime.together import together
+from kreplica.wire.messages import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS
+
+ASKED_SECONDS_MAX = 3.0
+"""A broker that does not answer in time is named, and the others' groups are shown."""
+
+COUNTED_MAX = 500
+"""So many groups of a page are asked for their members."""
+
+CONSUMER = "consumer"
+
+
+class Listed(NamedTuple):
+    """A group in a list."""
+
+    group: str
+    type: str
+    protocol_type: str
+    state: str
+    coordinator: int
+
+
+class GroupLists:
+    """Asks all brokers at the same time."""
+
+    def __init__(self, published: Published, connections: BrokerConnections) -> None:
+        self._published = published
+        self._connections = connections
+
+    async def all(self) -> tuple[list[Listed], list[str]]:
+        """The groups by their names, and a sentence for each broker that did not tell of its own."""
+        problems: list[str] = []
+        lists = await together(self._of(broker_id, problems) for broker_id in sorted(self._published.brokers))
+        by_name = {group.group: group for groups in lists for group in groups}
+        return [by_name[name] for name in sorted(by_name)], sorted(problems)
+
+    async def _of(self, broker_id: int, problems: list[str]) -> list[Listed]:
+        body: dict[str, Any] = {"states_filter": [], "types_filter": []}
+        try:
+            answer = await self._connections.request(broker_id, LIST_GROUPS, body, timeout_s=ASKED_SECONDS_MAX)
+        except ClientError as error:
+            problems.append(f"broker {broker_id} does not tell of its groups: {error}")
+            return []
+        if answer["error_code"]:
+            code = ErrorCode.of(answer["error_code"])
+            problems.append(f"broker {broker_id} does not tell of all of its groups: {code.name}")
+        return [
+            Listed(
+                row["group_id"],
+                row["group_type"].lower(),
+                row["protocol_type"],
+                row["group_state"],
+                broker_id,
+            )
+            for row in answer["groups"]
+        ]
+
+    async def members(self, groups: Iterable[Listed]) -> dict[str, int]:
+        """How many members each group has; without those of which nobody says it."""
+        asked: dict[tuple[int, bool], list[str]] = {}
+        for group in list(groups)[:COUNTED_MAX]:
+            asked.setdefault((group.coordinator, group.type == CONSUMER), []).append(group.group)
+        counted = await together(self._count(*key, names) for key, names in asked.items())
+        return {name: count for counts in counted for name, count in counts.items()}
+
+    async def _count(self, broker_id: int, are_consumers: bool, names: list[str]) -> dict[str, int]:
+        api = CONSUMER_GROUP_DESCRIBE if are_consumers else DESCRIBE_GROUPS
+        body: dict[str, Any] = {"group_ids": names, "groups": names, "include_authorized_operations": False}
+        try:
+            answer = await self._connections.request(broker_id, api, body, timeout_s=ASKED_SECONDS_MAX)
+        except ClientError:
+            return {}
+        return {row["group_id"]: len(row["members"]) for row in answer["groups"] if not row["error_code"]}

@@ -1,0 +1,220 @@
+"""Where a group is to go on: worked out from what is in the logs, and committed in its name while it has no members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kreplica.admin.groups.asking import GroupCoordinators
+from kreplica.admin.groups.describing import Description, GroupDescriptions
+from kreplica.admin.leaders import EARLIEST, LATEST, Leaders, by_topic, sentences
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import topic_of
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import NO_EPOCH, TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.wire.messages import OFFSET_COMMIT, OFFSET_DELETE
+
+NO_GENERATION = -1
+NO_MEMBER = ""
+
+Row = dict[str, Any]
+Asked = Mapping[str, Sequence[int] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to: ``earliest``, ``latest``; ``offset``; ``shift`` by so many records; ``timestamp``, in milliseconds
+    since 1970; ``duration``, so many milliseconds ago.  Whatever is beyond a log's start or end is there.
+    """
+
+    kind: str
+    value: int = 0
+
+
+class OffsetResets:
+    """Asks leaders where their logs begin and end, and coordinators for the rest."""
+
+    def __init__(
+        self, runtime: Runtime, leaders: Leaders, coordinators: GroupCoordinators, descriptions: GroupDescriptions
+    ) -> None:
+        self._runtime = runtime
+        self._leaders = leaders
+        self._coordinators = coordinators
+        self._descriptions = descriptions
+
+    # --- reset -------------------------------------------------------------------------------------------------------
+
+    async def reset(self, group: str, target: Target, asked: Asked | None, *, dry_run: bool) -> list[Row]:
+        """Work out where a group goes on, and commit it.
+
+        :param asked: partitions by topic, None for all of a topic's; None for all that it has committed something of.
+        :return: topic, partition, and the offset before (None for none) and after.
+        :raise Problem: 404 for a group without offsets where no topics are named; 409 while it has members, or where
+            there is nothing to shift; 503 where a leader is missed: nothing is committed then.
+        """
+        description = await self._described(group)
+        if description is None and asked is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+        if description is not None:
+            refuse_with_members(description)
+        committed = await self._committed(group) if description is not None else {}
+        keys = self._still_there(committed) if asked is None else self._keys(asked)
+        after = await self._after(target, keys, committed)
+        if not dry_run and keys:
+            await self._coordinators.make_room(group)
+            await self._commit(group, after)
+        return [
+            {"topic": key.topic, "partition": key.partition, "before": committed.get(key), "after": after[key]}
+            for key in keys
+        ]
+
+    async def _described(self, group: str) -> Description | None:
+        try:
+            return await self._descriptions.of(group)
+        except KafkaError as error:
+            if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+                return None
+            raise
+
+    async def _committed(self, group: str) -> dict[TopicPartition, int]:
+        rows = await self._descriptions.offsets(group)
+        return {TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows}
+
+    def _still_there(self, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Without those of topics that were deleted, whose offsets go by themselves."""
+        known = self._leaders.published.topics
+        return [key for key in sorted(committed) if key.topic in known and key.partition in known[key.topic].partitions]
+
+    def _keys(self, asked: Asked) -> list[TopicPartition]:
+        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+        keys: dict[TopicPartition, None] = {}
+        for name, numbers in asked.items():
+            known = topic_of(self._leaders.published, name).partitions
+            for number in sorted(known) if numbers is None else numbers:
+                if number not in known:
+                    detail = f"there is no partition {number} of {name}, which has {len(known)}"
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
+                keys[TopicPartition(name, number)] = None
+        return sorted(keys)
+
+    async def _after(
+        self, target: Target, keys: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        starts = await self._offsets(keys, EARLIEST)
+        ends = await self._offsets(keys, LATEST)
+        if target.kind in ("timestamp", "duration"):
+            now_ms = self._runtime.wall_clock_ms()
+            time_ms = target.value if target.kind == "timestamp" else max(0, now_ms - target.value)
+            timed = await self._offsets(keys, time_ms)
+            wanted = {key: timed[key] if timed[key] >= 0 else ends[key] for key in keys}
+        elif target.kind == "shift":
+            _refuse_unmoved(keys, committed)
+            wanted = {key: committed[key] + target.value for key in keys}
+        elif target.kind == "offset":
+            wanted = dict.fromkeys(keys, target.value)
+        else:
+            wanted = starts if target.kind == "earliest" else ends
+        return {key: max(starts[key], min(wanted[key], ends[key])) for key in keys}
+
+    async def _offsets(self, keys: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """:raise Problem: 503, where it is not known of all of them."""
+        offsets = await self._leaders.offsets(dict.fromkeys(keys, timestamp))
+        if offsets.problems:
+            said = sentences(offsets.problems)
+            raise Problem(
+                503,
+                "LEADER_NOT_AVAILABLE",
+                f"nothing was committed: {said[0]}",
+                what_to_do="Try again when the partitions have leaders: GET /v1/partitions?state=offline",
+                members={"problems": said},
+            )
+        return offsets.found
+
+    async def _commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        body = {
+            "group_id": group,
+            "generation_id_or_member_epoch": NO_GENERATION,
+            "member_id": NO_MEMBER,
+            "group_instance_id": None,
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [
+                        {
+                            "partition_index": key.partition,
+                            "committed_offset": offsets[key],
+                            "committed_leader_epoch": NO_EPOCH,
+                            "committed_metadata": "",
+                        }
+                        for key in keys
+                    ],
+                }
+                for name, keys in by_topic(offsets).items()
+            ],
+        }
+        answer = await self._coordinators.ask(group, OFFSET_COMMIT, body, _code_of_topics)
+        code = ErrorCode.of(_code_of_topics(answer))
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH):
+            raise _has_members(group, "a member has joined meanwhile")
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, f"the coordinator of {group!r} refuses it")
+
+    # --- delete ------------------------------------------------------------------------------------------------------
+
+    async def delete(self, group: str, topic: str, *, dry_run: bool) -> list[Row]:
+        """Forget what a group has committed of a topic.
+
+        :return: topic, partition, and the offset before.
+        :raise KafkaError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC where members read it.
+        """
+        description = await self._descriptions.of(group)
+        if any(topic in member["topics"] for member in description.members):
+            raise KafkaError(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, f"members of {group!r} read {topic!r}")
+        committed = {key: offset for key, offset in (await self._committed(group)).items() if key.topic == topic}
+        if committed and not dry_run:
+            rows = [{"partition_index": key.partition} for key in committed]
+            body = {"group_id": group, "topics": [{"name": topic, "partitions": rows}]}
+            answer = await self._coordinators.ask(group, OFFSET_DELETE, body, _code_of_deletion)
+            code = ErrorCode.of(_code_of_deletion(answer))
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, f"the coordinator of {group!r} refuses it")
+        return [{"topic": key.topic, "partition": key.partition, "before": committed[key]} for key in committed]
+
+
+def refuse_with_members(description: Description) -> None:
+    """:raise Problem: 409, while a group has members."""
+    if description.members:
+        clients = sorted({member["client_id"] or member["member_id"] for member in description.members})
+        shown = ", ".join(clients[:5]) + (", ..." if len(clients) > 5 else "")
+        raise _has_members(description.group, f"it has {len(description.members)} members: {shown}")
+
+
+def _has_members(group: str, why: str) -> Problem:
+    return Problem(
+        409,
+        "NON_EMPTY_GROUP",
+        f"the group {group!r} is in use: {why}",
+        what_to_do="Stop its members, and try again; members that were killed are gone after their session time-out.",
+    )
+
+
+def _refuse_unmoved(keys: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]) -> None:
+    missing = [key for key in keys if key not in committed]
+    if missing:
+        raise Problem(
+            409,
+            "NO_COMMITTED_OFFSET",
+            f"nothing was committed of {', '.join(map(str, missing[:5]))}: there is nothing to shift",
+            what_to_do="Name only partitions that were read, or reset them to earliest or latest.",
+        )
+
+
+def _code_of_topics(answer: Row) -> int:
+    codes = [row["error_code"] for topic in answer["topics"] for row in topic["partitions"] if row["error_code"]]
+    return codes[0] if codes else 0
+
+
+def _code_of_deletion(answer: Row) -> int:
+    return answer["error_code"] or _code_of_topics(answer)

@@ -1,0 +1,157 @@
+"""Fetching chunks of a topic's partitions from their leaders, and looking through them away from the reactor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from twisted.internet.defer import Deferred
+
+from kreplica.admin.leaders import EARLIEST, Leaders
+from kreplica.admin.messages.positions import Span
+from kreplica.admin.messages.scanning import Bounds, Chunk, Scanned, scan
+from kreplica.admin.messages.searching import Search
+from kreplica.client.errors import ClientError
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.runtime.offload import Offload
+from kreplica.runtime.together import together
+from kreplica.wire.messages import FETCH
+
+CHUNK_BYTES = 256 * 1024
+"""Of one partition in one fetch: looking through it takes a thread some ten milliseconds."""
+
+ANSWER_BYTES = 1024 * 1024
+FETCH_SECONDS_MAX = 5.0
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What is read, and how.
+
+    :param isolation: 0 for all that consumers may see, 1 for what was committed.
+    """
+
+    name: str
+    topic_id: UUID
+    isolation: int
+    search: Search | None
+
+
+@dataclass(slots=True)
+class Round:
+    """What one fetch from every leader brought.
+
+    :ivar scanned: by partition, those that brought anything.
+    :ivar high_watermarks: where the logs end now, as far as leaders said.
+    :ivar jumped: partitions whose records were gone, and from where on there are some.
+    """
+
+    scanned: dict[int, Scanned] = field(default_factory=dict)
+    high_watermarks: dict[int, int] = field(default_factory=dict)
+    jumped: dict[int, int] = field(default_factory=dict)
+    problems: dict[TopicPartition, str] = field(default_factory=dict)
+
+
+class ChunkFetcher:
+    """Made once; holds nothing between two rounds."""
+
+    def __init__(self, leaders: Leaders, offload: Offload) -> None:
+        self._leaders = leaders
+        self._offload = offload
+
+    async def round(self, topic: Topic, spans: Mapping[int, Span], bounds: Bounds) -> Round:
+        """Fetch once from every leader of these partitions; the first of them are served before the others.
+
+        :param spans: what is wanted; they stay as they are.
+        """
+        result = Round()
+        keys = [TopicPartition(topic.name, number) for number in spans]
+        by_leader = self._leaders.by_leader(keys, result.problems)
+        await together(self._fetch(topic, leader, keys, spans, bounds, result) for leader, keys in by_leader.items())
+        return result
+
+    async def _fetch(
+        self,
+        topic: Topic,
+        leader: int,
+        keys: Sequence[TopicPartition],
+        spans: Mapping[int, Span],
+        bounds: Bounds,
+        result: Round,
+    ) -> None:
+        body = _request(topic, {key.partition: spans[key.partition].next_offset for key in keys})
+        try:
+            answer = await self._leaders.connections.request(leader, FETCH, body, timeout_s=FETCH_SECONDS_MAX)
+        except ClientError as error:
+            result.problems.update(dict.fromkeys(keys, f"broker {leader} does not answer: {error}"))
+            return
+        if answer.get("error_code"):
+            code = ErrorCode.of(answer["error_code"])
+            result.problems.update(dict.fromkeys(keys, f"broker {leader} says {code.name}"))
+            return
+        for answered in answer["responses"]:
+            for row in answered["partitions"]:
+                await self._take(topic, leader, row, spans[row["partition_index"]], bounds, result)
+
+    async def _take(self, topic: Topic, leader: int, row: Row, span: Span, bounds: Bounds, result: Round) -> None:
+        number = row["partition_index"]
+        key = TopicPartition(topic.name, number)
+        code = ErrorCode.of(row["error_code"])
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._jump(key, span, result)
+        elif code is not ErrorCode.NONE:
+            result.problems[key] = f"broker {leader} says of {key}: {code.name}"
+        else:
+            result.high_watermarks[number] = row["high_watermark"]
+            if row["records"]:
+                result.scanned[number] = await self._scan(topic, row, span, bounds)
+
+    def _scan(self, topic: Topic, row: Row, span: Span, bounds: Bounds) -> Deferred[Scanned]:
+        aborted = tuple((each["producer_id"], each["first_offset"]) for each in row["aborted_transactions"] or ())
+        # The answer's bytes are the connection's, and not for another thread.
+        data = bytes(row["records"])
+        chunk = Chunk(row["partition_index"], data, span.next_offset, span.end_offset, aborted)
+        return self._offload.run(scan, chunk, topic.search, bounds)
+
+    async def _jump(self, key: TopicPartition, span: Span, result: Round) -> None:
+        """The records are not there any more; or there were never any, where the log was cut since."""
+        begin = await self._leaders.offsets({key: EARLIEST})
+        result.problems.update(begin.problems)
+        start_offset = begin.found.get(key)
+        if start_offset is not None:
+            result.jumped[key.partition] = start_offset if start_offset > span.next_offset else span.end_offset
+
+
+def _request(topic: Topic, offsets: Mapping[int, int]) -> Row:
+    return {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": ANSWER_BYTES,
+        "isolation_level": topic.isolation,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [
+            {
+                "topic": topic.name,
+                "topic_id": topic.topic_id,
+                "partitions": [
+                    {
+                        "partition": number,
+                        "current_leader_epoch": -1,
+                        "fetch_offset": offset,
+                        "log_start_offset": -1,
+                        "partition_max_bytes": CHUNK_BYTES,
+                    }
+                    for number, offset in offsets.items()
+                ],
+            }
+        ],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }

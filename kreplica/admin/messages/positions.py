@@ -1,0 +1,76 @@
+"""How far each partition was read, and the opaque text by which whoever reads on says so."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from kreplica.admin.problems import Problem
+
+VERSION = 1
+PARTITIONS_MAX = 500
+"""That one call may read together: the text for more would not fit into the first line of a request."""
+
+_DECODED_BYTES_MAX = 100_000
+
+
+@dataclass(slots=True)
+class Span:
+    """What is still to be read of a partition.
+
+    :param next_offset: the first of it.
+    :param end_offset: the first that is not wanted: where the log ended when the first page was asked for.
+    """
+
+    next_offset: int
+    end_offset: int
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing is left."""
+        return self.next_offset >= self.end_offset
+
+
+def encode_spans(topic_id: UUID, spans: Mapping[int, Span]) -> str | None:
+    """The text for what is left; None where nothing is."""
+    rows = [[number, span.next_offset, span.end_offset] for number, span in spans.items() if not span.is_read]
+    if not rows:
+        return None
+    text = json.dumps([VERSION, topic_id.hex, rows], separators=(",", ":"))
+    return base64.urlsafe_b64encode(zlib.compress(text.encode())).decode()
+
+
+def decode_spans(topic_id: UUID, text: str) -> dict[int, Span]:
+    """What ``encode_spans`` has put into a text.
+
+    :raise Problem: 400 where it is none, or of another topic, or of one that was made again since.
+    """
+    try:
+        version, topic, rows = json.loads(_inflated(text))
+        if version == VERSION and topic == topic_id.hex:
+            return {_whole(number): Span(_whole(next_offset), _whole(end)) for number, next_offset, end in rows}
+    except (ValueError, TypeError, zlib.error, binascii.Error):
+        pass
+    raise Problem(
+        400,
+        "INVALID_REQUEST",
+        "the query parameter 'after': it is no `next` of an answer for this topic",
+        what_to_do="Begin again, without it.",
+    )
+
+
+def _inflated(text: str) -> bytes:
+    raw = base64.urlsafe_b64decode(text.encode("ascii"))
+    return zlib.decompressobj().decompress(raw, _DECODED_BYTES_MAX)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(value)
+    return value

@@ -1,0 +1,243 @@
+"""A page of a topic's records: from where one likes, those that are looked for, and how the next page is asked for."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kreplica.admin.leaders import EARLIEST, LATEST, Leaders, sentences
+from kreplica.admin.messages.fetching import ChunkFetcher, Round, Topic
+from kreplica.admin.messages.positions import PARTITIONS_MAX, Span, decode_spans, encode_spans
+from kreplica.admin.messages.scanning import Bounds, Document
+from kreplica.admin.problems import Problem
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
+
+SECONDS_MAX = 3.0
+"""After so long a page is what was found by then."""
+
+PAGE_BYTES_MAX = 4 * 1024 * 1024
+FETCHED_ROUNDS_MAX = 1000
+TRY_AGAIN_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where reading begins: ``EARLIEST``, ``LATEST``, an offset, or a time in milliseconds since 1970.
+
+    From ``LATEST`` so far before the end that a page comes together, or, where something is looked for, as much as is
+    looked at.
+    """
+
+    kind: str
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PageWanted:
+    """What a call asks for.
+
+    :param partition: None for all.
+    :param after: ``next`` of the page before: it says where to go on, and ``partition`` and ``begin`` do not count.
+    :param limit: records that are wanted.
+    :param scan_limit: records that are looked at.
+    """
+
+    topic: Topic
+    partition: int | None
+    begin: Begin
+    after: str | None
+    limit: int
+    scan_limit: int
+
+
+@dataclass(slots=True)
+class _Page:
+    """What there is of a page so far."""
+
+    spans: dict[int, Span]
+    found: dict[int, list[Document]] = field(default_factory=dict)
+    found_count: int = 0
+    found_bytes: int = 0
+    scanned: int = 0
+    passed_over: list[str] = field(default_factory=list)
+    problems: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def left(self) -> dict[int, Span]:
+        return {number: span for number, span in self.spans.items() if not span.is_read}
+
+
+class MessageReader:
+    """Asks the partitions' leaders, from whichever broker it is asked on."""
+
+    def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
+        self._reactor = runtime.reactor
+        self._leaders = leaders
+        self.fetcher = ChunkFetcher(leaders, runtime.offload)
+
+    async def page(self, wanted: PageWanted) -> Document:
+        """Records by time of all partitions, those of one partition in its order.
+
+        :raise Problem: 400 for an ``after`` that is none; 404 for a partition that is not there; 503 where no leader
+            of any of them says anything.
+        """
+        page = _Page(await self._spans(wanted))
+        until_s = self._reactor.seconds() + SECONDS_MAX
+        rounds = 0
+        while self._is_wanting(page, wanted) and self._reactor.seconds() < until_s and rounds < FETCHED_ROUNDS_MAX:
+            rounds += 1
+            if not await self._go_on(page, wanted, rounds, until_s) and page.left():
+                await pause(self._reactor, TRY_AGAIN_S)
+        if page.problems and not page.scanned:
+            raise _nobody_says(page.problems)
+        return self._document(page, wanted)
+
+    def _is_wanting(self, page: _Page, wanted: PageWanted) -> bool:
+        return bool(
+            page.found_count < wanted.limit
+            and page.scanned < wanted.scan_limit
+            and page.found_bytes < PAGE_BYTES_MAX
+            and page.left()
+        )
+
+    async def _go_on(self, page: _Page, wanted: PageWanted, rounds: int, until_s: float) -> bool:
+        """Fetch once from every leader.
+
+        :param rounds: how often that was done before.
+        :return: whether anything came of it.
+        """
+        left = page.left()
+        bounds = Bounds(
+            found=wanted.limit - page.found_count,
+            count=wanted.scan_limit - page.scanned,
+            found_bytes=PAGE_BYTES_MAX - page.found_bytes,
+            is_late=lambda: self._reactor.seconds() >= until_s,
+        )
+        came = await self.fetcher.round(wanted.topic, rotated(left, rounds), bounds)
+        page.problems = came.problems
+        _take(page, came)
+        return bool(came.scanned or came.jumped)
+
+    def _document(self, page: _Page, wanted: PageWanted) -> Document:
+        messages = _chosen(page, wanted.limit)
+        return {
+            "messages": messages,
+            "next": encode_spans(wanted.topic.topic_id, page.spans),
+            "scanned": page.scanned,
+            "problems": [*sentences(page.problems), *page.passed_over[:100]],
+        }
+
+    # --- where it begins ---------------------------------------------------------------------------------------------
+
+    async def _spans(self, wanted: PageWanted) -> dict[int, Span]:
+        topic = wanted.topic
+        if wanted.after is not None:
+            known = self._leaders.published.topics[topic.name].partitions
+            spans = decode_spans(topic.topic_id, wanted.after)
+            return {number: span for number, span in spans.items() if number in known}
+        keys = [TopicPartition(topic.name, number) for number in self._numbers(wanted)]
+        ends = await self._leaders.offsets(dict.fromkeys(keys, LATEST), topic.isolation)
+        starts = await self._leaders.offsets(dict.fromkeys(keys, EARLIEST))
+        timed: Mapping[TopicPartition, int] = {}
+        if wanted.begin.kind == "timestamp":
+            timed = (await self._leaders.offsets(dict.fromkeys(keys, wanted.begin.value), topic.isolation)).found
+        both = [key for key in keys if key in ends.found and key in starts.found]
+        if not both and keys:
+            raise _nobody_says({**ends.problems, **starts.problems})
+        each = _share(wanted.scan_limit if topic.search is not None else wanted.limit, len(both))
+        return {
+            key.partition: Span(
+                _begin(wanted.begin, starts.found[key], ends.found[key], timed.get(key, -1), each), ends.found[key]
+            )
+            for key in both
+        }
+
+    def _numbers(self, wanted: PageWanted) -> Sequence[int]:
+        name, known = wanted.topic.name, self._leaders.published.topics[wanted.topic.name].partitions
+        if wanted.partition is None:
+            if len(known) > PARTITIONS_MAX:
+                raise Problem(
+                    400,
+                    "INVALID_REQUEST",
+                    f"{name} has {len(known)} partitions; at most {PARTITIONS_MAX} are read together",
+                    what_to_do="Name one: ?partition=0",
+                )
+            return sorted(known)
+        if wanted.partition not in known:
+            raise Problem(
+                404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no partition {wanted.partition} of {name}: {len(known)}"
+            )
+        return [wanted.partition]
+
+
+def _begin(begin: Begin, start_offset: int, end_offset: int, timed_offset: int, each: int) -> int:
+    """The first offset that is wanted of a partition."""
+    if begin.kind == "earliest":
+        return start_offset
+    if begin.kind == "latest":
+        return max(start_offset, end_offset - each)
+    if begin.kind == "timestamp":
+        return timed_offset if timed_offset >= 0 else end_offset
+    return max(start_offset, min(begin.value, end_offset))
+
+
+def _share(count: int, partitions: int) -> int:
+    return -(-count // max(partitions, 1))
+
+
+def rotated(spans: dict[int, Span], by: int) -> dict[int, Span]:
+    """Another one first each time: an answer has room for some of them."""
+    numbers = list(spans)
+    first = by % len(numbers)
+    return {number: spans[number] for number in (*numbers[first:], *numbers[:first])}
+
+
+def _take(page: _Page, came: Round) -> None:
+    for number, start_offset in came.jumped.items():
+        page.spans[number].next_offset = start_offset
+    for number, scanned in came.scanned.items():
+        page.spans[number].next_offset = scanned.next_offset
+        page.found.setdefault(number, []).extend(scanned.found)
+        page.found_count += len(scanned.found)
+        page.found_bytes += scanned.found_bytes
+        page.scanned += scanned.count
+        page.passed_over += [f"the batch at {at} of partition {number} cannot be opened" for at in scanned.passed_over]
+
+
+def merged(found: Mapping[int, Sequence[Document]]) -> Iterable[Document]:
+    """The records of all partitions by their times; those of one partition stay in its order."""
+    return heapq.merge(*(found[number] for number in sorted(found)), key=_time)
+
+
+def _chosen(page: _Page, limit: int) -> list[Document]:
+    """As many as there may be; the others are for the next page."""
+    chosen: list[Document] = []
+    size = 0
+    for document in merged(page.found):
+        number = document["partition"]
+        if len(chosen) < limit and (not chosen or size < PAGE_BYTES_MAX):
+            chosen.append(document)
+            size += document["size_bytes"]
+        else:
+            span = page.spans[number]
+            span.next_offset = min(span.next_offset, document["offset"])
+    return chosen
+
+
+def _time(document: Mapping[str, Any]) -> int:
+    timestamp_ms: int | None = document["timestamp_ms"]
+    return -1 if timestamp_ms is None else timestamp_ms
+
+
+def _nobody_says(problems: Mapping[TopicPartition, str]) -> Problem:
+    said = sentences(problems)
+    return Problem(
+        503,
+        "LEADER_NOT_AVAILABLE",
+        said[0] if said else "no leader of the partitions says anything",
+        what_to_do="Try again when the partitions have leaders: GET /v1/partitions?state=offline",
+        members={"problems": said},
+    )

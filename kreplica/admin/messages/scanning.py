@@ -1,0 +1,207 @@
+"""What of a fetched chunk of a log is wanted, and as JSON has it: pure, and run away from the reactor."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kreplica.admin.messages.searching import Search
+from kreplica.errors import ProtocolError
+from kreplica.runtime.offload import let_others_run
+from kreplica.wire.batches import BatchHeader, iter_headers
+from kreplica.wire.control_records import parse_end_marker
+from kreplica.wire.records import Record, iter_records
+
+DECOMPRESSED_BYTES_MAX = 32 * 1024 * 1024
+"""A batch that would take more is passed over, and said to be."""
+
+LOOK_EVERY = 10
+"""Records after which others may run, and the clock is looked at: one or two milliseconds, where it is searched for an
+expression."""
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one fetch brought of one partition.
+
+    :param data: batches, the last of which may be cut short.
+    :param start_offset: the first that is wanted: the first batch may begin before it.
+    :param end_offset: the first that is not wanted any more.
+    :param aborted: by producer id, where its transactions that were aborted begin; empty where all is to be read.
+    """
+
+    partition: int
+    data: bytes
+    start_offset: int
+    end_offset: int
+    aborted: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much is looked at, at most.
+
+    :param found: records that are wanted.
+    :param count: records that are looked at.
+    :param found_bytes: of the records that are wanted; one is taken whatever its size.
+    :param is_late: asked now and then, in a thread, whether there has been time enough.
+    """
+
+    found: int
+    count: int
+    found_bytes: int
+    is_late: Callable[[], bool] = lambda: False
+
+
+@dataclass(slots=True)
+class Scanned:
+    """:ivar found: the records that are wanted, in their order.
+
+    :ivar next_offset: the first that was not looked at.
+    :ivar count: of the records that were.
+    :ivar found_bytes: of those found.
+    :ivar passed_over: offsets of batches that cannot be opened.
+    """
+
+    next_offset: int
+    found: list[Document] = field(default_factory=list)
+    count: int = 0
+    found_bytes: int = 0
+    passed_over: list[int] = field(default_factory=list)
+
+
+def scan(chunk: Chunk, search: Search | None, bounds: Bounds) -> Scanned:
+    """Look through a chunk until a bound is reached, or it is at its end.
+
+    Markers of transactions are no records.  Progress is made by at least a record, if there is a whole batch.
+    """
+    scanned = Scanned(chunk.start_offset)
+    aborted = _Aborted(chunk.aborted)
+    for position, header in iter_headers(chunk.data, incomplete_last=True):
+        if header.next_offset <= chunk.start_offset:
+            continue
+        if header.base_offset >= chunk.end_offset:
+            scanned.next_offset = max(scanned.next_offset, chunk.end_offset)
+            break
+        batch = memoryview(chunk.data)[position : position + header.size]
+        is_wanted = aborted.is_wanted(header, batch)
+        if is_wanted and not _scan_batch(chunk, header, batch, search, bounds, scanned):
+            break
+        scanned.next_offset = min(header.next_offset, chunk.end_offset)
+    return scanned
+
+
+def _scan_batch(
+    chunk: Chunk,
+    header: BatchHeader,
+    batch: memoryview,
+    search: Search | None,
+    bounds: Bounds,
+    scanned: Scanned,
+) -> bool:
+    """:return: whether it was looked through to its end."""
+    try:
+        for record in iter_records(batch, decompressed_size_max=DECOMPRESSED_BYTES_MAX):
+            if not chunk.start_offset <= record.offset < chunk.end_offset:
+                continue
+            if _is_enough(scanned, bounds):
+                return False
+            scanned.count += 1
+            scanned.next_offset = record.offset + 1
+            if search is None or search(record):
+                document = document_of(chunk.partition, header, record)
+                scanned.found.append(document)
+                scanned.found_bytes += document["size_bytes"]
+    except ProtocolError:
+        scanned.passed_over.append(header.base_offset)
+    return True
+
+
+def _is_enough(scanned: Scanned, bounds: Bounds) -> bool:
+    return (
+        len(scanned.found) >= bounds.found
+        or scanned.count >= bounds.count
+        or (bool(scanned.found) and scanned.found_bytes >= bounds.found_bytes)
+        or (scanned.count % LOOK_EVERY == LOOK_EVERY - 1 and _is_late(bounds))
+    )
+
+
+def _is_late(bounds: Bounds) -> bool:
+    let_others_run()
+    return bounds.is_late()
+
+
+class _Aborted:
+    """Which batches belong to transactions that were aborted, by what a fetch says of them (KIP-98)."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
+        self._producers: dict[int, None] = {}
+
+    def is_wanted(self, header: BatchHeader, batch: memoryview) -> bool:
+        while self._to_come and self._to_come[-1][0] <= header.last_offset:
+            self._producers[self._to_come.pop()[1]] = None
+        if header.is_control:
+            if header.producer_id in self._producers and _is_abort(batch):
+                del self._producers[header.producer_id]
+            return False
+        return not (header.is_transactional and header.producer_id in self._producers)
+
+
+def _is_abort(batch: memoryview) -> bool:
+    for record in iter_records(batch):
+        marker = parse_end_marker(record)
+        return marker is not None and not marker.committed
+    return False
+
+
+# --- as JSON has it --------------------------------------------------------------------------------------------------
+
+
+def document_of(partition: int, header: BatchHeader, record: Record) -> Document:
+    """One record: texts where bytes are UTF-8, base64 where they are not."""
+    key, key_encoding = encoded(record.key)
+    value, value_encoding = encoded(record.value)
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms if record.timestamp_ms >= 0 else None,
+        "timestamp_type": header.timestamp_type.name.lower(),
+        "key": key,
+        "value": value,
+        "key_encoding": key_encoding,
+        "value_encoding": value_encoding,
+        "headers": [_header(name, content) for name, content in record.headers],
+        "size_bytes": _size(record),
+    }
+
+
+def encoded(data: bytes | None) -> tuple[str | None, str | None]:
+    """Bytes as text, and which text it is: ``utf8``, ``base64``, or None for none."""
+    if data is None:
+        return None, None
+    try:
+        return data.decode(), "utf8"
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"
+
+
+def _header(name: str, content: bytes | None) -> Mapping[str, Any]:
+    value, encoding = encoded(content)
+    return {
+        "key": name.encode(errors="surrogateescape").decode(errors="replace"),
+        "value": value,
+        "encoding": encoding,
+    }
+
+
+def _size(record: Record) -> int:
+    return (
+        len(record.key or b"")
+        + len(record.value or b"")
+        + sum(len(name.encode(errors="surrogateescape")) + len(value or b"") for name, value in record.headers)
+    )

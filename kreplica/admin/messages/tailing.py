@@ -1,0 +1,85 @@
+"""A topic's records as they come, for whoever watches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from kreplica.admin.api import ServerEvent
+from kreplica.admin.leaders import LATEST, Leaders, sentences
+from kreplica.admin.messages.fetching import ChunkFetcher, Round, Topic
+from kreplica.admin.messages.positions import Span
+from kreplica.admin.messages.reading import merged, rotated
+from kreplica.admin.messages.scanning import Bounds
+from kreplica.admin.published import topic_of
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
+
+LOOK_AGAIN_S = 0.25
+BACKLOG_MAX = 10_000
+"""So many records a watcher may be behind in a partition: what is older is passed over, and said to be."""
+
+AT_ONCE = Bounds(found=500, count=10_000, found_bytes=1024 * 1024)
+END_OF_ALL = 2**63 - 1
+
+
+class MessageTail:
+    """It asks the leaders, and again a moment later: nothing is kept for a watcher who is slow."""
+
+    def __init__(self, runtime: Runtime, leaders: Leaders, fetcher: ChunkFetcher) -> None:
+        self._reactor = runtime.reactor
+        self._leaders = leaders
+        self._fetcher = fetcher
+
+    async def events(self, topic: Topic, partitions: Sequence[int]) -> AsyncIterator[ServerEvent]:
+        """``message`` for each record; ``skipped`` where some are passed over; ``problems`` when a leader is missed.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, once the topic is gone.
+        """
+        spans: dict[int, Span] = {}
+        problems: Sequence[str] = []
+        rounds = 0
+        while True:
+            self._check(topic)
+            await self._begin(topic, [number for number in partitions if number not in spans], spans)
+            came = await self._fetcher.round(topic, rotated(spans, rounds), AT_ONCE) if spans else Round()
+            rounds += 1
+            told = sentences(came.problems)
+            if told != problems:
+                problems = told
+                yield ServerEvent("problems", {"problems": told})
+            for event in _events(spans, came):
+                yield event
+            if not came.scanned:
+                await pause(self._reactor, LOOK_AGAIN_S)
+
+    def _check(self, topic: Topic) -> None:
+        if topic_of(self._leaders.published, topic.name).topic_id != topic.topic_id:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} was deleted, and made again")
+
+    async def _begin(self, topic: Topic, partitions: Sequence[int], spans: dict[int, Span]) -> None:
+        """At the end of those partitions whose leaders say where it is."""
+        if partitions:
+            keys = [TopicPartition(topic.name, number) for number in partitions]
+            ends = await self._leaders.offsets(dict.fromkeys(keys, LATEST), topic.isolation)
+            for key, end_offset in ends.found.items():
+                spans[key.partition] = Span(end_offset, END_OF_ALL)
+
+
+def _events(spans: dict[int, Span], came: Round) -> Iterable[ServerEvent]:
+    for number, start_offset in came.jumped.items():
+        # Where the log was cut, whatever comes next is new.
+        yield from _skip(number, spans[number], start_offset if start_offset != END_OF_ALL else 0)
+    for number, scanned in came.scanned.items():
+        spans[number].next_offset = scanned.next_offset
+    for document in merged({number: scanned.found for number, scanned in came.scanned.items()}):
+        yield ServerEvent("message", document, f"{document['partition']}-{document['offset']}")
+    for number, high_watermark in came.high_watermarks.items():
+        if high_watermark - spans[number].next_offset > BACKLOG_MAX:
+            yield from _skip(number, spans[number], high_watermark - BACKLOG_MAX)
+
+
+def _skip(number: int, span: Span, to_offset: int) -> Iterable[ServerEvent]:
+    before, span.next_offset = span.next_offset, to_offset
+    yield ServerEvent("skipped", {"partition": number, "from_offset": before, "to_offset": to_offset})

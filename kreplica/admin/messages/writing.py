@@ -1,0 +1,116 @@
+"""One record into a topic, by Kafka's protocol: acknowledged by all that are in sync."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kreplica.admin.leaders import Leaders
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import PublishedTopic
+from kreplica.client.errors import ClientError, ConnectionFailed, TooManyRequests, UnsupportedVersion
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.messages import PRODUCE
+from kreplica.wire.partitioning import partition_of_key
+from kreplica.wire.records import Headers, Record
+
+ACKNOWLEDGED_SECONDS_MAX = 10.0
+LEADER_SECONDS_MAX = 5.0
+TRY_AGAIN_S = 0.1
+ALL_IN_SYNC = -1
+
+_NOTHING_SENT = (ConnectionFailed, TooManyRequests, UnsupportedVersion)
+_NOT_APPENDED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+)
+
+
+class MessageWriter:
+    """Tries again only where nothing can have been written."""
+
+    def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
+        self._runtime = runtime
+        self._leaders = leaders
+
+    def partition_for(self, topic: PublishedTopic, partition: int | None, key: bytes | None) -> int:
+        """The partition that is asked for; else that of the key, as Java's clients have it; else any that is led.
+
+        :raise Problem: 403 for a topic that only coordinators write to; 404 where there is no such partition.
+        """
+        if topic.name in INTERNAL_TOPICS:
+            raise Problem(403, "TOPIC_AUTHORIZATION_FAILED", f"{topic.name} is written by coordinators only")
+        numbers: Sequence[int] = sorted(topic.partitions)
+        if partition is not None:
+            if partition not in topic.partitions:
+                detail = f"there is no partition {partition} of {topic.name}, which has {len(numbers)}"
+                raise Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", detail)
+            return partition
+        if key is not None:
+            return partition_of_key(key, len(numbers))
+        led = [number for number in numbers if self._leaders.leader_of(TopicPartition(topic.name, number)) is not None]
+        return self._runtime.random.choice(led or numbers)
+
+    async def write(
+        self, topic: PublishedTopic, partition: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> tuple[int, int]:
+        """:return: the record's offset, and its time in milliseconds since 1970.
+
+        :raise KafkaError: the leader refuses it.
+        :raise Problem: 503, where it is not known whether it was written.
+        """
+        now_ms = self._runtime.wall_clock_ms()
+        batch = build_batch([Record(0, now_ms, key, value, headers)])
+        until_s = self._runtime.reactor.seconds() + LEADER_SECONDS_MAX
+        while True:
+            try:
+                offset, append_time_ms = await self._produce(TopicPartition(topic.name, partition), batch)
+                return offset, append_time_ms if append_time_ms >= 0 else now_ms
+            except (KafkaError, *_NOTHING_SENT) as error:
+                may_again = not isinstance(error, KafkaError) or error.code in _NOT_APPENDED
+                if not may_again or self._runtime.reactor.seconds() >= until_s:
+                    raise
+            await pause(self._runtime.reactor, TRY_AGAIN_S)
+
+    async def _produce(self, key: TopicPartition, batch: bytes) -> tuple[int, int]:
+        leader = self._leaders.leader_of(key)
+        if leader is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {key}")
+        body = {
+            "transactional_id": None,
+            "acks": ALL_IN_SYNC,
+            "timeout_ms": int(ACKNOWLEDGED_SECONDS_MAX * 1000),
+            "topic_data": [{"name": key.topic, "partition_data": [{"index": key.partition, "records": batch}]}],
+        }
+        try:
+            answer = await self._leaders.connections.request(
+                leader, PRODUCE, body, timeout_s=ACKNOWLEDGED_SECONDS_MAX * 2
+            )
+        except _NOTHING_SENT:
+            raise
+        except ClientError as error:
+            raise Problem(
+                503,
+                "NETWORK_EXCEPTION",
+                f"broker {leader}, which leads {key}, gave no answer: {error}",
+                what_to_do="It may have been written: look before you write it again.",
+            ) from None
+        return _appended(answer, key)
+
+
+def _appended(answer: dict[str, Any], key: TopicPartition) -> tuple[int, int]:
+    row = answer["responses"][0]["partition_responses"][0]
+    code = ErrorCode.of(row["error_code"])
+    if code is not ErrorCode.NONE:
+        why = [each["batch_index_error_message"] for each in row["record_errors"]]
+        message = next((text for text in (*why, row["error_message"]) if text), "")
+        raise KafkaError(code, f"{key}: {message}" if message else f"the leader of {key} refuses it")
+    return row["base_offset"], row["log_append_time_ms"]

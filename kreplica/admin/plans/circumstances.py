@@ -1,0 +1,135 @@
+"""The cluster as a plan is made from it: read from ZooKeeper where it has to be true, else as it was published."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from kreplica.admin.plans.reading import PlansRead
+from kreplica.admin.plans.replica_sizes import ReplicaSizes
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import Published, all_of
+from kreplica.admin.registrations import Registrations
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.making import Draft, draft
+from kreplica.cluster.plans.plan import PlanState
+from kreplica.cluster.plans.requests import (
+    AddPartitions,
+    ChangeReplicationFactor,
+    PlanRequest,
+    Reassign,
+    Rebalance,
+    RemovePartitions,
+)
+from kreplica.model import TopicAssignment, TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.runtime.turns import Turns
+from kreplica.zookeeper import ZooKeeperClient, read_all
+
+PREPARED_SECONDS_MAX = 10 * 60
+"""A plan whose znodes are not all there after so long was given up by whoever made it; the controller ends it then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Reads all of it anew each time: a plan is made seldom, and from what is true."""
+
+    runtime: Runtime
+    client: ZooKeeperClient
+    published: Published
+    registrations: Registrations
+    plans: PlansRead
+    sizes: ReplicaSizes
+
+    async def drafted(self, request: PlanRequest) -> tuple[Draft, ClusterState]:
+        """What a request comes to.
+
+        :raise KafkaError: why it cannot be (``making.draft``).
+        :raise Problem: 409 while another plan is being written; 503 while this broker knows too little.
+        """
+        cluster = await self._read()
+        sizes = await self._sizes(_concerned(request, cluster), cluster)
+        cluster = replace(cluster, sizes=sizes)
+        return await self.runtime.offload.run(draft, request, cluster), cluster
+
+    async def _read(self) -> ClusterState:
+        published = all_of(self.published)
+        live = await self.registrations.live()
+        cordoned = await self.client.get_children(znodes.CORDONED)
+        in_sync: dict[TopicPartition, Collection[int]] = {}
+        leaders: dict[TopicPartition, int] = {}
+        turns = Turns(self.runtime.reactor)
+        for name, topic in published.topics.items():
+            for number, partition in topic.partitions.items():
+                key = TopicPartition(name, number)
+                in_sync[key] = partition.isr
+                if partition.leader >= 0:
+                    leaders[key] = partition.leader
+            if turns.is_over:
+                await turns.next()
+        return ClusterState(
+            topics=await self._topics(),
+            brokers={broker: registration.rack for broker, registration in live.items()},
+            cordoned=sorted(int(name) for name in cordoned if name.isdecimal()),
+            in_sync=in_sync,
+            leaders=leaders,
+            planned=await self._planned(),
+        )
+
+    async def _topics(self) -> dict[str, TopicAssignment]:
+        names = await self.client.get_children(znodes.TOPICS)
+        deleting = await self.client.get_children(znodes.DELETE_TOPICS)
+        topics = sorted(set(names).difference(deleting))
+        answers = await read_all(self.client, [znodes.topic_path(topic) for topic in topics])
+        turns = Turns(self.runtime.reactor)
+        found = {}
+        for topic, answer in zip(topics, answers, strict=True):
+            if isinstance(answer, tuple):
+                found[topic] = documents.decode_topic(topic, answer[0])
+            if turns.is_over:
+                await turns.next()
+        return found
+
+    async def _planned(self) -> dict[TopicPartition, str]:
+        now_ms = self.runtime.wall_clock_ms()
+        turns = Turns(self.runtime.reactor)
+        planned: dict[TopicPartition, str] = {}
+        for read in await self.plans.open_plans():
+            plan = read.plan
+            if plan.state is PlanState.PREPARING:
+                if now_ms - plan.created_at_ms < PREPARED_SECONDS_MAX * 1000:
+                    raise _being_written(plan.plan_id)
+                continue
+            async for row in self.plans.steps(plan.plan_id):
+                if row.outcome.state.is_open:
+                    planned[row.step.key] = plan.plan_id
+                if turns.is_over:
+                    await turns.next()
+        return planned
+
+    async def _sizes(
+        self, partitions: Collection[TopicPartition], cluster: ClusterState
+    ) -> Mapping[TopicPartition, int]:
+        """Of one replica: the leader's, which is what is copied."""
+        leaders = [(key, cluster.leaders[key]) for key in partitions if key in cluster.leaders]
+        found = await self.sizes.of(leaders)
+        return {key: size for (key, _), size in found.items()}
+
+
+def _concerned(request: PlanRequest, cluster: ClusterState) -> list[TopicPartition]:
+    """The partitions whose sizes count."""
+    match request.work:
+        case Reassign(assignments):
+            return list(assignments)
+        case AddPartitions() | RemovePartitions():
+            return []
+        case ChangeReplicationFactor(topics=topics) | Rebalance(topics=topics) if topics is not None:
+            return list(cluster.assignments([topic for topic in topics if topic in cluster.topics]))
+    return list(cluster.assignments())
+
+
+def _being_written(plan_id: str) -> Problem:
+    text = f"{plan_id} is being written just now, and may touch the same partitions"
+    what_to_do = "Try again in a moment; where whoever wrote it has died, delete it."
+    return Problem(409, "REASSIGNMENT_IN_PROGRESS", text, what_to_do=what_to_do)

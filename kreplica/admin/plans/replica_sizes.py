@@ -1,0 +1,84 @@
+"""How large replicas are: asked of the brokers that hold them, and kept for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from twisted.internet.defer import Deferred, DeferredList
+
+from kreplica.admin.published import BrokerConnections
+from kreplica.client.errors import ClientError
+from kreplica.errors import KafkaError
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import DESCRIBE_LOG_DIRS
+
+ASKED_SECONDS_MAX = 3.0
+"""A broker that does not answer in time is done without."""
+
+PARTITIONS_AT_ONCE = 500
+"""In one question: its answer is taken apart in a turn of the reactor."""
+
+FRESH_SECONDS = 2.0
+SIZES_MAX = 300_000
+"""That are kept."""
+
+Replica = tuple[TopicPartition, int]
+
+
+class ReplicaSizes:
+    """:param seconds: the reactor's clock."""
+
+    def __init__(self, seconds: Callable[[], float], brokers: BrokerConnections) -> None:
+        self._seconds = seconds
+        self._brokers = brokers
+        self._known: dict[Replica, tuple[float, int]] = {}
+
+    async def of(self, replicas: Iterable[Replica]) -> Mapping[Replica, int]:
+        """Bytes by replica; without those that nobody could tell."""
+        wanted = list(dict.fromkeys(replicas))
+        oldest_s = self._seconds() - FRESH_SECONDS
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for partition, broker in wanted:
+            read_s, _ = self._known.get((partition, broker), (-1.0, 0))
+            if read_s < oldest_s or (partition, broker) not in self._known:
+                by_broker.setdefault(broker, []).append(partition)
+        asked = [Deferred.fromCoroutine(self._ask(broker, keys)) for broker, keys in sorted(by_broker.items())]
+        await DeferredList(asked, fireOnOneErrback=True, consumeErrors=True)
+        return {replica: self._known[replica][1] for replica in wanted if replica in self._known}
+
+    async def _ask(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
+        for first in range(0, len(partitions), PARTITIONS_AT_ONCE):
+            some = partitions[first : first + PARTITIONS_AT_ONCE]
+            self._forget(broker, some)
+            body = {"topics": _topics(some)}
+            try:
+                answer = await self._brokers.request(broker, DESCRIBE_LOG_DIRS, body, timeout_s=ASKED_SECONDS_MAX)
+            except (ClientError, KafkaError):
+                return
+            self._take_in(broker, answer["results"])
+
+    def _forget(self, broker: int, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            self._known.pop((partition, broker), None)
+
+    def _take_in(self, broker: int, directories: Iterable[Mapping[str, object]]) -> None:
+        now_s = self._seconds()
+        for partition, size in _rows(directories):
+            if len(self._known) >= SIZES_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[partition, broker] = (now_s, size)
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[dict[str, object]]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    return [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic.items()]
+
+
+def _rows(directories: Iterable[Mapping[str, object]]) -> Iterable[tuple[TopicPartition, int]]:
+    for directory in directories:
+        for topic in directory["topics"]:  # type: ignore[attr-defined]
+            for row in topic["partitions"]:
+                if not row["is_future_key"]:
+                    yield TopicPartition(topic["name"], row["partition_index"]), row["partition_size"]

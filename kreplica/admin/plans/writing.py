@@ -1,0 +1,139 @@
+"""The znode writes that make a plan, change it, and do away with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kreplica.admin.plans.reading import PlanRead, PlansRead
+from kreplica.admin.plans.shown import header_version
+from kreplica.admin.problems import Problem
+from kreplica.admin.znode_writes import ZnodeWrites, write
+from kreplica.cluster import znodes
+from kreplica.cluster.cordons import Cordon, encode_cordon
+from kreplica.cluster.plans.documents import creation, decode_last_number, encode_last_number, encode_plan, plan_id
+from kreplica.cluster.plans.making import Draft
+from kreplica.cluster.plans.plan import Plan, PlanState
+from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClient, ZooKeeperError
+
+TRIES_MAX = 5
+"""So often a write of a header is tried anew because the controller wrote it meanwhile."""
+
+Rows = list[dict[str, Any]]
+
+
+class PlanWrites:
+    """:param client: the broker's session."""
+
+    def __init__(self, client: ZooKeeperClient, plans: PlansRead) -> None:
+        self._client = client
+        self._plans = plans
+
+    async def make(self, draft: Draft, now_ms: int, *, dry_run: bool) -> tuple[Plan, Rows]:
+        """Write a plan, in as many pieces as it takes; the controller begins when the last one is there.
+
+        :return: the plan, and the znodes; of a chunk of steps beyond the first piece only how large it is.
+        :raise Problem: 409 where somebody else made a plan meanwhile.
+        """
+        data, stat = await self._client.get_data(znodes.PLANS)
+        number = decode_last_number(data) + 1
+        plan = draft.plan(plan_id(number), now_ms)
+        first, *others = (
+            [Create(each.path, each.data) for each in batch] for batch in creation(plan, draft.steps, draft.encoded)
+        )
+        head: list[Operation] = [SetData(znodes.PLANS, encode_last_number(number), stat.version), *first]
+        cordon = encode_cordon(Cordon(now_ms, f"{plan.plan_id} drains it"))
+        head += [Create(znodes.cordoned_path(broker), cordon) for broker in draft.cordons]
+        rows = await write(self._client, ZnodeWrites(head), dry_run=dry_run)
+        if others:
+            pending = SetData(znodes.plan_path(plan.plan_id), encode_plan(plan), 0)
+            rows += await self._write_rest(plan, [*others, [pending]], dry_run=dry_run)
+        return plan, rows
+
+    async def _write_rest(self, plan: Plan, batches: Sequence[Sequence[Operation]], *, dry_run: bool) -> Rows:
+        rows: Rows = []
+        try:
+            for batch in batches:
+                rows += [_shortened(row) for row in await write(self._client, ZnodeWrites(batch), dry_run=dry_run)]
+        except (Problem, ZooKeeperError):
+            # It stays in preparation, where nothing is done for it; better that it is not there at all.
+            await self._remove_quietly(plan.plan_id)
+            raise
+        return rows
+
+    async def _remove_quietly(self, plan_id: str) -> None:
+        try:
+            operations = [Delete(path) for path in await self._plans.znodes_of(plan_id)]
+            await self._client.multi(operations)
+        except ZooKeeperError:
+            pass  # whoever lists plans sees one that is preparing, and may delete it
+
+    async def patch(
+        self, plan_id: str, body: dict[str, Any], if_match: str | None, *, dry_run: bool
+    ) -> tuple[PlanRead, Rows]:
+        """Change what may change while a plan goes on: ``body`` has members of the plan."""
+
+        def changed(plan: Plan) -> Plan:
+            if plan.state.is_ended:
+                raise _ended(plan, "cannot be changed any more")
+            return replace(plan, **body)
+
+        return await self._rewrite(plan_id, changed, if_match, dry_run=dry_run)
+
+    async def cancel(
+        self, plan_id: str, if_match: str | None, *, rollback: bool, dry_run: bool
+    ) -> tuple[PlanRead, Rows]:
+        """Have the controller give a plan up."""
+
+        def cancelled(plan: Plan) -> Plan:
+            if plan.state.is_ended:
+                raise _ended(plan, "cannot be cancelled any more")
+            if plan.state is PlanState.PREPARING:
+                detail = f"{plan.plan_id} is not all written yet"
+                raise Problem(409, "PLAN_PREPARING", detail, what_to_do="Delete it, if nobody is writing it any more.")
+            return replace(plan, state=PlanState.CANCELLING, rollback=rollback)
+
+        return await self._rewrite(plan_id, cancelled, if_match, dry_run=dry_run)
+
+    async def _rewrite(
+        self, plan_id: str, change: Callable[[Plan], Plan], if_match: str | None, *, dry_run: bool
+    ) -> tuple[PlanRead, Rows]:
+        for tries in range(TRIES_MAX):
+            read = await self._plans.plan(plan_id)
+            if if_match is not None and header_version(if_match) != read.version:
+                text = f"{plan_id} was changed by somebody else meanwhile; nothing was written"
+                raise Problem(412, "PRECONDITION_FAILED", text, what_to_do="Read it again, and decide anew.")
+            plan = change(read.plan)
+            operation = SetData(znodes.plan_path(plan_id), encode_plan(plan), read.version)
+            try:
+                rows = await write(self._client, ZnodeWrites([operation]), dry_run=dry_run, if_match=if_match)
+            except Problem as problem:
+                if problem.status != 409 or tries == TRIES_MAX - 1:
+                    raise
+                continue
+            version = read.version if dry_run else read.version + 1
+            return replace(read, plan=plan, version=version), rows
+        raise AssertionError("the last try returns or raises")
+
+    async def delete(self, plan_id: str, *, dry_run: bool) -> Rows:
+        """Forget a plan that has ended, or that nobody finished writing."""
+        read = await self._plans.plan(plan_id)
+        if not (read.plan.state.is_ended or read.plan.state is PlanState.PREPARING):
+            detail = f"{plan_id} is {read.plan.state.value}"
+            raise Problem(409, "PLAN_NOT_ENDED", detail, what_to_do="Cancel it, and wait until it has ended.")
+        paths = await self._plans.znodes_of(plan_id)
+        header = Delete(paths[-1], read.version)
+        return await write(self._client, ZnodeWrites([*map(Delete, paths[:-1]), header]), dry_run=dry_run)
+
+
+def _shortened(row: dict[str, Any]) -> dict[str, Any]:
+    steps = row["data"].get("steps") if isinstance(row.get("data"), dict) else None
+    if row["operation"] == "create" and isinstance(steps, list):
+        return {**row, "data": f"({len(steps)} steps)"}
+    return row
+
+
+def _ended(plan: Plan, what: str) -> Problem:
+    detail = f"{plan.plan_id} is {plan.state.value} and {what}"
+    return Problem(409, "PLAN_ENDED", detail, what_to_do="Make another plan.")

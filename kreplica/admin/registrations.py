@@ -1,0 +1,83 @@
+"""Where the other brokers' admin listeners are: what their registrations in ZooKeeper say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.cluster import documents, znodes
+from kreplica.model import BrokerRegistration
+from kreplica.zookeeper import read_all
+from kreplica.zookeeper.batches import MultiReader
+
+log = Logger()
+
+FRESH_SECONDS = 1.0
+"""So long what was read is good enough: a page of charts asks every second, and several people may look at it."""
+
+
+class Registrations(Protocol):
+    """Who lives, by ZooKeeper."""
+
+    async def live(self) -> Mapping[int, BrokerRegistration]:
+        """By broker, in order.
+
+        :raise ZooKeeperError: where that cannot be read.
+        """
+
+
+class RegistrationsRead:
+    """Read when asked for, at most once in ``FRESH_SECONDS``.
+
+    :param seconds: the reactor's clock.
+    """
+
+    def __init__(self, seconds: Callable[[], float], client: MultiReader) -> None:
+        self._seconds = seconds
+        self._client = client
+        self._read_s: float | None = None
+        self._known: dict[int, BrokerRegistration] = {}
+        self._waiting: list[Deferred[None]] = []
+
+    async def live(self) -> Mapping[int, BrokerRegistration]:
+        """See ``Registrations``."""
+        if self._read_s is None or self._seconds() - self._read_s >= FRESH_SECONDS:
+            # Whoever gives up waits no more; the others have what was read all the same.
+            waiter: Deferred[None] = Deferred()
+            self._waiting.append(waiter)
+            if len(self._waiting) == 1:
+                reading = Deferred.fromCoroutine(self._read())
+                reading.addCallbacks(self._was_read, self._was_not_read)
+            await waiter
+        return self._known
+
+    def _was_read(self, found: dict[int, BrokerRegistration]) -> None:
+        self._known = found
+        self._read_s = self._seconds()
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.called:
+                waiter.callback(None)
+
+    def _was_not_read(self, failure: Failure) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.called:
+                waiter.errback(failure)
+
+    async def _read(self) -> dict[int, BrokerRegistration]:
+        names = await self._client.get_children(znodes.BROKER_IDS)
+        numbers = sorted(int(name) for name in names if name.isdecimal())
+        answers = await read_all(self._client, [znodes.broker_path(number) for number in numbers])
+        found = {}
+        for number, answer in zip(numbers, answers, strict=True):
+            if isinstance(answer, tuple):
+                try:
+                    found[number] = documents.decode_broker(number, answer[0], answer[1].czxid)
+                except znodes.ZnodeError as error:
+                    log.warn("a registration that cannot be read is left out: {error}", error=str(error))
+        return found

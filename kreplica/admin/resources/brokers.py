@@ -1,0 +1,256 @@
+"""``/v1/brokers``: who lives, what each leads and holds, its disks, and whether it gets new replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from kreplica.admin.api import Answer, Call, Route
+from kreplica.admin.counts import Counted, OfBroker
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import BrokerConnections, Published, once_complete
+from kreplica.admin.registrations import Registrations
+from kreplica.admin.schemas import (
+    BOOLEAN,
+    BROKER_ID,
+    COUNT,
+    IN_BROKER,
+    INTEGER,
+    STRING,
+    TIME_MS,
+    listing,
+    nullable,
+    record,
+    written,
+)
+from kreplica.admin.znode_writes import ZnodeWrites, write
+from kreplica.client.errors import ClientError
+from kreplica.cluster import znodes
+from kreplica.cluster.cordons import Cordon, encode_cordon
+from kreplica.errors import ErrorCode
+from kreplica.model import BrokerRegistration
+from kreplica.runtime import Runtime
+from kreplica.wire.messages import DESCRIBE_LOG_DIRS
+from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClient
+
+ASKED_SECONDS_MAX = 5.0
+REASON_LENGTH_MAX = 1000
+
+_DEAD = "Null where it does not live."
+
+MEMBERS = {
+    "broker_id": BROKER_ID,
+    "live": {**BOOLEAN, "description": "False for a broker that is not registered, and of which there are replicas."},
+    "rack": nullable(STRING),
+    "endpoints": {**listing(STRING), "description": "Where clients and brokers reach it: LISTENER://HOST:PORT."},
+    "broker_epoch": {**nullable(COUNT), "description": f"Another after each start. {_DEAD}"},
+    "registered_at_ms": {**nullable(TIME_MS), "description": f"Since 1970. {_DEAD}"},
+    "admin_url": {**nullable(STRING), "description": "Of its own admin API, where it has one."},
+    "is_controller": BOOLEAN,
+    "cordoned": {**BOOLEAN, "description": "Whether it gets no new replicas; what it has stays."},
+    "leaders": {**COUNT, "description": "Partitions that it leads."},
+    "replicas": {**COUNT, "description": "Replicas that it holds, leaders among them."},
+    "under_replicated_leaders": {**COUNT, "description": "Partitions that it leads of which a replica lags."},
+}
+
+LOG_DIR = record(
+    {
+        "path": STRING,
+        "error": {**nullable(STRING), "description": "Why it is offline, by Kafka's name; null where it serves."},
+        "total_bytes": {**nullable(INTEGER), "description": "Of its file system."},
+        "usable_bytes": {**nullable(INTEGER), "description": "That are free there."},
+        "size_bytes": {**COUNT, "description": "Of all logs in it."},
+        "partitions": {**COUNT, "description": "Replicas in it."},
+    },
+    title="LogDirectory",
+)
+
+CORDON = {
+    "broker_id": BROKER_ID,
+    "cordoned": BOOLEAN,
+}
+
+Row = dict[str, Any]
+
+
+class Brokers:
+    """Who lives is read from ZooKeeper; what they hold is what was published."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        published: Published,
+        registrations: Registrations,
+        client: ZooKeeperClient,
+        connections: BrokerConnections,
+        counted: Counted,
+    ) -> None:
+        self._wall_clock_ms = runtime.wall_clock_ms
+        self._published = published
+        self._registrations = registrations
+        self._client = client
+        self._connections = connections
+        self._counted = counted
+
+    def routes(self) -> Sequence[Route]:
+        """The list, one, and its cordon."""
+        directories = {**nullable(listing(LOG_DIR)), "description": "Null where it does not answer."}
+        one = record({**MEMBERS, "log_dirs": directories}, title="BrokerWithDirectories")
+        body = record({"reason": {"type": "string", "maxLength": REASON_LENGTH_MAX}}, optional=("reason",))
+        unknown = {404: "There is no such broker."}
+        path, znode = "/v1/brokers/{broker_id}/cordon", f"{znodes.CORDONED}/{{broker_id}}"
+        return (
+            Route(
+                "GET",
+                "/v1/brokers",
+                self.listed,
+                "The brokers.",
+                answer=record({"brokers": listing(record(MEMBERS, title="Broker"))}),
+            ),
+            Route(
+                "GET",
+                "/v1/brokers/{broker_id}",
+                self.one,
+                "One broker, with its log directories.",
+                answer=one,
+                query=(IN_BROKER,),
+                problems=unknown,
+            ),
+            Route(
+                "PUT",
+                path,
+                self.cordon,
+                "Give a broker no new replicas.",
+                answer=written(CORDON, title="Cordoned"),
+                body=body,
+                query=(IN_BROKER,),
+                znodes=(znode,),
+                problems={**unknown, 409: "Somebody else does the same."},
+            ),
+            Route(
+                "DELETE",
+                path,
+                self.uncordon,
+                "Let a broker have new replicas again.",
+                answer=written(CORDON, title="Cordoned"),
+                query=(IN_BROKER,),
+                znodes=(znode,),
+                problems={**unknown, 409: "Somebody else does the same."},
+            ),
+        )
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    async def listed(self, call: Call) -> Answer:
+        """``GET /v1/brokers``."""
+        return Answer({"brokers": list((await self._rows()).values())})
+
+    async def one(self, call: Call) -> Answer:
+        """``GET /v1/brokers/{broker_id}``."""
+        broker_id = int(call.path["broker_id"])
+        row = _known(await self._rows(), broker_id)
+        return Answer({**row, "log_dirs": await self._log_dirs(broker_id) if row["live"] else None})
+
+    async def _rows(self) -> dict[int, Row]:
+        published = await once_complete(self._published)
+        live = await self._registrations.live()
+        cordoned = {int(name) for name in await self._client.get_children(znodes.CORDONED) if name.isdigit()}
+        counts = (await self._counted.now()).brokers
+        return {
+            broker_id: {
+                **_registered(broker_id, live.get(broker_id)),
+                "is_controller": published.controller_id == broker_id,
+                "cordoned": broker_id in cordoned,
+                **asdict(counts.get(broker_id, OfBroker())),
+            }
+            for broker_id in sorted({*live, *counts})
+        }
+
+    async def _log_dirs(self, broker_id: int) -> list[Row] | None:
+        try:
+            answer = await self._connections.request(
+                broker_id, DESCRIBE_LOG_DIRS, {"topics": None}, timeout_s=ASKED_SECONDS_MAX
+            )
+        except ClientError:
+            return None
+        return [_log_dir(row) for row in answer["results"]]
+
+    # --- cordon ------------------------------------------------------------------------------------------------------
+
+    async def cordon(self, call: Call) -> Answer:
+        """``PUT /v1/brokers/{broker_id}/cordon``."""
+        cordon = Cordon(self._wall_clock_ms(), call.body.get("reason", ""))
+        return await self._change(
+            call,
+            lambda path: [Create(path, encode_cordon(cordon))],
+            lambda path, version: [SetData(path, encode_cordon(cordon), version)],
+            cordoned=True,
+        )
+
+    async def uncordon(self, call: Call) -> Answer:
+        """``DELETE /v1/brokers/{broker_id}/cordon``."""
+        return await self._change(
+            call, lambda path: [], lambda path, version: [Delete(path, version)], cordoned=False
+        )
+
+    async def _change(
+        self,
+        call: Call,
+        absent: Callable[[str], Sequence[Operation]],
+        present: Callable[[str, int], Sequence[Operation]],
+        *,
+        cordoned: bool,
+    ) -> Answer:
+        """Write what there is to write where the cordon's znode is absent, and where it is present."""
+        broker_id = int(call.path["broker_id"])
+        path = znodes.cordoned_path(broker_id)
+        stat = await self._client.exists(path)
+        if stat is None:
+            _known(await self._rows(), broker_id)
+        operations = absent(path) if stat is None else present(path, stat.version)
+        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        return Answer(
+            {"broker_id": broker_id, "cordoned": cordoned, "dry_run": call.dry_run, "znodes": shown}
+        )
+
+
+def _known(rows: Mapping[int, Row], broker_id: int) -> Row:
+    row = rows.get(broker_id)
+    if row is None:
+        known = ", ".join(map(str, rows))
+        raise Problem(
+            404,
+            "BROKER_ID_NOT_REGISTERED",
+            f"there is no broker {broker_id}, and no replica of one",
+            what_to_do=f"There are {known}.",
+        )
+    return row
+
+
+def _registered(broker_id: int, registration: BrokerRegistration | None) -> Row:
+    if registration is None:
+        absent = dict.fromkeys(("rack", "broker_epoch", "registered_at_ms", "admin_url"))
+        return {"broker_id": broker_id, "live": False, "endpoints": [], **absent}
+    return {
+        "broker_id": broker_id,
+        "live": True,
+        "rack": registration.rack,
+        "endpoints": list(map(str, registration.endpoints)),
+        "broker_epoch": registration.epoch,
+        "registered_at_ms": registration.timestamp_ms,
+        "admin_url": registration.admin_url,
+    }
+
+
+def _log_dir(row: Row) -> Row:
+    held = [partition for topic in row["topics"] for partition in topic["partitions"]]
+    total, usable = row.get("total_bytes", -1), row.get("usable_bytes", -1)
+    return {
+        "path": row["log_dir"],
+        "error": ErrorCode.of(row["error_code"]).name if row["error_code"] else None,
+        "total_bytes": total if total >= 0 else None,
+        "usable_bytes": usable if usable >= 0 else None,
+        "size_bytes": sum(partition["partition_size"] for partition in held),
+        "partitions": len(held),
+    }

@@ -1,0 +1,93 @@
+"""``/v1/cluster``: the cluster at a glance, as the broker that is asked knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kreplica import __version__
+from kreplica.admin.api import Answer, Call, Route
+from kreplica.admin.counts import Counted
+from kreplica.admin.published import Published, once_complete
+from kreplica.admin.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, listing, nullable, record
+from kreplica.admin.topic_znodes import reached
+from kreplica.cluster import documents, znodes
+from kreplica.zookeeper import ZooKeeperClient
+
+CLUSTER = record(
+    {
+        "cluster_id": STRING,
+        "kreplica_version": STRING,
+        "broker_id": {**BROKER_ID, "description": "The broker that answers."},
+        "controller": record(
+            {
+                "broker_id": {**nullable(BROKER_ID), "description": "Null while no controller has told this broker."},
+                "epoch": {**nullable(COUNT), "description": "Null while ZooKeeper is out of this broker's reach."},
+            }
+        ),
+        "live_brokers": listing(BROKER_ID),
+        "topics": COUNT,
+        "partitions": COUNT,
+        "offline_partitions": {**COUNT, "description": "That nobody leads."},
+        "under_replicated_partitions": {**COUNT, "description": "Of which a replica is not in sync."},
+        "under_min_isr_partitions": {**COUNT, "description": "Which take no records of producers with acks=all."},
+        "zookeeper": record({"connect": STRING, "session": STRING}),
+        "standalone": {**BOOLEAN, "description": "Whether all brokers live in one process, of `standalone`."},
+    },
+    title="Cluster",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who answers.
+
+    :param connect: ``zookeeper.connect``.
+    """
+
+    broker_id: int
+    connect: str
+    standalone: bool = False
+
+
+class Cluster:
+    """What was published, counted."""
+
+    def __init__(self, published: Published, client: ZooKeeperClient, identity: Identity, counted: Counted) -> None:
+        self._published = published
+        self._client = client
+        self._identity = identity
+        self._counted = counted
+
+    def routes(self) -> Sequence[Route]:
+        """One."""
+        return (Route("GET", "/v1/cluster", self.read, "The cluster at a glance.", answer=CLUSTER),)
+
+    async def read(self, call: Call) -> Answer:
+        """``GET /v1/cluster``."""
+        published = await once_complete(self._published)
+        counts = await self._counted.now()
+        controller = published.controller_id
+        return Answer(
+            {
+                "cluster_id": published.cluster_id,
+                "kreplica_version": __version__,
+                "broker_id": self._identity.broker_id,
+                "controller": {
+                    "broker_id": controller if controller >= 0 else None,
+                    "epoch": await self._controller_epoch(),
+                },
+                "live_brokers": sorted(published.brokers),
+                "topics": len(counts.topics),
+                "partitions": counts.partitions,
+                "offline_partitions": len(counts.offline),
+                "under_replicated_partitions": len(counts.under_replicated),
+                "under_min_isr_partitions": counts.under_min_isr,
+                "zookeeper": {"connect": self._identity.connect, "session": self._client.state.name.lower()},
+                "standalone": self._identity.standalone,
+            }
+        )
+
+    async def _controller_epoch(self) -> int | None:
+        found = await reached(self._client, lambda: self._client.get_data(znodes.CONTROLLER_EPOCH))
+        return None if found is None else documents.decode_controller_epoch(found[0])

@@ -1,0 +1,129 @@
+"""Settings as the admin API shows them: from what a broker describes and what ZooKeeper holds.
+
+ZooKeeper's word counts: a broker hears of a change a moment after it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kreplica.admin.schemas import BOOLEAN, STRING, nullable, one_of, record
+from kreplica.settings import TOPIC_SETTINGS, ConfigRow, Source, Type
+from kreplica.settings.names import broker_setting
+from kreplica.settings.setting import format_value
+
+UNKNOWN = "unknown"
+
+CONFIG = record(
+    {
+        "name": STRING,
+        "value": {**nullable(STRING), "description": "Null for a secret, and where nothing is set."},
+        "default_value": {**nullable(STRING), "description": "What it is where the value is removed here."},
+        "is_default": {**BOOLEAN, "description": "Whether nobody has set it anywhere."},
+        "source": one_of(*(source.name.lower() for source in Source)),
+        "type": one_of(*(kind.name.lower() for kind in Type), UNKNOWN),
+        "documentation": nullable(STRING),
+        "read_only": {**BOOLEAN, "description": "Whether it cannot change while the broker runs."},
+        "sensitive": {**BOOLEAN, "description": "Whether it is a secret, which is never shown."},
+    },
+    title="Config",
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A setting of an entity.
+
+    :param default: what counts where the entity itself says nothing; of a secret None.
+    :param default_source: who says that.
+    """
+
+    name: str
+    kind: int
+    documentation: str
+    read_only: bool
+    sensitive: bool
+    default: str | None
+    default_source: Source
+
+    def row(self, own: str | None, layer: Source) -> Row:
+        """:param own: what the entity itself says; None where it says nothing.
+        :param layer: where the entity's own settings stand.
+        """
+        source = self.default_source if own is None else layer
+        value = self.default if own is None else own
+        return {
+            "name": self.name,
+            "value": None if self.sensitive else value,
+            "default_value": None if self.sensitive else self.default,
+            "is_default": source is Source.DEFAULT_CONFIG,
+            "source": source.name.lower(),
+            "type": Type(self.kind).name.lower() if self.kind in {*Type} else UNKNOWN,
+            "documentation": self.documentation or None,
+            "read_only": self.read_only,
+            "sensitive": self.sensitive,
+        }
+
+
+def of_topic(rows: Iterable[ConfigRow], own: Mapping[str, str]) -> list[Row]:
+    """:param rows: of a topic that has no settings of its own."""
+    described = [
+        Described(r.name, r.config_type, r.documentation, r.read_only, r.is_sensitive, r.value, r.source) for r in rows
+    ]
+    return _with(described, own, Source.DYNAMIC_TOPIC_CONFIG)
+
+
+def of_broker(rows: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> list[Row]:
+    """:param rows: of a DescribeConfigs answer, with synonyms."""
+    return _with([_described(row) for row in rows], own, Source.DYNAMIC_BROKER_CONFIG)
+
+
+def _described(row: Mapping[str, Any]) -> Described:
+    """What a broker would say had it no settings of its own in ZooKeeper."""
+    beneath = [each for each in row["synonyms"] if each["source"] != Source.DYNAMIC_BROKER_CONFIG]
+    default, source = row["value"], Source(row["config_source"])
+    if source is Source.DYNAMIC_BROKER_CONFIG:
+        default, source = (None, Source.DEFAULT_CONFIG)
+        if beneath:
+            default, source = beneath[0]["value"], Source(beneath[0]["source"])
+    return Described(
+        row["name"],
+        row["config_type"],
+        row["documentation"] or "",
+        row["read_only"],
+        row["is_sensitive"],
+        default,
+        source,
+    )
+
+
+def of_all_brokers(own: Mapping[str, str]) -> list[Row]:
+    """What is set for all brokers together, and nothing else."""
+    return _with([], own, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a value must not be shown; also of a setting that nobody knows."""
+    setting = broker_setting(name) or TOPIC_SETTINGS.get(name)
+    return setting is None or setting.sensitive
+
+
+def _with(described: Sequence[Described], own: Mapping[str, str], layer: Source) -> list[Row]:
+    listed = {setting.name for setting in described}
+    more = [_unlisted(name, layer) for name in sorted(own) if name not in listed]
+    return [setting.row(own.get(setting.name), layer) for setting in (*described, *more)]
+
+
+def _unlisted(name: str, layer: Source) -> Described:
+    """One that is set and not listed, or that is no setting at all: what that holds may be a secret."""
+    known = TOPIC_SETTINGS.get(name) if layer is Source.DYNAMIC_TOPIC_CONFIG else broker_setting(name)
+    if known is None:
+        return Described(name, 0, "", False, True, None, Source.DEFAULT_CONFIG)
+    default = format_value(known.default)
+    return Described(
+        name, int(known.type), known.describe(), False, known.sensitive, default, Source.DEFAULT_CONFIG
+    )

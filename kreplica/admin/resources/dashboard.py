@@ -1,0 +1,87 @@
+"""``/``: the dashboard's own files, as they are in ``kreplica.admin.dashboard``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from kreplica.admin.api import Call, Page, Parameter, Route
+from kreplica.admin.problems import Problem
+from kreplica.runtime.offload import Offload
+
+PACKAGE = "kreplica.admin.dashboard"
+
+START = "index.html"
+
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+FILE = {"type": "string", "minLength": 1, "maxLength": 200}
+
+
+class Dashboard:
+    """Reads its files once, when the first of them is asked for, and keeps them: some 200 kB."""
+
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+        self._pages: Mapping[str, Page] | None = None
+
+    def routes(self) -> Sequence[Route]:
+        """The page itself, and what it is made of."""
+        return (
+            Route("GET", "/", self.start, "The dashboard, for a browser.", media_type="text/html"),
+            Route(
+                "GET",
+                "/dashboard/{file:path}",
+                self.file,
+                "A script, a style or a picture of the dashboard.",
+                query=(Parameter("file", FILE, "Its path in the dashboard's folder."),),
+                problems={404: "The dashboard has no such file."},
+                media_type="*/*",
+            ),
+        )
+
+    async def start(self, call: Call) -> Page:
+        """``GET /``."""
+        return await self._page(START)
+
+    async def file(self, call: Call) -> Page:
+        """``GET /dashboard/{file}``."""
+        return await self._page(call.path["file"])
+
+    async def _page(self, name: str) -> Page:
+        pages = self._pages
+        if pages is None:
+            # Two who ask first at the same time read the same files twice; the second reading is kept.
+            pages = self._pages = await self._offload.run(read_pages)
+        page = pages.get(name)
+        if page is None:
+            raise Problem(404, "NOT_FOUND", f"the dashboard has no file {name!r}", what_to_do="Open / in a browser.")
+        return page
+
+
+def read_pages() -> dict[str, Page]:
+    """Every file of the dashboard by its path within; blocks.
+
+    The names are those that were found: no path that a client sends is ever opened.
+    """
+    return dict(_pages_in(resources.files(PACKAGE), ""))
+
+
+def _pages_in(folder: Traversable, prefix: str) -> list[tuple[str, Page]]:
+    found: list[tuple[str, Page]] = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        path = prefix + entry.name
+        content_type = CONTENT_TYPES.get("." + entry.name.rpartition(".")[2])
+        if entry.is_dir():
+            found += _pages_in(entry, path + "/")
+        elif content_type is not None:
+            content = entry.read_bytes()
+            found.append((path, Page(content, content_type, etag=hashlib.sha256(content).hexdigest()[:16])))
+    return found

@@ -1,0 +1,280 @@
+"""``/v1/elections``: leaders that could be better ones, and asking for them.
+
+Preferred leaders are asked for by a znode, whoever the controller is.  An unclean election loses records; Kafka has no
+znode for it, so the controller itself is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from kreplica.admin.api import LIMIT, Answer, Call, Route
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import (
+    BrokerConnections,
+    Published,
+    PublishedPartition,
+    is_offline,
+    once_complete,
+    topic_of,
+)
+from kreplica.admin.schemas import BROKER_ID, PARTITION, STRING, TOPIC, listing, nullable, one_of, record, written
+from kreplica.admin.topic_znodes import reached
+from kreplica.admin.znode_writes import ZnodeWrites, write
+from kreplica.cluster import documents, znodes
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Reactor
+from kreplica.runtime.turns import Turns
+from kreplica.wire.messages import ELECT_LEADERS
+from kreplica.zookeeper import Create, ZooKeeperClient
+
+PARTITIONS_MAX = 10_000
+"""That one request may name: more do not fit into a znode."""
+
+ELECTED_SECONDS_MAX = 10.0
+
+PREFERRED, UNCLEAN = "preferred", "unclean"
+TYPES = {PREFERRED: 0, UNCLEAN: 1}
+
+ONE = {"topic": TOPIC, "partition": PARTITION}
+
+COULD_BE = record(
+    {
+        **ONE,
+        "type": one_of(PREFERRED, UNCLEAN),
+        "leader": {**nullable(BROKER_ID), "description": "Null where nobody leads it."},
+        "replicas": {**listing(BROKER_ID), "description": "The preferred leader first."},
+    },
+    title="ElectionNeeded",
+)
+
+ELECTIONS = record(
+    {
+        "pending": {
+            **nullable(listing(record(ONE))),
+            "description": "Asked for and not done yet. Null while ZooKeeper is out of this broker's reach.",
+        },
+        "needed": {
+            **listing(COULD_BE),
+            "description": "Led by another than the preferred leader, which could; or by nobody (an unclean election).",
+        },
+    },
+    title="Elections",
+)
+
+BODY = record(
+    {
+        "type": one_of(PREFERRED, UNCLEAN),
+        "partitions": {
+            **nullable(listing(record(ONE), minItems=1, maxItems=PARTITIONS_MAX)),
+            "description": "Null, or left out: all that need it.",
+        },
+    },
+    title="Election",
+    optional=("partitions",),
+    examples=[{"type": PREFERRED, "partitions": [{"topic": "orders", "partition": 0}]}],
+)
+
+OUTCOME = record(
+    {
+        **ONE,
+        "leader": {**nullable(BROKER_ID), "description": "Who leads it now, as far as this broker was told."},
+        "error": {**nullable(STRING), "description": "Why nothing came of it, by Kafka's name; null: all is well."},
+    },
+    title="ElectionOutcome",
+)
+
+ANSWER = written({"type": one_of(PREFERRED, UNCLEAN), "partitions": listing(OUTCOME)}, title="ElectionAsked")
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class Elections:
+    """Lists what was published; writes one znode, or asks the controller."""
+
+    def __init__(
+        self, reactor: Reactor, published: Published, client: ZooKeeperClient, connections: BrokerConnections
+    ) -> None:
+        self._reactor = reactor
+        self._published = published
+        self._client = client
+        self._connections = connections
+
+    def routes(self) -> Sequence[Route]:
+        """What could be, and asking for it."""
+        return (
+            Route(
+                "GET",
+                "/v1/elections",
+                self.listed,
+                "Elections that are asked for, and those that would change something.",
+                answer=ELECTIONS,
+                query=(LIMIT,),
+            ),
+            Route(
+                "POST",
+                "/v1/elections",
+                self.ask,
+                "Have leaders elected: preferred ones; or, where records may be lost, any.",
+                answer=ANSWER,
+                body=BODY,
+                znodes=(znodes.PREFERRED_REPLICA_ELECTION,),
+                problems={
+                    404: "There is no such partition.",
+                    409: "Another such election is asked for, and not done yet.",
+                    413: "The partitions do not fit into a znode.",
+                },
+            ),
+        )
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    async def listed(self, call: Call) -> Answer:
+        """``GET /v1/elections``."""
+        await once_complete(self._published)
+        turns = Turns(self._reactor)
+        needed: list[dict[str, Any]] = []
+        for kind, topic, partition in self._needed():
+            if len(needed) == call.query["limit"]:
+                break
+            needed.append(_needed_row(kind, topic, partition))
+            if turns.is_over:
+                await turns.next()
+        return Answer({"pending": await self._pending(), "needed": needed})
+
+    def _needed(self) -> Iterator[tuple[str, str, PublishedPartition]]:
+        topics = self._published.topics
+        for name in sorted(topics):
+            topic = topics.get(name)
+            for _, partition in sorted(topic.partitions.items()) if topic is not None else ():
+                kind = self._kind_needed(partition)
+                if kind is not None:
+                    yield kind, name, partition
+
+    def _kind_needed(self, partition: PublishedPartition) -> str | None:
+        preferred, live = partition.replicas[0], self._published.brokers
+        if is_offline(partition):
+            return UNCLEAN if any(replica in live for replica in partition.replicas) else None
+        could_lead = preferred in partition.isr and preferred in live
+        return PREFERRED if partition.leader != preferred and could_lead else None
+
+    async def _pending(self) -> list[dict[str, Any]] | None:
+        path = znodes.PREFERRED_REPLICA_ELECTION
+        stat = await reached(self._client, lambda: self._client.exists(path))
+        if stat is None:
+            return [] if self._client.state.name == "CONNECTED" else None
+        found = await reached(self._client, lambda: self._client.get_data(path))
+        return [] if found is None else [_row(key) for key in documents.decode_partitions(path, found[0])]
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    async def ask(self, call: Call) -> Answer:
+        """``POST /v1/elections``."""
+        await once_complete(self._published)
+        kind = call.body["type"]
+        partitions = self._partitions(kind, call.body.get("partitions"))
+        if kind == PREFERRED:
+            shown, errors = await self._prefer(partitions, dry_run=call.dry_run)
+        else:
+            shown, errors = [], await self._elect(partitions, dry_run=call.dry_run)
+        rows = [
+            {**_row(key), "leader": self._leader(key), "error": errors[key].name if key in errors else None}
+            for key in partitions
+        ]
+        return Answer({"type": kind, "partitions": rows, "dry_run": call.dry_run, "znodes": shown})
+
+    def _partitions(self, kind: str, asked: Sequence[Mapping[str, Any]] | None) -> list[TopicPartition]:
+        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+        if asked is None:
+            needed = (TopicPartition(topic, p.partition) for each, topic, p in self._needed() if each == kind)
+            return list(islice(needed, PARTITIONS_MAX))
+        partitions = list(dict.fromkeys(TopicPartition(row["topic"], row["partition"]) for row in asked))
+        for key in partitions:
+            if key.partition not in topic_of(self._published, key.topic).partitions:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key}")
+        return partitions
+
+    async def _prefer(
+        self, partitions: Sequence[TopicPartition], *, dry_run: bool
+    ) -> tuple[list[dict[str, Any]], Errors]:
+        path = znodes.PREFERRED_REPLICA_ELECTION
+        operations = [Create(path, documents.encode_partitions(partitions))] if partitions else []
+        try:
+            shown = await write(self._client, ZnodeWrites(operations), dry_run=dry_run)
+        except Problem as problem:
+            if problem.status != 409:
+                raise
+            raise Problem(
+                409,
+                "CONFLICT",
+                "another election of preferred leaders is asked for, and not done yet",
+                what_to_do="Wait for it: GET /v1/elections shows what is pending.",
+            ) from problem
+        if dry_run:
+            return shown, {}
+
+        def not_led() -> list[TopicPartition]:
+            return [key for key in partitions if not self._is_preferred(key)]
+
+        await self._published.wait_until(lambda: not not_led(), ELECTED_SECONDS_MAX if self._can(partitions) else 0)
+        return shown, dict.fromkeys(not_led(), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+
+    def _can(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether every one of them may get its preferred leader: else there is nothing to wait for."""
+        found = [self._partition(key) for key in partitions]
+        return all(p is None or self._is_led_well(p) or self._kind_needed(p) == PREFERRED for p in found)
+
+    def _is_led_well(self, partition: PublishedPartition) -> bool:
+        return partition.leader == partition.replicas[0]
+
+    def _is_preferred(self, key: TopicPartition) -> bool:
+        partition = self._partition(key)
+        return partition is None or self._is_led_well(partition)  # or gone meanwhile
+
+    async def _elect(self, partitions: Sequence[TopicPartition], *, dry_run: bool) -> Errors:
+        if dry_run or not partitions:
+            return {}
+        controller = self._published.controller_id
+        topics: dict[str, list[int]] = {}
+        for key in partitions:
+            topics.setdefault(key.topic, []).append(key.partition)
+        body = {
+            "election_type": TYPES[UNCLEAN],
+            "topic_partitions": [{"topic": name, "partitions": numbers} for name, numbers in topics.items()],
+            "timeout_ms": int(ELECTED_SECONDS_MAX * 1000),
+        }
+        timeout_s = ELECTED_SECONDS_MAX * 2
+        answer = await self._connections.request(controller, ELECT_LEADERS, body, timeout_s=timeout_s)
+        if answer["error_code"]:
+            raise KafkaError(ErrorCode.of(answer["error_code"]), "the controller does not elect anybody")
+        return {
+            TopicPartition(topic["topic"], row["partition_id"]): ErrorCode.of(row["error_code"])
+            for topic in answer["replica_election_results"]
+            for row in topic["partition_result"]
+            if row["error_code"] and row["error_code"] != ErrorCode.ELECTION_NOT_NEEDED
+        }
+
+    def _partition(self, key: TopicPartition) -> PublishedPartition | None:
+        topic = self._published.topics.get(key.topic)
+        return None if topic is None else topic.partitions.get(key.partition)
+
+    def _leader(self, key: TopicPartition) -> int | None:
+        partition = self._partition(key)
+        return None if partition is None or is_offline(partition) else partition.leader
+
+
+def _row(key: TopicPartition) -> dict[str, Any]:
+    return {"topic": key.topic, "partition": key.partition}
+
+
+def _needed_row(kind: str, topic: str, partition: PublishedPartition) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition.partition,
+        "type": kind,
+        "leader": None if is_offline(partition) else partition.leader,
+        "replicas": partition.replicas,
+    }

@@ -1,0 +1,99 @@
+"""``/v1/figures``: what live charts are drawn from, of all brokers; counters grow, and two answers make a rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from kreplica.admin.api import Answer, Call, Route
+from kreplica.admin.forwarding import OtherBrokers
+from kreplica.admin.registrations import Registrations
+from kreplica.admin.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, record
+
+PATH = "/v1/figures"
+
+_NUMBER = {"type": "number", "minimum": 0}
+REQUESTS = record(
+    {
+        "requests": COUNT,
+        "time_ms": {**_NUMBER, "description": "From request to answer, all together."},
+    },
+    title="RequestFigures",
+)
+
+FIGURES = {
+    "bytes_in": (COUNT, "Of produce requests."),
+    "bytes_out": (COUNT, "Of fetch answers, to consumers and followers."),
+    "messages_in": (COUNT, "Offsets that were given in partitions led here, since somebody asked first."),
+    "produce": (REQUESTS, "Of producers."),
+    "fetch": (REQUESTS, "Of consumers and followers."),
+    "leaders": (COUNT, "Partitions led here."),
+    "replicas": (COUNT, "Partitions held here."),
+    "under_replicated": (COUNT, "Led here, not all in sync."),
+    "under_min_isr": (COUNT, "Led here, with fewer in sync than acks=all needs."),
+    "offline": (COUNT, "Held in a directory that failed."),
+    "isr_shrinks": (COUNT, "Replicas that fell out of sync."),
+    "isr_expands": (COUNT, "Replicas that came into sync."),
+    "connections": (COUNT, "That are open."),
+    "is_controller": (BOOLEAN, "Whether it holds the office."),
+    "controller_events": (COUNT, "That it handled as the controller."),
+    "controller_queue": (COUNT, "Events that wait for it."),
+    "reactor_delay_p99_ms": (_NUMBER, "Of the delays of timers so far, 99 in 100 were below."),
+}
+"""By name: its schema, and what it says."""
+
+MEMBERS = {name: {**nullable(schema), "description": text} for name, (schema, text) in FIGURES.items()}
+
+ROW = record(
+    {
+        "broker_id": BROKER_ID,
+        "live": {**BOOLEAN, "description": "Whether it answered; else its figures are null."},
+        **MEMBERS,
+    },
+    title="BrokerFigures",
+)
+
+
+class LocalFigures(Protocol):
+    """What one broker says of itself."""
+
+    async def figures(self) -> Mapping[str, Any]:
+        """Each of ``FIGURES``; it gives up its turn where there are many partitions."""
+
+
+class FiguresResource:
+    """:param now_ms: the wall clock."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        now_ms: Callable[[], int],
+        figures: LocalFigures,
+        registrations: Registrations,
+        others: OtherBrokers,
+    ) -> None:
+        self._broker_id = broker_id
+        self._now_ms = now_ms
+        self._figures = figures
+        self._registrations = registrations
+        self._others = others
+
+    def routes(self) -> Sequence[Route]:
+        """One."""
+        problems = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
+        answer = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": problems}, title="Figures")
+        return (Route("GET", PATH, self.read, "Figures of all brokers, for charts.", answer=answer),)
+
+    async def read(self, call: Call) -> Answer:
+        """``GET /v1/figures``."""
+
+        async def here() -> dict[str, Any]:
+            return {"brokers": [{"broker_id": self._broker_id, "live": True, **await self._figures.figures()}]}
+
+        answers = await self._others.ask_all(call, PATH, here)
+        rows = {row["broker_id"]: row for document in answers.documents.values() for row in document["brokers"]}
+        if not call.forwarded:
+            for broker_id in await self._registrations.live():
+                rows.setdefault(broker_id, {"broker_id": broker_id, "live": False, **dict.fromkeys(FIGURES)})
+        brokers = [row for _, row in sorted(rows.items())]
+        return Answer({"at_ms": self._now_ms(), "brokers": brokers, "problems": list(answers.problems)})

@@ -1,0 +1,323 @@
+"""``/v1/groups``: the groups of the cluster, how far they are behind, and where they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from kreplica.admin.api import AFTER, LIMIT, Answer, Call, Parameter, Route, page_of
+from kreplica.admin.forwarding import OtherBrokers
+from kreplica.admin.groups.asking import GroupCoordinators
+from kreplica.admin.groups.describing import GroupDescriptions
+from kreplica.admin.groups.listing import GroupLists, Listed
+from kreplica.admin.groups.resetting import OffsetResets, Target, refuse_with_members
+from kreplica.admin.leaders import Leaders
+from kreplica.admin.problems import Problem
+from kreplica.admin.schemas import (
+    BOOLEAN,
+    BROKER_ID,
+    COUNT,
+    PARTITION,
+    STRING,
+    TIME_MS,
+    TOPIC,
+    listing,
+    nullable,
+    one_of,
+    record,
+    written,
+)
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime import Runtime
+from kreplica.wire.messages import DELETE_GROUPS
+
+PATH = "/v1/groups"
+ONE = f"{PATH}/{{group:path}}"
+
+KINDS = ("earliest", "latest", "timestamp", "duration", "shift", "offset")
+WITHOUT_VALUE = ("earliest", "latest")
+
+PARTITIONS = record({"topic": TOPIC, "partitions": listing(PARTITION)})
+GROUP = record(
+    {
+        "group": STRING,
+        "type": {**STRING, "description": "`classic` or `consumer` (KIP-848)."},
+        "protocol_type": STRING,
+        "state": STRING,
+        "coordinator": BROKER_ID,
+        "members": {**nullable(COUNT), "description": "Null where its coordinator does not say."},
+    },
+    title="Group",
+)
+GROUPS = record(
+    {
+        "groups": listing(GROUP),
+        "next": {**nullable(STRING), "description": "`after` of the call for what follows; null: that was all."},
+        "is_complete": {**BOOLEAN, "description": "Whether every broker has told of its groups."},
+        "problems": {**listing(STRING), "description": "Who has not, each in a sentence."},
+    },
+    title="Groups",
+)
+MEMBER = record(
+    {
+        "member_id": STRING,
+        "instance_id": nullable(STRING),
+        "client_id": STRING,
+        "client_host": STRING,
+        "rack": nullable(STRING),
+        "topics": {**listing(STRING), "description": "That it subscribes to."},
+        "topic_expression": {**nullable(STRING), "description": "By which it subscribes to topics."},
+        "assignment": listing(PARTITIONS),
+    },
+    title="GroupMember",
+)
+OFFSET = record(
+    {
+        "topic": STRING,
+        "partition": PARTITION,
+        "offset": COUNT,
+        "leader_epoch": nullable(COUNT),
+        "metadata": STRING,
+    },
+    title="CommittedOffset",
+)
+DESCRIPTION = record(
+    {
+        "group": STRING,
+        "type": one_of("classic", "consumer"),
+        "protocol_type": STRING,
+        "state": STRING,
+        "coordinator": nullable(BROKER_ID),
+        "protocol": {**STRING, "description": "What the members agreed on, or the assignor."},
+        "epoch": {**nullable(COUNT), "description": "Null for a classic group."},
+        "members": listing(MEMBER),
+        "offsets": listing(OFFSET),
+    },
+    title="GroupDescription",
+)
+STATUS = one_of("OK", "WARN", "STALLED", "STOPPED")
+LAG = record(
+    {
+        "group": STRING,
+        "state": STRING,
+        "status": STATUS,
+        "lag": {**nullable(COUNT), "description": "Records to be read, of all partitions of which it is known."},
+        "partitions": listing(
+            record(
+                {
+                    "topic": STRING,
+                    "partition": PARTITION,
+                    "committed_offset": COUNT,
+                    "committed_leader_epoch": {"type": "integer"},
+                    "committed_at_ms": TIME_MS,
+                    "metadata": nullable(STRING),
+                    "log_end_offset": nullable(COUNT),
+                    "lag": nullable(COUNT),
+                    "status": {"enum": ["OK", "WARN", "STALLED", "STOPPED", None]},
+                },
+                title="PartitionLag",
+            )
+        ),
+    },
+    title="GroupLag",
+)
+RESET = record(
+    {
+        "to": record(
+            {
+                "kind": one_of(*KINDS),
+                "value": {
+                    "type": "integer",
+                    "description": "Of `offset`; records of `shift`, below 0 for back; milliseconds since 1970 of "
+                    "`timestamp`; milliseconds back from now of `duration`.",
+                    "minimum": -(2**62),
+                    "maximum": 2**62,
+                },
+            },
+            optional=("value",),
+        ),
+        "topics": {
+            "type": ["object", "null"],
+            "description": "Partitions by topic, null for all of a topic; left out: all that the group has committed.",
+            "maxProperties": 1000,
+            "additionalProperties": nullable(listing(PARTITION, maxItems=10_000)),
+        },
+    },
+    title="OffsetReset",
+    optional=("topics",),
+    examples=[{"to": {"kind": "timestamp", "value": 1_700_000_000_000}, "topics": {"orders": None}}],
+)
+CHANGED = {"topic": STRING, "partition": PARTITION, "before": nullable(COUNT)}
+WAS_RESET = written(
+    {"group": STRING, "offsets": listing(record({**CHANGED, "after": COUNT}))}, title="OffsetsReset"
+)
+WERE_DELETED = written({"group": STRING, "offsets": listing(record(CHANGED))}, title="OffsetsDeleted")
+
+IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "Its id, percent-encoded.")
+_ABSENT = {404: "There is no such group."}
+_IN_USE = {**_ABSENT, 409: "The group has members."}
+
+LagOf = Callable[[str], Awaitable[Mapping[str, Any]]]
+
+
+class Groups:
+    """Whichever broker is asked: coordinators are asked by Kafka's protocol; for lag, which only they know, by theirs.
+
+    :param lag_of: of a group that this broker coordinates; raises NOT_COORDINATOR of others.
+    """
+
+    def __init__(
+        self, runtime: Runtime, leaders: Leaders, coordinators: GroupCoordinators, lag_of: LagOf, others: OtherBrokers
+    ) -> None:
+        self._coordinators = coordinators
+        self._lists = GroupLists(leaders.published, leaders.connections)
+        self._descriptions = GroupDescriptions(coordinators)
+        self._resets = OffsetResets(runtime, leaders, coordinators, self._descriptions)
+        self._lag_of = lag_of
+        self._others = others
+
+    def routes(self) -> Sequence[Route]:
+        """All of them, one, its lag, its offsets."""
+        search = Parameter("search", {"type": "string", "maxLength": 1000}, "Whose id has this, in any case.")
+        topic = Parameter("topic", TOPIC, "Of this topic; it has to be named.")
+        return (
+            Route("GET", PATH, self.listed, "All groups.", answer=GROUPS, query=(LIMIT, AFTER, search)),
+            Route(
+                "GET",
+                f"{ONE}/lag",
+                self.lag,
+                "How far a group is behind, and how it gets on.",
+                answer=LAG,
+                query=(IN_GROUP,),
+                problems={**_ABSENT, 421: "Its coordinator has just moved."},
+            ),
+            Route(
+                "POST",
+                f"{ONE}/offsets",
+                self.reset,
+                "Have a group without members go on elsewhere.",
+                answer=WAS_RESET,
+                body=RESET,
+                query=(IN_GROUP,),
+                problems=_IN_USE,
+            ),
+            Route(
+                "DELETE",
+                f"{ONE}/offsets",
+                self.forget,
+                "Forget what a group has committed of a topic that its members do not read.",
+                answer=WERE_DELETED,
+                query=(IN_GROUP, topic),
+                problems={**_ABSENT, 409: "Members of the group read the topic."},
+            ),
+            Route(
+                "GET",
+                ONE,
+                self.described,
+                "One group: its members, and what it has committed.",
+                answer=DESCRIPTION,
+                query=(IN_GROUP,),
+                problems=_ABSENT,
+            ),
+            Route(
+                "DELETE",
+                ONE,
+                self.delete,
+                "Delete a group without members, with its offsets.",
+                answer=written({"group": STRING}),
+                query=(IN_GROUP,),
+                problems=_IN_USE,
+            ),
+        )
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    async def listed(self, call: Call) -> Answer:
+        """``GET /v1/groups``."""
+        groups, problems = await self._lists.all()
+        by_name = {group.group: group for group in groups}
+        search = (call.query["search"] or "").casefold()
+        shown, following = page_of([name for name in by_name if search in name.casefold()], call)
+        members = await self._lists.members(by_name[name] for name in shown)
+        rows = [_row(by_name[name], members.get(name)) for name in shown]
+        return Answer({"groups": rows, "next": following, "is_complete": not problems, "problems": problems})
+
+    async def described(self, call: Call) -> Answer:
+        """``GET /v1/groups/{group}``."""
+        group = call.path["group"]
+        description = await self._descriptions.of(group)
+        return Answer(
+            {
+                "group": group,
+                "type": description.type,
+                "protocol_type": description.protocol_type,
+                "state": description.state,
+                "coordinator": description.coordinator,
+                "protocol": description.protocol,
+                "epoch": description.epoch,
+                "members": description.members,
+                "offsets": await self._descriptions.offsets(group),
+            }
+        )
+
+    async def lag(self, call: Call) -> Answer:
+        """``GET /v1/groups/{group}/lag``."""
+        group = call.path["group"]
+        try:
+            return Answer(await self._lag_of(group))
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_COORDINATOR or call.forwarded:
+                raise
+        path = f"{PATH}/{quote(group, safe='')}/lag"
+        return Answer(await self._others.ask(self._coordinators.of(group), call, path))
+
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    async def delete(self, call: Call) -> Answer:
+        """``DELETE /v1/groups/{group}``."""
+        group = call.path["group"]
+        refuse_with_members(await self._descriptions.of(group))
+        if not call.dry_run:
+            answer = await self._coordinators.ask(group, DELETE_GROUPS, {"groups_names": [group]}, _code_of_result)
+            code = ErrorCode.of(_code_of_result(answer))
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, f"the coordinator does not delete {group!r}")
+        return Answer({"group": group, **_written(call)})
+
+    async def reset(self, call: Call) -> Answer:
+        """``POST /v1/groups/{group}/offsets``."""
+        group, to = call.path["group"], call.body["to"]
+        if ("value" in to) == (to["kind"] in WITHOUT_VALUE):
+            takes = "takes no value" if to["kind"] in WITHOUT_VALUE else "needs a value"
+            raise Problem(400, "INVALID_REQUEST", f"body.to: {to['kind']} {takes}")
+        target = Target(to["kind"], to.get("value", 0))
+        offsets = await self._resets.reset(group, target, call.body.get("topics"), dry_run=call.dry_run)
+        return Answer({"group": group, "offsets": offsets, **_written(call)})
+
+    async def forget(self, call: Call) -> Answer:
+        """``DELETE /v1/groups/{group}/offsets``."""
+        group, topic = call.path["group"], call.query["topic"]
+        if topic is None:
+            raise Problem(
+                400,
+                "INVALID_REQUEST",
+                "the query parameter 'topic' is missing",
+                what_to_do="Name the topic: ?topic=orders.  All offsets of a group go with the group.",
+            )
+        offsets = await self._resets.delete(group, topic, dry_run=call.dry_run)
+        return Answer({"group": group, "offsets": offsets, **_written(call)})
+
+
+def _row(group: Listed, members: int | None) -> dict[str, Any]:
+    return {**group._asdict(), "members": members}
+
+
+def _written(call: Call) -> dict[str, Any]:
+    """What is written is kept in ``__consumer_offsets``, and not in ZooKeeper."""
+    return {"dry_run": call.dry_run, "znodes": []}
+
+
+def _code_of_result(answer: Mapping[str, Any]) -> int:
+    code: int = answer["results"][0]["error_code"]
+    return code

@@ -1,0 +1,241 @@
+"""``/v1/topics/{topic}/messages``: a topic's records, read a page at a time, followed as they come, and written."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kreplica.admin.api import Answer, Call, EventStream, Parameter, Route
+from kreplica.admin.leaders import ISOLATIONS, READ_UNCOMMITTED, Leaders
+from kreplica.admin.messages.fetching import Topic
+from kreplica.admin.messages.reading import Begin, MessageReader, PageWanted
+from kreplica.admin.messages.searching import search_for
+from kreplica.admin.messages.tailing import MessageTail
+from kreplica.admin.messages.writing import MessageWriter
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import PublishedTopic, topic_of
+from kreplica.admin.schemas import (
+    COUNT,
+    IN_TOPIC,
+    PARTITION,
+    STRING,
+    TIME_MS,
+    listing,
+    nullable,
+    one_of,
+    record,
+    written,
+)
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+
+PATH = "/v1/topics/{topic}/messages"
+
+UTF8, BASE64 = "utf8", "base64"
+ENCODING = one_of(UTF8, BASE64)
+LIMIT_MAX = 1000
+SCANNED_MAX = 1_000_000
+SEARCH_LENGTH_MAX = 1000
+
+HEADER = record(
+    {"key": STRING, "value": nullable(STRING), "encoding": nullable(ENCODING)},
+    title="MessageHeader",
+)
+
+MESSAGE = record(
+    {
+        "partition": PARTITION,
+        "offset": COUNT,
+        "timestamp_ms": {**nullable(TIME_MS), "description": "Null where its producer said nothing."},
+        "timestamp_type": one_of("create_time", "log_append_time"),
+        "key": nullable(STRING),
+        "value": nullable(STRING),
+        "key_encoding": {**nullable(ENCODING), "description": "base64 where the bytes are no UTF-8; null: no key."},
+        "value_encoding": {**nullable(ENCODING), "description": "base64 where the bytes are no UTF-8; null: no value."},
+        "headers": listing(HEADER),
+        "size_bytes": {**COUNT, "description": "Of key, value and headers."},
+    },
+    title="Message",
+)
+
+MESSAGES = record(
+    {
+        "messages": {**listing(MESSAGE), "description": "By time; those of one partition in its order."},
+        "next": {**nullable(STRING), "description": "`after` of the call for what follows; null: that was all."},
+        "scanned": {**COUNT, "description": "Records that were looked at."},
+        "problems": {**listing(STRING), "description": "What could not be read now, each in a sentence."},
+    },
+    title="Messages",
+)
+
+BODY = record(
+    {
+        "partition": {**nullable(PARTITION), "description": "Absent: by the key, as Java's producers choose; or any."},
+        "key": nullable(STRING),
+        "value": {**nullable(STRING), "description": "Null, or left out: none; a compacted topic drops the key then."},
+        "key_encoding": ENCODING,
+        "value_encoding": ENCODING,
+        "headers": listing(
+            record({"key": STRING, "value": nullable(STRING), "encoding": ENCODING}, optional=("value", "encoding")),
+            maxItems=1000,
+        ),
+    },
+    title="MessageToWrite",
+    optional=("partition", "key", "value", "key_encoding", "value_encoding", "headers"),
+    examples=[{"key": "42", "value": "two coffees"}],
+)
+
+WRITTEN = written(
+    {
+        "partition": PARTITION,
+        "offset": {**nullable(COUNT), "description": "Null where nothing was written."},
+        "timestamp_ms": nullable(TIME_MS),
+    },
+    title="MessageWritten",
+)
+
+ONE_PARTITION = Parameter("partition", PARTITION, "Of this partition only.")
+SEARCH = Parameter(
+    "search",
+    {"type": "string", "maxLength": SEARCH_LENGTH_MAX},
+    "Only those that have this text, in any case, in their key, their value or a header; "
+    "`/expression/` is one in RE2's syntax. Of each only the first 64 KiB are looked at.",
+)
+ISOLATION = Parameter(
+    "isolation", one_of(*ISOLATIONS), "Whether transactions that are open or aborted count.", default=READ_UNCOMMITTED
+)
+READ = (
+    IN_TOPIC,
+    ONE_PARTITION,
+    Parameter(
+        "from",
+        {"type": "string", "pattern": r"^(earliest|latest|offset:[0-9]{1,18}|timestamp:[0-9]{1,18})$"},
+        "Where to begin: `earliest`; `latest` (the last ones); `offset:N`; `timestamp:MS` (milliseconds since 1970).",
+        default="earliest",
+    ),
+    Parameter("after", {"type": "string"}, "`next` of the answer before: `from` does not count."),
+    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "So many at most.", default=100),
+    SEARCH,
+    Parameter(
+        "scan_limit",
+        {"type": "integer", "minimum": 1, "maximum": SCANNED_MAX},
+        "So many are looked at, at most, and for three seconds at most; `next` goes on.",
+        default=20_000,
+    ),
+    ISOLATION,
+)
+_ABSENT = "There is no such topic or partition."
+
+
+class Messages:
+    """By Kafka's protocol to the leaders of the partitions, whichever broker is asked."""
+
+    def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
+        self._leaders = leaders
+        self._reader = MessageReader(runtime, leaders)
+        self._tail = MessageTail(runtime, leaders, self._reader.fetcher)
+        self._writer = MessageWriter(runtime, leaders)
+
+    def routes(self) -> Sequence[Route]:
+        """Read, follow, write."""
+        return (
+            Route(
+                "GET",
+                PATH,
+                self.read,
+                "A topic's records, a page at a time.",
+                answer=MESSAGES,
+                query=READ,
+                problems={404: _ABSENT, 503: "No partition has a leader that answers."},
+            ),
+            Route(
+                "GET",
+                f"{PATH}/tail",
+                self.tail,
+                "A topic's records as they come: events `message`, `skipped` and `problems`.",
+                answer=MESSAGE,
+                query=(IN_TOPIC, ONE_PARTITION, SEARCH, ISOLATION),
+                problems={404: _ABSENT},
+                streams=True,
+            ),
+            Route(
+                "POST",
+                PATH,
+                self.write,
+                "Write one record; answered when all replicas that are in sync have it.",
+                answer=WRITTEN,
+                status=201,
+                body=BODY,
+                query=(IN_TOPIC,),
+                problems={
+                    403: "Only coordinators write to this topic.",
+                    404: _ABSENT,
+                    413: "The record is larger than the topic takes.",
+                },
+            ),
+        )
+
+    async def read(self, call: Call) -> Answer:
+        """``GET /v1/topics/{topic}/messages``."""
+        query = call.query
+        topic = self._topic(call)
+        page = PageWanted(
+            topic, query["partition"], _begin(query["from"]), query["after"], query["limit"], query["scan_limit"]
+        )
+        return Answer(await self._reader.page(page))
+
+    async def tail(self, call: Call) -> EventStream:
+        """``GET /v1/topics/{topic}/messages/tail``."""
+        topic, partition = self._topic(call), call.query["partition"]
+        known = topic_of(self._leaders.published, topic.name).partitions
+        if partition is not None and partition not in known:
+            raise _no_partition(TopicPartition(topic.name, partition))
+        return EventStream(self._tail.events(topic, [partition] if partition is not None else sorted(known)))
+
+    async def write(self, call: Call) -> Answer:
+        """``POST /v1/topics/{topic}/messages``."""
+        body: Mapping[str, Any] = call.body
+        topic = self._published(call)
+        key = _decoded(body.get("key"), body.get("key_encoding", UTF8), "body.key")
+        value = _decoded(body.get("value"), body.get("value_encoding", UTF8), "body.value")
+        headers = tuple(
+            (row["key"], _decoded(row.get("value"), row.get("encoding", UTF8), f"body.headers[{number}].value"))
+            for number, row in enumerate(body.get("headers", ()))
+        )
+        partition = self._writer.partition_for(topic, body.get("partition"), key)
+        offset = timestamp_ms = None
+        if not call.dry_run:
+            offset, timestamp_ms = await self._writer.write(topic, partition, key, value, headers)
+        document = {"partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
+        return Answer({**document, "dry_run": call.dry_run, "znodes": []}, status=200 if call.dry_run else 201)
+
+    def _published(self, call: Call) -> PublishedTopic:
+        return topic_of(self._leaders.published, call.path["topic"])
+
+    def _topic(self, call: Call) -> Topic:
+        topic = self._published(call)
+        isolation = ISOLATIONS[call.query["isolation"]]
+        return Topic(topic.name, topic.topic_id, isolation, search_for(call.query["search"]))
+
+
+def _begin(text: str) -> Begin:
+    kind, _, value = text.partition(":")
+    return Begin(kind, int(value or 0))
+
+
+def _decoded(text: str | None, encoding: str, where: str) -> bytes | None:
+    """:raise Problem: 400 where it is no base64."""
+    if text is None:
+        return None
+    if encoding == UTF8:
+        return text.encode()
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Problem(400, "INVALID_REQUEST", f"{where}: it is no base64: {error}") from None
+
+
+def _no_partition(key: TopicPartition) -> Problem:
+    return Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no partition {key.partition} of {key.topic}")

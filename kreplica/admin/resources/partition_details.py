@@ -1,0 +1,100 @@
+"""What is known of a partition beyond what is published: its state in ZooKeeper, its leader's offsets and size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.admin.published import BrokerConnections, PublishedPartition
+from kreplica.admin.schemas import BROKER_ID, COUNT, TIME_MS, listing, nullable
+from kreplica.admin.topic_znodes import reached
+from kreplica.client.errors import ClientError
+from kreplica.cluster import documents, znodes
+from kreplica.runtime.together import together
+from kreplica.wire.messages import DESCRIBE_LOG_DIRS, LIST_OFFSETS, Api
+from kreplica.zookeeper import ZooKeeperClient
+
+ASKED_SECONDS_MAX = 2.0
+"""A leader that does not answer in time is not waited for: what it would say is null."""
+
+EARLIEST, LATEST = -2, -1
+CONSUMER = -1
+
+_ZOOKEEPER = "Null while ZooKeeper is out of this broker's reach."
+_LEADER = "Null where its leader does not say."
+
+DETAILS = {
+    "controller_epoch": {**nullable(COUNT), "description": f"Of the controller that decided it last. {_ZOOKEEPER}"},
+    "partition_epoch": {**nullable(COUNT), "description": f"The version of its state. {_ZOOKEEPER}"},
+    "written_at_ms": {**nullable(TIME_MS), "description": f"When its state was written last. {_ZOOKEEPER}"},
+    "eligible_leader_replicas": {
+        **nullable(listing(BROKER_ID)),
+        "description": f"Not in sync, but they have everything that was acknowledged. {_ZOOKEEPER}",
+    },
+    "start_offset": {**nullable(COUNT), "description": f"Of its first record. {_LEADER}"},
+    "end_offset": {**nullable(COUNT), "description": f"Of the record that consumers get next. {_LEADER}"},
+    "size_bytes": {**nullable(COUNT), "description": f"Of its leader's log. {_LEADER}"},
+}
+
+Row = dict[str, Any]
+
+
+class PartitionDetails:
+    """Asks ZooKeeper, and the partition's leader by Kafka's protocol."""
+
+    def __init__(self, client: ZooKeeperClient, brokers: BrokerConnections) -> None:
+        self._client = client
+        self._brokers = brokers
+
+    async def read(self, topic: str, partition: PublishedPartition) -> Row:
+        """Members of ``DETAILS``."""
+        number, leader = partition.partition, partition.leader
+        state, start, end, size = await together(
+            [
+                self._state(topic, number),
+                self._offset(leader, topic, number, EARLIEST),
+                self._offset(leader, topic, number, LATEST),
+                self._size(leader, topic, number),
+            ]
+        )
+        return {**dict.fromkeys(DETAILS), **state, **start, **end, **size}
+
+    async def _state(self, topic: str, number: int) -> Row:
+        path = znodes.partition_state_path(topic, number)
+        found = await reached(self._client, lambda: self._client.get_data(path))
+        if found is None:
+            return {}
+        data, stat = found
+        state = documents.decode_partition_state(path, data, stat.version)
+        return {
+            "controller_epoch": state.controller_epoch,
+            "partition_epoch": state.partition_epoch,
+            "written_at_ms": stat.mtime_ms,
+            "eligible_leader_replicas": list(state.eligible_leader_replicas),
+        }
+
+    async def _offset(self, leader: int, topic: str, number: int, which: int) -> Row:
+        rows = [{"partition_index": number, "current_leader_epoch": -1, "timestamp": which}]
+        body = {"replica_id": CONSUMER, "isolation_level": 0, "topics": [{"name": topic, "partitions": rows}]}
+        for answered in (await self._asked(leader, LIST_OFFSETS, body)).get("topics", ()):
+            for row in answered["partitions"]:
+                if not row["error_code"] and row["offset"] >= 0:
+                    return {"start_offset" if which == EARLIEST else "end_offset": row["offset"]}
+        return {}
+
+    async def _size(self, leader: int, topic: str, number: int) -> Row:
+        body = {"topics": [{"topic": topic, "partitions": [number]}]}
+        answer = await self._asked(leader, DESCRIBE_LOG_DIRS, body)
+        for directory in answer.get("results", ()):
+            for held in directory["topics"]:
+                for row in held["partitions"]:
+                    if not row["is_future_key"]:
+                        return {"size_bytes": row["partition_size"]}
+        return {}
+
+    async def _asked(self, leader: int, api: Api, body: Row) -> Row:
+        if leader < 0:
+            return {}
+        try:
+            return await self._brokers.request(leader, api, body, timeout_s=ASKED_SECONDS_MAX)
+        except ClientError:
+            return {}

@@ -1,0 +1,270 @@
+"""``/v1/partitions`` and ``/v1/topics/{topic}/partitions``: who leads what, who holds it, and what becomes of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kreplica.admin.api import AFTER, LIMIT, Answer, Call, Parameter, Route
+from kreplica.admin.counts import Counted
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import (
+    BrokerConnections,
+    Published,
+    PublishedPartition,
+    is_offline,
+    is_under_replicated,
+    once_complete,
+    topic_of,
+)
+from kreplica.admin.resources.partition_details import DETAILS, PartitionDetails
+from kreplica.admin.schemas import (
+    BOOLEAN,
+    BROKER_ID,
+    COUNT,
+    IN_PARTITION,
+    IN_TOPIC,
+    PARTITION,
+    STRING,
+    listing,
+    nullable,
+    one_of,
+    page,
+    record,
+)
+from kreplica.admin.topic_znodes import NOTHING, Changes, TopicZnodes
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Reactor
+from kreplica.runtime.turns import Turns
+from kreplica.zookeeper import ZooKeeperClient
+
+IDS = listing(BROKER_ID)
+KNOWN_BY_ZOOKEEPER = "Null while ZooKeeper is out of this broker's reach."
+
+MEMBERS = {
+    "topic": STRING,
+    "partition": PARTITION,
+    "leader": {**nullable(BROKER_ID), "description": "Null where nobody leads it."},
+    "leader_epoch": COUNT,
+    "replicas": {**IDS, "description": "The preferred leader first."},
+    "isr": {**IDS, "description": "The replicas that are in sync."},
+    "offline_replicas": {**IDS, "description": "On brokers that do not live, or in directories that failed."},
+    "adding": {**nullable(IDS), "description": f"Replicas that are on their way here. {KNOWN_BY_ZOOKEEPER}"},
+    "removing": {**nullable(IDS), "description": f"Replicas that go when the others are in sync. {KNOWN_BY_ZOOKEEPER}"},
+    "read_only": {**nullable(BOOLEAN), "description": f"Whether it is being removed. {KNOWN_BY_ZOOKEEPER}"},
+}
+
+OFFLINE, UNDER_REPLICATED = "offline", "under_replicated"
+STATES = ("all", OFFLINE, UNDER_REPLICATED, "moving")
+
+AFTER_NUMBER = Parameter("after", PARTITION, "Only what comes after this one: `next` of the answer before.")
+
+Row = dict[str, Any]
+Key = tuple[str, int]
+
+
+class Partitions:
+    """What was published, with what ZooKeeper says of the topics that are listed."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        published: Published,
+        client: ZooKeeperClient,
+        brokers: BrokerConnections,
+        counted: Counted,
+    ) -> None:
+        self._reactor = reactor
+        self._published = published
+        self._znodes = TopicZnodes(client)
+        self._details = PartitionDetails(client, brokers)
+        self._counted = counted
+
+    def routes(self) -> Sequence[Route]:
+        """Of all topics, of one, and one partition."""
+        rows = page("partitions", record(MEMBERS, title="Partition"))
+        state = Parameter("state", one_of(*STATES), "Which of them.", default="all")
+        topic_problems = {404: "There is no such topic."}
+        return (
+            Route(
+                "GET",
+                "/v1/partitions",
+                self.everywhere,
+                "The partitions of all topics.",
+                answer=rows,
+                query=(state, LIMIT, AFTER),
+                problems={503: "ZooKeeper is out of reach, and only it knows what moves."},
+            ),
+            Route(
+                "GET",
+                "/v1/topics/{topic}/partitions",
+                self.of_topic,
+                "The partitions of a topic.",
+                answer=rows,
+                query=(IN_TOPIC, LIMIT, AFTER_NUMBER),
+                problems=topic_problems,
+            ),
+            Route(
+                "GET",
+                "/v1/topics/{topic}/partitions/{partition}",
+                self.one,
+                "One partition, with what only its leader and ZooKeeper know.",
+                answer=record({**MEMBERS, **DETAILS}, title="PartitionWithDetails"),
+                query=(IN_TOPIC, IN_PARTITION),
+                problems={404: "There is no such topic, or no such partition of it."},
+            ),
+        )
+
+    # --- lists -------------------------------------------------------------------------------------------------------
+
+    async def everywhere(self, call: Call) -> Answer:
+        """``GET /v1/partitions``."""
+        state, limit = call.query["state"], call.query["limit"]
+        topics = sorted((await once_complete(self._published)).topics)
+        begins = _key(call.query["after"])
+        if begins is not None:
+            topics = topics[max(bisect_right(topics, begins[0]) - 1, 0) :]
+        moving = await self._moving(topics) if state == "moving" else None
+        candidates = await self._in_trouble(state, begins) or self._after(topics, begins)
+        found, more = await self._taken(candidates, state, moving, limit)
+        names = list(dict.fromkeys(name for name, _ in found))
+        changes = {name: moving[name] for name in names} if moving else await self._znodes.changes(names)
+        rows = await self._rows(found, changes)
+        last = found[-1] if more else None
+        return Answer({"partitions": rows, "next": None if last is None else f"{last[0]}/{last[1].partition}"})
+
+    def _after(self, topics: Sequence[str], begins: Key | None) -> Iterator[tuple[str, PublishedPartition]]:
+        for name in topics:
+            topic = self._published.topics.get(name)  # one that is deleted meanwhile is not listed any more
+            for number, partition in sorted(topic.partitions.items()) if topic is not None else ():
+                if begins is None or (name, number) > begins:
+                    yield name, partition
+
+    async def _in_trouble(self, state: str, begins: Key | None) -> Iterator[tuple[str, PublishedPartition]] | None:
+        """Those that were counted; None where that state is not counted."""
+        if state not in (OFFLINE, UNDER_REPLICATED):
+            return None
+        counts = await self._counted.now()
+        keys = counts.offline if state == OFFLINE else counts.under_replicated
+        return self._known(keys if begins is None else keys[bisect_right(keys, begins) :])
+
+    def _known(self, keys: Sequence[TopicPartition]) -> Iterator[tuple[str, PublishedPartition]]:
+        for name, number in keys:
+            topic = self._published.topics.get(name)
+            partition = topic.partitions.get(number) if topic is not None else None
+            if partition is not None:
+                yield name, partition
+
+    async def _moving(self, topics: Sequence[str]) -> Mapping[str, Changes]:
+        changes = await self._znodes.changes(topics)
+        if changes is None:
+            raise Problem(
+                503,
+                "COORDINATION_UNAVAILABLE",
+                "ZooKeeper is out of this broker's reach, and only it knows what moves",
+                what_to_do="Try again when it serves.",
+            )
+        return changes
+
+    async def _taken(
+        self,
+        partitions: Iterable[tuple[str, PublishedPartition]],
+        state: str,
+        moving: Mapping[str, Changes] | None,
+        limit: int,
+    ) -> tuple[list[tuple[str, PublishedPartition]], bool]:
+        """The first of those in some state, and whether there are more."""
+        turns = Turns(self._reactor)
+        taken: list[tuple[str, PublishedPartition]] = []
+        for name, partition in partitions:
+            if _is_in(state, partition, moving[name] if moving else NOTHING):
+                if len(taken) == limit:
+                    return taken, True
+                taken.append((name, partition))
+            if turns.is_over:
+                await turns.next()
+        return taken, False
+
+    async def of_topic(self, call: Call) -> Answer:
+        """``GET /v1/topics/{topic}/partitions``."""
+        name, limit, after = call.path["topic"], call.query["limit"], call.query["after"]
+        topic = topic_of(await once_complete(self._published), name)
+        numbers = sorted(topic.partitions)
+        first = 0 if after is None else bisect_right(numbers, after)
+        shown = numbers[first : first + limit]
+        rows = await self._rows(
+            [(name, topic.partitions[number]) for number in shown], await self._znodes.changes([name])
+        )
+        more = first + limit < len(numbers)
+        return Answer({"partitions": rows, "next": str(shown[-1]) if more else None})
+
+    async def _rows(
+        self, partitions: Sequence[tuple[str, PublishedPartition]], changes: Mapping[str, Changes] | None
+    ) -> list[Row]:
+        turns = Turns(self._reactor)
+        rows = []
+        for name, partition in partitions:
+            rows.append(_row(name, partition, None if changes is None else changes[name]))
+            if turns.is_over:
+                await turns.next()
+        return rows
+
+    # --- one ---------------------------------------------------------------------------------------------------------
+
+    async def one(self, call: Call) -> Answer:
+        """``GET /v1/topics/{topic}/partitions/{partition}``."""
+        name, number = call.path["topic"], int(call.path["partition"])
+        partition = topic_of(await once_complete(self._published), name).partitions.get(number)
+        if partition is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {name!r} has no partition {number}"
+            )
+        changes = await self._znodes.changes([name])
+        row = _row(name, partition, None if changes is None else changes[name])
+        return Answer({**row, **await self._details.read(name, partition)})
+
+
+def _row(topic: str, partition: PublishedPartition, changes: Changes | None) -> Row:
+    number = partition.partition
+    row: Row = {
+        "topic": topic,
+        "partition": number,
+        "leader": partition.leader if partition.leader >= 0 else None,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "offline_replicas": partition.offline_replicas,
+        "adding": None,
+        "removing": None,
+        "read_only": None,
+    }
+    if changes is not None:
+        row["adding"] = list(changes.adding.get(number, ()))
+        row["removing"] = list(changes.removing.get(number, ()))
+        row["read_only"] = number in changes.read_only
+    return row
+
+
+def _is_in(state: str, partition: PublishedPartition, changes: Changes) -> bool:
+    if state == OFFLINE:
+        return is_offline(partition)
+    if state == UNDER_REPLICATED:
+        return is_under_replicated(partition)
+    return state == "all" or changes.is_moving(partition.partition)
+
+
+def _key(after: str | None) -> Key | None:
+    """What ``next`` said: a topic and the number of one of its partitions.
+
+    :raise Problem: 400 where it is nothing of ours.
+    """
+    if after is None:
+        return None
+    topic, slash, number = after.rpartition("/")
+    if not slash or not number.isascii() or not number.isdigit() or len(number) > 10:
+        raise Problem(
+            400, "INVALID_REQUEST", f"after: {after[:300]!r} is no TOPIC/PARTITION", what_to_do="Send `next` as it was."
+        )
+    return topic, int(number)

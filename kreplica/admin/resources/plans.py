@@ -1,0 +1,275 @@
+"""``/v1/plans``: longer work on replicas, tried, made, watched, changed and given up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from kreplica.admin.api import Answer, Call, Parameter, Route
+from kreplica.admin.plans.circumstances import Circumstances
+from kreplica.admin.plans.reading import NumberedStep, PlanRead, PlansRead
+from kreplica.admin.plans.replica_sizes import ReplicaSizes
+from kreplica.admin.plans.shown import (
+    CANCEL,
+    MOVE,
+    PATCH,
+    PLAN,
+    PREVIEW,
+    REQUEST,
+    broker_documents,
+    copied_of,
+    etag_of,
+    move_document,
+    plan_document,
+)
+from kreplica.admin.plans.writing import PlanWrites
+from kreplica.admin.published import BrokerConnections, Published
+from kreplica.admin.registrations import Registrations
+from kreplica.admin.schemas import STRING, page, written
+from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.eta import seconds_expected
+from kreplica.cluster.plans.making import Draft
+from kreplica.cluster.plans.plan import Plan, PlanProgress, StepOutcome, StepState
+from kreplica.cluster.plans.preview import preview
+from kreplica.cluster.plans.requests import read_request
+from kreplica.runtime import Runtime
+from kreplica.zookeeper import ZooKeeperClient
+
+MOVES_SHOWN = 1000
+"""In a preview."""
+
+LISTED_MAX = 1000
+MOVES_PAGE_MAX = 1000
+
+MOVING_MEASURED_MAX = 200
+"""Moves under way whose brokers are asked how far they are; of more only what is finished counts."""
+
+STEPS_SEARCHED_MAX = 5000
+"""So far a plan is looked through for them: the controller begins steps in their order."""
+
+_NOT_FOUND = {404: "There is no such plan."}
+_CHANGED = {412: "It was changed since the ETag in If-Match was read."}
+LIMIT_MOVES = Parameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": MOVES_PAGE_MAX}, "So many at most.", default=MOVES_PAGE_MAX
+)
+AFTER_MOVE = Parameter("after", {"type": "string", "pattern": "^[0-9]{1,9}$"}, "Only moves with higher numbers.")
+LIMIT_PLANS = Parameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": LISTED_MAX}, "So many at most.", default=100
+)
+AFTER_PLAN = Parameter("after", STRING, "Only plans that were made before this one: `next` of the answer before.")
+
+
+class Plans:
+    """Made with what a plan is made from."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        client: ZooKeeperClient,
+        published: Published,
+        registrations: Registrations,
+        connections: BrokerConnections,
+    ) -> None:
+        self._runtime = runtime
+        self._plans = PlansRead(client)
+        self._sizes = ReplicaSizes(runtime.reactor.seconds, connections)
+        self._writes = PlanWrites(client, self._plans)
+        self._circumstances = Circumstances(runtime, client, published, registrations, self._plans, self._sizes)
+
+    def routes(self) -> Sequence[Route]:
+        """What shows them, and what makes and changes them."""
+        return (*self._views(), *self._changes())
+
+    def _views(self) -> Sequence[Route]:
+        one = "/v1/plans/{plan}"
+        return (
+            Route(
+                "GET",
+                "/v1/plans",
+                self.listed,
+                "All plans, the newest first.",
+                answer=page("plans", PLAN),
+                query=(LIMIT_PLANS, AFTER_PLAN),
+            ),
+            Route("GET", one, self.show, "A plan.", answer=PLAN, problems=_NOT_FOUND),
+            Route(
+                "GET",
+                f"{one}/moves",
+                self.moves,
+                "A plan's moves, in the order in which they are begun.",
+                answer=page("moves", MOVE),
+                query=(LIMIT_MOVES, AFTER_MOVE),
+                problems=_NOT_FOUND,
+            ),
+        )
+
+    def _changes(self) -> Sequence[Route]:
+        one = "/v1/plans/{plan}"
+        header = "/kreplica/plans/{plan}"
+        return (
+            Route(
+                "POST",
+                "/v1/plans",
+                self.make,
+                "Make a plan; with dry_run, see what it would do.",
+                answer=written(PREVIEW, title="PlanPreview"),
+                status=201,
+                body=REQUEST,
+                znodes=(
+                    "/kreplica/plans",
+                    header,
+                    f"{header}/steps",
+                    f"{header}/steps/{{chunk}}",
+                    f"{header}/progress",
+                    "/kreplica/cordoned/{broker_id}",
+                ),
+                problems={
+                    404: "There is no such topic or partition.",
+                    409: "Replicas of these partitions move already, or somebody made a plan at the same moment.",
+                },
+            ),
+            Route(
+                "PATCH",
+                one,
+                self.patch,
+                "Change how fast a plan goes.",
+                answer=written(PLAN["properties"], title="PlanChanged"),
+                body=PATCH,
+                znodes=(header,),
+                problems={**_NOT_FOUND, **_CHANGED, 409: "It has ended."},
+            ),
+            Route(
+                "DELETE",
+                one,
+                self.delete,
+                "Forget a plan that has ended.",
+                answer=written({"id": STRING}, title="PlanDeleted"),
+                znodes=(header, f"{header}/steps", f"{header}/progress"),
+                problems={**_NOT_FOUND, 409: "It has not ended."},
+            ),
+            Route(
+                "POST",
+                f"{one}/cancel",
+                self.cancel,
+                "Give a plan up: what is under way goes back.",
+                answer=written(PLAN["properties"], title="PlanCancelled"),
+                body=CANCEL,
+                znodes=(header,),
+                problems={**_NOT_FOUND, **_CHANGED, 409: "It has ended."},
+            ),
+        )
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def listed(self, call: Call) -> Answer:
+        """``GET /v1/plans``."""
+        newest_first = sorted(await self._plans.ids(), reverse=True)
+        after, limit = call.query["after"], call.query["limit"]
+        rest = [plan_id for plan_id in newest_first if after is None or plan_id < after]
+        shown = rest[:limit]
+        rows = [await self._document(read) for read in await self._plans.plans(shown)]
+        return Answer({"plans": rows, "next": shown[-1] if len(rest) > limit else None})
+
+    async def show(self, call: Call) -> Answer:
+        """``GET /v1/plans/{plan}``."""
+        read = await self._plans.plan(call.path["plan"])
+        document = await self._document(read)
+        moving = read.progress.moving and not read.plan.state.is_ended
+        # What is being copied grows without any znode changing.
+        return Answer(
+            document, etag=f"{etag_of(read)}.{document['progress']['bytes_done']}" if moving else etag_of(read)
+        )
+
+    async def moves(self, call: Call) -> Answer:
+        """``GET /v1/plans/{plan}/moves``."""
+        plan_id, limit, after = call.path["plan"], call.query["limit"], call.query["after"]
+        read = await self._plans.plan(plan_id)
+        first = 0 if after is None else int(after) + 1
+        rows: list[NumberedStep] = []
+        async for row in self._plans.steps(plan_id, first):
+            rows.append(row)
+            if len(rows) == limit:
+                break
+        copied = await self._copied(rows)
+        shown = [move_document(row, copied.get(row.number, copied_of(row, {}))) for row in rows]
+        last = rows[-1].number if rows else 0
+        more = bool(rows) and last + 1 < read.plan.steps_count
+        return Answer({"moves": shown, "next": str(last) if more else None})
+
+    async def _document(self, read: PlanRead) -> dict[str, Any]:
+        moved = 0
+        if read.progress.moving and not read.plan.state.is_ended and read.plan.bytes:
+            rows: list[NumberedStep] = []
+            async for row in self._plans.steps(read.plan.plan_id):
+                if row.outcome.state is StepState.MOVING:
+                    rows.append(row)
+                if len(rows) >= read.progress.moving or row.number >= STEPS_SEARCHED_MAX:
+                    break
+            moved = sum(size or 0 for size in (await self._copied(rows)).values())
+        return plan_document(read.plan, read.progress, self._runtime.wall_clock_ms(), bytes_moved=moved)
+
+    async def _copied(self, rows: Sequence[NumberedStep]) -> dict[int, int | None]:
+        """By number, what the moves that are under way have copied."""
+        moving = [row for row in rows if row.outcome.state is StepState.MOVING][:MOVING_MEASURED_MAX]
+        wanted = [(row.step.key, broker) for row in moving for broker in row.step.arriving]
+        sizes = await self._sizes.of(wanted) if wanted else {}
+        return {
+            row.number: copied_of(
+                row, {b: sizes[row.step.key, b] for b in row.step.arriving if (row.step.key, b) in sizes}
+            )
+            for row in moving
+        }
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def make(self, call: Call) -> Answer:
+        """``POST /v1/plans``."""
+        request = read_request(call.body)
+        draft, cluster = await self._circumstances.drafted(request)
+        plan, rows = await self._writes.make(draft, self._runtime.wall_clock_ms(), dry_run=call.dry_run)
+        document = await self._runtime.offload.run(_preview, draft, cluster, plan)
+        location = None if call.dry_run else f"/v1/plans/{plan.plan_id}"
+        status = 200 if call.dry_run else 201
+        return Answer({**document, "dry_run": call.dry_run, "znodes": rows}, status=status, location=location)
+
+    async def patch(self, call: Call) -> Answer:
+        """``PATCH /v1/plans/{plan}``."""
+        read, rows = await self._writes.patch(call.path["plan"], call.body, call.if_match, dry_run=call.dry_run)
+        return await self._written(read, rows, call)
+
+    async def cancel(self, call: Call) -> Answer:
+        """``POST /v1/plans/{plan}/cancel``."""
+        rollback = call.body.get("rollback", False)
+        read, rows = await self._writes.cancel(
+            call.path["plan"], call.if_match, rollback=rollback, dry_run=call.dry_run
+        )
+        return await self._written(read, rows, call)
+
+    async def delete(self, call: Call) -> Answer:
+        """``DELETE /v1/plans/{plan}``."""
+        plan_id = call.path["plan"]
+        rows = await self._writes.delete(plan_id, dry_run=call.dry_run)
+        return Answer({"id": plan_id, "dry_run": call.dry_run, "znodes": rows})
+
+    async def _written(self, read: PlanRead, rows: list[dict[str, Any]], call: Call) -> Answer:
+        document = await self._document(read)
+        return Answer({**document, "dry_run": call.dry_run, "znodes": rows}, etag=etag_of(read))
+
+
+def _preview(draft: Draft, cluster: ClusterState, plan: Plan) -> dict[str, Any]:
+    steps = draft.steps
+    waiting = PlanProgress(waiting=len(steps), bytes=draft.bytes)
+    moves = [
+        move_document(NumberedStep(number, step, StepOutcome()), 0)
+        for number, step in enumerate(islice(steps, MOVES_SHOWN))
+    ]
+    return {
+        "plan": plan_document(plan, waiting, plan.created_at_ms),
+        "moves": moves,
+        "moves_count": len(steps),
+        "bytes": draft.bytes,
+        "eta_seconds": seconds_expected(steps, cluster, plan.throttle_bytes_per_second),
+        "brokers": broker_documents(preview(steps, cluster)),
+        "warnings": list(draft.warnings),
+    }

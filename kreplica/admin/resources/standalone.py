@@ -1,0 +1,129 @@
+"""``/v1/standalone``: the brokers of one process, which can be killed, paused and cut off while it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from kreplica.admin.api import Answer, Call, Route
+from kreplica.admin.problems import Problem
+from kreplica.admin.schemas import BOOLEAN, BROKER_ID, IN_BROKER, listing, one_of, record, written
+
+PREFIX = "/v1/standalone"
+
+RUNNING, PAUSED, CUT, DEAD = "running", "paused", "cut", "dead"
+
+ACTIONS = {
+    "kill": "Kill a broker, as kill -9 does: nothing is flushed, and the others notice when its session times out.",
+    "start": "Start a broker that is dead, from its directory; answered when it serves.",
+    "pause": "Let a broker stand still, as SIGSTOP does.",
+    "resume": "Let a broker that stands still go on.",
+    "cut": "Cut a broker off from everybody: other brokers, the coordinator, clients.",
+    "mend": "Undo a cut: what was sent meanwhile arrives.",
+}
+_ENDS_OF_DEAD = ("pause", "cut")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """:param state: one of ``RUNNING``, ``PAUSED``, ``CUT`` (off, and running) and ``DEAD``.
+
+    :param starting: whether it is on its way from dead to running.
+    """
+
+    state: str
+    starting: bool = False
+
+
+class StandaloneBrokers(Protocol):
+    """The brokers of a process, as whoever presses buttons sees them."""
+
+    def states(self) -> Mapping[int, BrokerState]:
+        """Of each broker, by its id."""
+
+    async def do(self, action: str, broker_id: int) -> None:
+        """Do one of ``ACTIONS`` to a broker; what is so already stays so.
+
+        :raise KreplicaError: a start failed; the text says why.
+        """
+
+
+class StandaloneResource:
+    """:param brokers: None where the process is no standalone of several brokers."""
+
+    def __init__(self, brokers: StandaloneBrokers | None) -> None:
+        self._brokers = brokers
+
+    def routes(self) -> Sequence[Route]:
+        """How they are, and a button for each action."""
+        absent = "This process is no standalone of several brokers."
+        list_route = Route(
+            "GET",
+            PREFIX,
+            self.states,
+            "The brokers of this process, and how each is.",
+            answer=record({"brokers": listing(STATE)}),
+            problems={404: absent},
+        )
+        buttons = [
+            Route(
+                "POST",
+                f"{PREFIX}/brokers/{{broker_id}}/{action}",
+                partial(self.act, action),
+                summary,
+                answer=written({"brokers": listing(STATE)}),
+                query=(IN_BROKER,),
+                problems={404: f"{absent}  Or it has no such broker.", 409: "The broker is dead, or starts just now."},
+            )
+            for action, summary in ACTIONS.items()
+        ]
+        return (list_route, *buttons)
+
+    async def states(self, call: Call) -> Answer:
+        """``GET /v1/standalone``."""
+        return Answer({"brokers": _rows(self._present())})
+
+    async def act(self, action: str, call: Call) -> Answer:
+        """``POST /v1/standalone/brokers/{broker_id}/{action}``."""
+        brokers = self._present()
+        broker_id = int(call.path["broker_id"])
+        known = brokers.states()
+        if broker_id not in known:
+            ids = ", ".join(map(str, known))
+            raise Problem(404, "BROKER_ID_NOT_REGISTERED", f"there is no broker {broker_id} in this process: {ids}")
+        if known[broker_id].state == DEAD and action in _ENDS_OF_DEAD:
+            raise Problem(
+                409, "BROKER_NOT_AVAILABLE", f"broker {broker_id} is dead", what_to_do="Start it, and try again."
+            )
+        if not call.dry_run:
+            await brokers.do(action, broker_id)
+        return Answer({"brokers": _rows(brokers), "dry_run": call.dry_run, "znodes": []})
+
+    def _present(self) -> StandaloneBrokers:
+        if self._brokers is None:
+            raise Problem(
+                404,
+                "NOT_FOUND",
+                "this process is no standalone of several brokers",
+                what_to_do="Start one that is: twistd -n kreplica standalone --brokers 3",
+            )
+        return self._brokers
+
+
+STATE = record(
+    {
+        "broker_id": BROKER_ID,
+        "state": one_of(RUNNING, PAUSED, CUT, DEAD),
+        "starting": {**BOOLEAN, "description": "Whether it is on its way from dead to running."},
+    },
+    title="StandaloneBroker",
+)
+
+
+def _rows(brokers: StandaloneBrokers) -> list[dict[str, Any]]:
+    return [
+        {"broker_id": broker_id, "state": broker.state, "starting": broker.starting}
+        for broker_id, broker in brokers.states().items()
+    ]

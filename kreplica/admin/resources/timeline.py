@@ -1,0 +1,90 @@
+"""``/v1/timeline`` and ``/v1/events``: what happened in the cluster, told by all brokers, and what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kreplica.admin.api import Answer, Call, EventStream, Parameter, Route
+from kreplica.admin.chronicles import ID_PATTERN, Chronicle, Document, documents_of, entry_schema, merged
+from kreplica.admin.forwarding import OtherBrokers
+from kreplica.admin.problems import Problem
+from kreplica.admin.schemas import STRING, listing, one_of, record
+from kreplica.admin.timeline_feed import TimelineFeed
+from kreplica.runtime import Reactor
+
+PATH = "/v1/timeline"
+LIMIT_MAX = 1000
+
+_ID = {"type": "string", "pattern": ID_PATTERN}
+LIMIT = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "So many at most.", default=100)
+BEFORE = Parameter("before", _ID, "Only what is older than the entry with this id.")
+SUBJECT = Parameter("subject", {"type": "string", "maxLength": 300}, "Only entries about it: `broker 3`.")
+SINCE = Parameter("since", _ID, "Only what is newer than the entry with this id.")
+
+
+class Timeline:
+    """:param chronicle: what this broker remembers.
+
+    :param kinds: what entries may be about, each with what it says.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        broker_id: int,
+        chronicle: Chronicle,
+        kinds: Mapping[str, str],
+        others: OtherBrokers,
+    ) -> None:
+        self._broker_id = broker_id
+        self._chronicle = chronicle
+        self._kinds = kinds
+        self._others = others
+        self._feed = TimelineFeed(reactor, self._news)
+
+    def routes(self) -> Sequence[Route]:
+        """Two."""
+        kind = Parameter("kind", one_of(*self._kinds), "Only entries of this kind.")
+        problems = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
+        entries = record({"entries": listing(entry_schema(self._kinds)), "problems": problems}, title="Timeline")
+        return (
+            Route(
+                "GET",
+                PATH,
+                self.read,
+                "What happened in the cluster, the newest first.",
+                answer=entries,
+                query=(LIMIT, BEFORE, SINCE, kind, SUBJECT),
+            ),
+            Route("GET", "/v1/events", self.events, "What happens, as events named `timeline`.", streams=True),
+        )
+
+    async def read(self, call: Call) -> Answer:
+        """``GET /v1/timeline``."""
+
+        async def here() -> Document:
+            return {"entries": documents_of(self._chronicle, **call.query)}
+
+        answers = await self._others.ask_all(call, PATH, here, query=call.query)
+        entries = merged(entry for document in answers.documents.values() for entry in document["entries"])
+        return Answer({"entries": entries[: call.query["limit"]], "problems": list(answers.problems)})
+
+    async def events(self, call: Call) -> EventStream:
+        """``GET /v1/events``."""
+        if call.last_event_id is not None and not _is_id(call.last_event_id):
+            detail = "Last-Event-ID is not the id of an entry"
+            raise Problem(400, "INVALID_REQUEST", detail, what_to_do="Send the id of the last event, or none.")
+        return EventStream(self._feed.events(call))
+
+    async def _news(self, call: Call, since: Mapping[int, str]) -> Iterable[Document]:
+        async def here() -> Document:
+            return {"entries": documents_of(self._chronicle, limit=LIMIT_MAX, since=since.get(self._broker_id))}
+
+        each = {broker: {"since": entry_id} for broker, entry_id in since.items()}
+        answers = await self._others.ask_all(call, PATH, here, query={"limit": LIMIT_MAX}, each=each)
+        return [entry for document in answers.documents.values() for entry in document["entries"]]
+
+
+def _is_id(text: str) -> bool:
+    parts = text.split("-")
+    return len(parts) == 3 and all(part.isascii() and part.isdecimal() and len(part) <= 15 for part in parts)

@@ -1,0 +1,373 @@
+"""``/v1/topics``: topics are listed, made, grown and deleted.
+
+Whichever broker is asked writes; the controller sees what was written, and acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from kreplica.admin.api import AFTER, LIMIT, Answer, Call, Parameter, Route, page_of
+from kreplica.admin.counts import Counted, OfTopic, counts_of
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import (
+    Published,
+    PublishedTopic,
+    is_offline,
+    once_complete,
+    topic_of,
+)
+from kreplica.admin.resources.config_rows import CONFIG
+from kreplica.admin.schemas import (
+    BOOLEAN,
+    BROKER_ID,
+    COUNT,
+    IN_TOPIC,
+    NEW_PARTITIONS,
+    STRING,
+    TOPIC,
+    listing,
+    nullable,
+    page,
+    record,
+    written,
+)
+from kreplica.admin.topic_znodes import TopicZnodes
+from kreplica.admin.znode_writes import ZnodeWrites, write
+from kreplica.cluster import znodes
+from kreplica.cluster.new_topics import NewTopic
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
+from kreplica.cluster.uuids import uuid_text
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicAssignment
+from kreplica.runtime import Reactor
+from kreplica.runtime.turns import Turns
+from kreplica.zookeeper import Operation, ZooKeeperClient
+
+SETTLED_SECONDS_MAX = 10.0
+"""So long an answer waits for the controller to do what was written; then it says how far it is."""
+
+MEMBERS = {
+    "name": STRING,
+    "topic_id": {**STRING, "description": "As Kafka's tools show it."},
+    "partitions": COUNT,
+    "replication_factor": {**COUNT, "description": "Of the partition that has most."},
+    "is_internal": BOOLEAN,
+    "offline_partitions": {**COUNT, "description": "That nobody leads."},
+    "under_replicated_partitions": {**COUNT, "description": "Of which a replica is not in sync."},
+    "deleting": {**nullable(BOOLEAN), "description": "Null while ZooKeeper is out of this broker's reach."},
+}
+
+ASSIGNMENT = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 10_000,
+    "patternProperties": {"^(0|[1-9][0-9]{0,4})$": listing(BROKER_ID, minItems=1, maxItems=1000)},
+    "additionalProperties": False,
+    "description": "The brokers of each partition, the preferred leader first.",
+    "examples": [{"0": [1, 2], "1": [2, 1]}],
+}
+
+NEW_TOPIC = record(
+    {
+        "name": TOPIC,
+        "partitions": {**NEW_PARTITIONS, "description": "num.partitions of the broker where it is absent."},
+        "replication_factor": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 1000,
+            "description": "default.replication.factor of the broker where it is absent.",
+        },
+        "assignment": ASSIGNMENT,
+        "configs": {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "integer", "number", "boolean"]},
+            "maxProperties": 100,
+            "examples": [{"cleanup.policy": "compact", "retention.ms": 86400000}],
+        },
+    },
+    title="NewTopic",
+    optional=("partitions", "replication_factor", "assignment", "configs"),
+    examples=[{"name": "orders", "partitions": 6, "replication_factor": 3}],
+)
+
+MADE = written(
+    {
+        "name": STRING,
+        "topic_id": {**STRING, "description": "Where it is only tried, it would be another."},
+        "partitions": COUNT,
+        "replication_factor": COUNT,
+        "assignment": ASSIGNMENT,
+        "led": {**BOOLEAN, "description": "Whether every partition has a leader already, so that clients can begin."},
+    },
+    title="TopicMade",
+)
+
+GROWN = written(
+    {"name": STRING, "partitions": COUNT, "assignment": ASSIGNMENT, "led": BOOLEAN},
+    title="TopicGrown",
+    description="`assignment` is that of the new partitions.",
+)
+
+DELETED = written(
+    {
+        "name": STRING,
+        "deleted": {**BOOLEAN, "description": "Whether it is gone already; false: the controller is at it."},
+    },
+    title="TopicDeleted",
+)
+
+UNKNOWN = {404: "There is no such topic."}
+
+Row = dict[str, Any]
+
+
+class TopicAdmin(Protocol):
+    """The checks of what is asked of topics, and what it comes to in ZooKeeper; Kafka's requests have the same."""
+
+    async def creation(self, topic: NewTopic) -> tuple[TopicAssignment, Sequence[Operation]]:
+        """:raise KafkaError: whatever is wrong with the name, the numbers, the assignment or the settings."""
+
+    async def growth(self, topic: str, count: int) -> tuple[TopicAssignment, Sequence[Operation]]:
+        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS."""
+
+    async def deletion(self, topic: str) -> Sequence[Operation]:
+        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+
+    async def until_deleted(self, topic: str, timeout_s: float) -> bool:
+        """Whether a topic whose deletion is asked for is gone before the time is up."""
+
+
+class TopicConfigs(Protocol):
+    """The settings of a topic as they are in ZooKeeper."""
+
+    async def rows_of_topic(self, topic: str) -> list[Row]:
+        """Each as ``CONFIG`` has it."""
+
+
+class Topics:
+    """Lists what was published, and writes what ``TopicAdmin`` says.
+
+    :param deletion_enabled: ``delete.topic.enable``.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        published: Published,
+        client: ZooKeeperClient,
+        admin: TopicAdmin,
+        configs: TopicConfigs,
+        counted: Counted,
+        *,
+        deletion_enabled: bool = True,
+    ) -> None:
+        self._reactor = reactor
+        self._published = published
+        self._client = client
+        self._znodes = TopicZnodes(client)
+        self._admin = admin
+        self._configs = configs
+        self._counted = counted
+        self._deletion_enabled = deletion_enabled
+
+    def routes(self) -> Sequence[Route]:
+        """The list, one, and what changes it."""
+        return (*self._reads(), *self._writes())
+
+    def _reads(self) -> Sequence[Route]:
+        search = Parameter("search", STRING, "Only names that have this in them, in any case.")
+        internal = Parameter("internal", BOOLEAN, "Whether Kafka's own topics are listed, too.", default=True)
+        return (
+            Route(
+                "GET",
+                "/v1/topics",
+                self.listed,
+                "The topics.",
+                answer=page("topics", record(MEMBERS, title="Topic")),
+                query=(LIMIT, AFTER, search, internal),
+            ),
+            Route(
+                "GET",
+                "/v1/topics/{topic}",
+                self.one,
+                "One topic, with its settings.",
+                answer=record({**MEMBERS, "configs": listing(CONFIG)}, title="TopicWithConfigs"),
+                query=(IN_TOPIC,),
+                problems=UNKNOWN,
+            ),
+        )
+
+    def _writes(self) -> Sequence[Route]:
+        return (
+            Route(
+                "POST",
+                "/v1/topics",
+                self.make,
+                "Make a topic.",
+                answer=MADE,
+                status=201,
+                body=NEW_TOPIC,
+                znodes=(znodes.topic_path("{name}"), znodes.TOPIC_CONFIGS + "/{name}"),
+                problems={409: "There is such a topic already."},
+                other_answers={200: ("It was only tried.", MADE)},
+            ),
+            Route(
+                "PATCH",
+                "/v1/topics/{topic}",
+                self.grow,
+                "Give a topic more partitions.",
+                answer=GROWN,
+                body=record({"partitions": {**NEW_PARTITIONS, "description": "How many it is to have."}}),
+                query=(IN_TOPIC,),
+                znodes=(znodes.topic_path("{topic}"),),
+                problems={**UNKNOWN, 409: "Replicas of it move, or somebody else changed it meanwhile."},
+            ),
+            Route(
+                "DELETE",
+                "/v1/topics/{topic}",
+                self.delete,
+                "Delete a topic, with all that it holds.",
+                answer=DELETED,
+                query=(IN_TOPIC,),
+                znodes=(znodes.delete_topic_path("{topic}"),),
+                problems={**UNKNOWN, 403: "delete.topic.enable is false.", 409: "Somebody else asks for the same."},
+            ),
+        )
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    async def listed(self, call: Call) -> Answer:
+        """``GET /v1/topics``."""
+        topics = (await once_complete(self._published)).topics
+        search = (call.query["search"] or "").lower()
+        names = [
+            name
+            for name in sorted(topics)
+            if search in name.lower() and (call.query["internal"] or name not in INTERNAL_TOPICS)
+        ]
+        shown, following = page_of(names, call)
+        rows = await self._rows([topics[name] for name in shown])
+        return Answer({"topics": rows, "next": following})
+
+    async def _rows(self, topics: Sequence[PublishedTopic]) -> list[Row]:
+        deleting = await self._znodes.deleting()
+        counted = (await self._counted.now()).topics
+        turns = Turns(self._reactor)
+        rows = []
+        for topic in topics:
+            counts = counted.get(topic.name) or counts_of(topic)
+            rows.append(_row(topic, counts, None if deleting is None else topic.name in deleting))
+            if turns.is_over:
+                await turns.next()
+        return rows
+
+    async def one(self, call: Call) -> Answer:
+        """``GET /v1/topics/{topic}``."""
+        topic = topic_of(await once_complete(self._published), call.path["topic"])
+        (row,) = await self._rows([topic])
+        return Answer({**row, "configs": await self._configs.rows_of_topic(topic.name)})
+
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    async def make(self, call: Call) -> Answer:
+        """``POST /v1/topics``."""
+        await once_complete(self._published)
+        made, operations = await self._admin.creation(_new_topic(call.body))
+        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        led = not call.dry_run and await self._is_led(made)
+        document = {
+            "name": made.topic,
+            "topic_id": uuid_text(made.topic_id),
+            "partitions": len(made.partitions),
+            "replication_factor": len(made.partitions[0]),
+            "assignment": _assignment(made.partitions),
+            "led": led,
+            "dry_run": call.dry_run,
+            "znodes": shown,
+        }
+        if call.dry_run:
+            return Answer(document)
+        return Answer(document, status=201, location=f"/v1/topics/{made.topic}")
+
+    async def grow(self, call: Call) -> Answer:
+        """``PATCH /v1/topics/{topic}``."""
+        name, count = call.path["topic"], call.body["partitions"]
+        before = len(topic_of(await once_complete(self._published), name).partitions)
+        grown, operations = await self._admin.growth(name, count)
+        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        new = {number: replicas for number, replicas in grown.partitions.items() if number >= before}
+        return Answer(
+            {
+                "name": name,
+                "partitions": count,
+                "assignment": _assignment(new),
+                "led": not call.dry_run and await self._is_led(grown),
+                "dry_run": call.dry_run,
+                "znodes": shown,
+            }
+        )
+
+    async def _is_led(self, assignment: TopicAssignment) -> bool:
+        def led() -> bool:
+            topic = self._published.topics.get(assignment.topic)
+            known = topic.partitions if topic is not None and topic.topic_id == assignment.topic_id else {}
+            return all(number in known and not is_offline(known[number]) for number in assignment.partitions)
+
+        return await self._published.wait_until(led, SETTLED_SECONDS_MAX)
+
+    async def delete(self, call: Call) -> Answer:
+        """``DELETE /v1/topics/{topic}``."""
+        name = call.path["topic"]
+        if not self._deletion_enabled:
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+        operations = await self._admin.deletion(name)
+        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        deleted = not call.dry_run and await self._is_gone(name)
+        return Answer({"name": name, "deleted": deleted, "dry_run": call.dry_run, "znodes": shown})
+
+    async def _is_gone(self, name: str) -> bool:
+        """Both from ZooKeeper, so that the name is free, and from what this broker tells its clients."""
+        if not await self._admin.until_deleted(name, SETTLED_SECONDS_MAX):
+            return False
+        return await self._published.wait_until(lambda: name not in self._published.topics, SETTLED_SECONDS_MAX)
+
+
+def _row(topic: PublishedTopic, counts: OfTopic, deleting: bool | None) -> Row:
+    return {
+        "name": topic.name,
+        "topic_id": uuid_text(topic.topic_id),
+        **asdict(counts),
+        "is_internal": topic.name in INTERNAL_TOPICS,
+        "deleting": deleting,
+    }
+
+
+def _new_topic(body: Mapping[str, Any]) -> NewTopic:
+    """:raise Problem: 400 where replicas are both chosen and counted."""
+    assignment = body.get("assignment")
+    if assignment is not None and ("partitions" in body or "replication_factor" in body):
+        raise Problem(
+            400,
+            "INVALID_REQUEST",
+            "the body has an assignment, and numbers of partitions or replicas beside it",
+            what_to_do="Leave the numbers out: the assignment says them.",
+        )
+    return NewTopic(
+        body["name"],
+        body.get("partitions"),
+        body.get("replication_factor"),
+        assignment=None if assignment is None else {int(n): tuple(replicas) for n, replicas in assignment.items()},
+        configs={name: text_of(value) for name, value in body.get("configs", {}).items()},
+    )
+
+
+def text_of(value: Any) -> str:
+    """A setting's value as text, as Kafka has them all: JSON's true is ``true``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _assignment(partitions: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
+    return {str(number): list(replicas) for number, replicas in sorted(partitions.items())}

@@ -1,0 +1,292 @@
+"""``/v1/why``: what a partition, a group or a plan is, who decided it, what it waits for and what one can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from kreplica.admin.api import Answer, Call, Route
+from kreplica.admin.chronicles import Chronicle, documents_of, merged
+from kreplica.admin.forwarding import Answers, OtherBrokers
+from kreplica.admin.plans.reading import NumberedStep, PlansRead
+from kreplica.admin.plans.replica_sizes import ReplicaSizes
+from kreplica.admin.problems import Problem
+from kreplica.admin.published import BrokerConnections
+from kreplica.admin.registrations import Registrations
+from kreplica.admin.resources import timeline
+from kreplica.admin.schemas import IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
+from kreplica.admin.why.decisions import Memory, of_the_znode, remembered, together
+from kreplica.admin.why.explanation import DECIDED, WHY, Advice, Explanation
+from kreplica.admin.why.groups import NAMED_MAX, GroupFacts, GroupPartition, explain_group
+from kreplica.admin.why.partition_facts import PartitionFactsRead
+from kreplica.admin.why.partitions import explain_partition
+from kreplica.admin.why.plans import EXPLAINED_MAX, explain_plan
+from kreplica.client.errors import ClientError
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.plans.plan import StepState
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.wire.messages import LIST_GROUPS
+from kreplica.zookeeper import ZooKeeperClient, read_all
+
+DECIDED_SHOWN = 20
+STEPS_SEARCHED_MAX = 5000
+ASKED_SECONDS_MAX = 3.0
+
+_UNKNOWN_PARTITION = {404: "There is no such partition."}
+
+
+class GroupsSeen(Protocol):
+    """What a broker knows of groups."""
+
+    def home_of(self, group: str) -> tuple[TopicPartition, int | None]:
+        """Where a group's state is kept, and the broker that leads it and so coordinates the group; None: nobody.
+
+        :raise KafkaError: COORDINATOR_NOT_AVAILABLE where no group exists at all.
+        """
+
+    async def facts(self, group: str) -> GroupFacts:
+        """Of a group that this broker coordinates.
+
+        :raise KafkaError: GROUP_ID_NOT_FOUND, NOT_COORDINATOR.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What this broker itself knows.
+
+    :param memory: what it decided.
+    :param chronicle: what it saw happen.
+    """
+
+    broker_id: int
+    memory: Memory
+    chronicle: Chronicle
+    groups: GroupsSeen
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Whom it asks."""
+
+    client: ZooKeeperClient
+    registrations: Registrations
+    connections: BrokerConnections
+    partitions: PartitionFactsRead
+    plans: PlansRead
+    sizes: ReplicaSizes
+
+
+class Why:
+    """Whoever is asked finds out: from ZooKeeper, from who holds or leads it, from what each broker remembers."""
+
+    def __init__(self, runtime: Runtime, known: Known, sources: Sources, others: OtherBrokers) -> None:
+        self._now_ms = runtime.wall_clock_ms
+        self._known = known
+        self._sources = sources
+        self._others = others
+
+    def routes(self) -> Sequence[Route]:
+        """Three, and what this broker remembers."""
+        remembered_answer = record(
+            {
+                "decided": listing(DECIDED),
+                "left_ms": {
+                    "type": "object",
+                    "additionalProperties": TIME_MS,
+                    "description": "When brokers that do not live were seen to leave, by broker.",
+                },
+            },
+            title="Remembered",
+        )
+        return (
+            Route(
+                "GET",
+                "/v1/why/partitions/{topic}/{partition}",
+                self.partition,
+                "Why a partition is as it is.",
+                answer=WHY,
+                query=(IN_TOPIC, IN_PARTITION),
+                problems=_UNKNOWN_PARTITION,
+            ),
+            Route(
+                "GET",
+                "/v1/why/groups/{group:path}",
+                self.group,
+                "Why a group is as it is.",
+                answer=WHY,
+                problems={404: "There is no such group."},
+            ),
+            Route(
+                "GET",
+                "/v1/why/plans/{plan}",
+                self.plan,
+                "Why a plan is as it is.",
+                answer=WHY,
+                problems={404: "There is no such plan."},
+            ),
+            Route(
+                "GET",
+                "/v1/decisions/{topic}/{partition}",
+                self.remembered,
+                "What the broker that is asked has decided of a partition.",
+                answer=remembered_answer,
+                query=(IN_TOPIC, IN_PARTITION),
+            ),
+        )
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    async def partition(self, call: Call) -> Answer:
+        """``GET /v1/why/partitions/{topic}/{partition}``."""
+        key = _key(call)
+        facts = await self._sources.partitions.read(key)
+        path = f"/v1/decisions/{quote(key.topic)}/{key.partition}"
+
+        async def here() -> dict[str, Any]:
+            return self._remembered(key)
+
+        answers = await self._others.ask_all(call, path, here)
+        decided = together(row for document in answers.documents.values() for row in document["decided"])
+        known_by_leader_epoch = {row["leader_epoch"] for row in decided}
+        if facts.state is not None and facts.state.leader_epoch not in known_by_leader_epoch:
+            decided.insert(0, of_the_znode(facts.state, facts.written_at_ms))
+        explanation = explain_partition(facts, decided[:DECIDED_SHOWN], _left_ms(answers), answers.problems)
+        return Answer(explanation.document())
+
+    async def remembered(self, call: Call) -> Answer:
+        """``GET /v1/decisions/{topic}/{partition}``."""
+        return Answer(self._remembered(_key(call)))
+
+    def _remembered(self, key: TopicPartition) -> dict[str, Any]:
+        memory = self._known.memory
+        left = {str(broker): at_ms for broker, at_ms in sorted(memory.left_ms.items())}
+        return {"decided": remembered(memory, key), "left_ms": left}
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    async def group(self, call: Call) -> Answer:
+        """``GET /v1/why/groups/{group}``."""
+        group = call.path["group"]
+        home, coordinator = self._known.groups.home_of(group)
+        if coordinator is None:
+            return Answer(_without_coordinator(group, home).document())
+        if coordinator == self._known.broker_id or call.forwarded:
+            return Answer((await self._explained_here(group)).document())
+        try:
+            path = f"/v1/why/groups/{quote(group, safe='')}"
+            return Answer(await self._others.ask(coordinator, call, path))
+        except Problem as problem:
+            if problem.status == 404:
+                raise
+            return Answer((await self._explained_from_afar(group, coordinator, problem)).document())
+
+    async def _explained_here(self, group: str) -> Explanation:
+        facts = await self._known.groups.facts(group)
+        behind = sorted((each for each in facts.partitions if each.lag), key=lambda each: -(each.lag or 0))
+        looked_at = {each.name: await self._with_transactions(each) for each in behind[:NAMED_MAX]}
+        partitions = [looked_at.get(each.name, each) for each in facts.partitions]
+        return explain_group(replace(facts, partitions=partitions))
+
+    async def _with_transactions(self, partition: GroupPartition) -> GroupPartition:
+        if partition.leader is None:
+            return partition
+        key = TopicPartition(partition.topic, partition.partition)
+        return replace(partition, transactions=await self._sources.partitions.transactions(key, partition.leader))
+
+    async def _explained_from_afar(self, group: str, coordinator: int, problem: Problem) -> Explanation:
+        """What the coordinator says by Kafka's protocol, where its admin listener does not answer."""
+        problems = [f"Broker {coordinator}, which coordinates it, cannot be asked why: {problem.detail}"]
+        try:
+            answer = await self._sources.connections.request(
+                coordinator, LIST_GROUPS, {"states_filter": [], "types_filter": []}, timeout_s=ASKED_SECONDS_MAX
+            )
+        except ClientError as error:
+            problems.append(f"It does not answer clients either: {error}")
+            summary = f"Broker {coordinator} coordinates group {group}, and does not answer."
+            advice = [Advice(f"See whether broker {coordinator} hangs or is cut off.")]
+            return Explanation(f"group {group}", "unknown", summary, you_can=advice, problems=problems)
+        for row in answer["groups"]:
+            if row["group_id"] == group:
+                facts = GroupFacts(group, row.get("group_type", ""), row.get("group_state", ""), coordinator, None)
+                return explain_group(facts, problems)
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, group)
+
+    # --- plans -------------------------------------------------------------------------------------------------------
+
+    async def plan(self, call: Call) -> Answer:
+        """``GET /v1/why/plans/{plan}``."""
+        sources = self._sources
+        read = await sources.plans.plan(call.path["plan"])
+        moving: list[NumberedStep] = []
+        if not read.plan.state.is_ended and read.progress.moving:
+            async for row in sources.plans.steps(read.plan.plan_id):
+                if row.outcome.state is StepState.MOVING:
+                    moving.append(row)
+                if len(moving) >= min(read.progress.moving, EXPLAINED_MAX) or row.number >= STEPS_SEARCHED_MAX:
+                    break
+        live = sorted(await sources.registrations.live())
+        copying = [(row.step.key, broker) for row in moving for broker in row.step.arriving if broker in live]
+        (controller,) = await read_all(sources.client, [znodes.CONTROLLER])
+        decided, problems = await self._happened_to(f"plan {read.plan.plan_id}", call)
+        explanation = explain_plan(
+            read,
+            moving,
+            await sources.sizes.of(copying),
+            live,
+            documents.decode_controller(controller[0]) if isinstance(controller, tuple) else -1,
+            decided,
+            self._now_ms(),
+            problems,
+        )
+        return Answer(explanation.document())
+
+    async def _happened_to(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
+        async def here() -> dict[str, Any]:
+            return {"entries": documents_of(self._known.chronicle, limit=DECIDED_SHOWN, subject=subject)}
+
+        query = {"limit": DECIDED_SHOWN, "subject": subject}
+        answers = await self._others.ask_all(call, timeline.PATH, here, query=query)
+        return [
+            {
+                "at_ms": entry["at_ms"],
+                "broker_id": entry["broker_id"],
+                "controller_epoch": entry["controller_epoch"],
+                "event": entry["kind"],
+                "change": entry["text"],
+                "leader_epoch": None,
+                "told": [],
+                "unanswered": [],
+            }
+            for entry in merged(row for each in answers.documents.values() for row in each["entries"])
+        ][:DECIDED_SHOWN], answers.problems
+
+
+def _key(call: Call) -> TopicPartition:
+    return TopicPartition(call.path["topic"], int(call.path["partition"]))
+
+
+def _left_ms(answers: Answers) -> Mapping[int, int]:
+    """When brokers left, as those saw it who saw it first."""
+    found: dict[int, int] = {}
+    for document in answers.documents.values():
+        for broker, at_ms in document["left_ms"].items():
+            found[int(broker)] = min(at_ms, found.get(int(broker), at_ms))
+    return found
+
+
+def _without_coordinator(group: str, home: TopicPartition) -> Explanation:
+    return Explanation(
+        subject=f"group {group}",
+        state="no_coordinator",
+        summary=f"Nobody coordinates group {group}: {home}, where its state is kept, has no leader.",
+        waits_for=[f"A leader of {home}."],
+        you_can=[
+            Advice(f"See why {home} has none.", ("GET", f"/v1/why/partitions/{home.topic}/{home.partition}")),
+        ],
+        facts={"home": {"topic": home.topic, "partition": home.partition}},
+    )

@@ -1,0 +1,101 @@
+"""What brokers remember to have decided of a partition: each of its own terms, so all of them are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from kreplica.model import LeaderAndIsr, TopicPartition
+
+Document = dict[str, Any]
+
+
+class Cause(Protocol):
+    """The event that led to a decision; see ``kreplica.controller.decided.Cause``."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def at_ms(self) -> int: ...
+
+    @property
+    def told(self) -> Sequence[int]: ...
+
+
+class Decision(Protocol):
+    """A state that a partition was given."""
+
+    @property
+    def cause(self) -> Cause: ...
+
+    @property
+    def after(self) -> LeaderAndIsr: ...
+
+    @property
+    def is_leaders(self) -> bool: ...
+
+    @property
+    def change(self) -> str: ...
+
+    @property
+    def unanswered(self) -> Sequence[int]: ...
+
+
+class Memory(Protocol):
+    """What one broker remembers.
+
+    :ivar left_ms: when each broker that does not live was seen to leave.
+    """
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def left_ms(self) -> Mapping[int, int]: ...
+
+    def decisions(self, partition: TopicPartition) -> Iterator[Decision]: ...
+
+
+def remembered(memory: Memory, partition: TopicPartition) -> list[Document]:
+    """What this broker remembers of a partition, the newest first."""
+    return [_document(memory.broker_id, decision) for decision in memory.decisions(partition)]
+
+
+def _document(broker_id: int, decision: Decision) -> Document:
+    state, by_leader = decision.after, decision.is_leaders
+    return {
+        "at_ms": decision.cause.at_ms,
+        "broker_id": state.leader if by_leader else broker_id,
+        "controller_epoch": state.controller_epoch,
+        "event": f"{decision.cause.text}, which is its own to decide" if by_leader else decision.cause.text,
+        "change": decision.change,
+        "leader_epoch": state.leader_epoch,
+        "told": list(decision.cause.told),
+        "unanswered": list(decision.unanswered),
+    }
+
+
+def together(documents: Iterable[Document]) -> list[Document]:
+    """What several brokers remember, the newest first; what two saw of a leader's decision is one."""
+    found: dict[tuple[object, ...], Document] = {}
+    for document in documents:
+        found.setdefault((document["leader_epoch"], document["change"], document["controller_epoch"]), document)
+    return sorted(
+        found.values(), key=lambda each: (each["controller_epoch"], each["leader_epoch"], each["at_ms"]), reverse=True
+    )
+
+
+def of_the_znode(state: LeaderAndIsr, written_at_ms: int) -> Document:
+    """What the state's znode alone says, where nobody that can be asked remembers."""
+    leader = f"broker {state.leader}" if state.leader >= 0 else "nobody"
+    return {
+        "at_ms": written_at_ms,
+        "broker_id": None,
+        "controller_epoch": state.controller_epoch,
+        "event": None,
+        "change": f"{leader} leads in leader epoch {state.leader_epoch}, in sync {list(state.isr)}",
+        "leader_epoch": state.leader_epoch,
+        "told": [],
+        "unanswered": [],
+    }

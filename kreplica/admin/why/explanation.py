@@ -1,0 +1,121 @@
+"""What an explanation is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from kreplica.admin.schemas import BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, one_of, record
+
+Document = dict[str, Any]
+
+DECIDED = record(
+    {
+        "at_ms": {**TIME_MS, "description": "When the event was noticed, by the clock of the broker that decided."},
+        "broker_id": {**nullable(BROKER_ID), "description": "Who decided; null: nobody that can be asked remembers."},
+        "controller_epoch": nullable(COUNT),
+        "event": {**nullable(STRING), "description": "What it was decided on."},
+        "change": STRING,
+        "leader_epoch": nullable(COUNT),
+        "told": {**listing(BROKER_ID), "description": "The brokers that were told."},
+        "unanswered": {**listing(BROKER_ID), "description": "Those of them that have not answered yet."},
+    },
+    title="Decision",
+)
+
+ADVICE = record(
+    {
+        "text": STRING,
+        "request": record(
+            {
+                "method": one_of("GET", "POST", "PUT", "PATCH", "DELETE"),
+                "path": STRING,
+                "body": {"description": "As JSON; absent where the request takes none."},
+            },
+            optional=("body",),
+            description="Of this API, ready to be sent.",
+        ),
+    },
+    title="Advice",
+    optional=("request",),
+)
+
+WHY = record(
+    {
+        "subject": STRING,
+        "state": STRING,
+        "summary": STRING,
+        "decided": {**listing(DECIDED), "description": "The newest first."},
+        "waits_for": listing(STRING),
+        "you_can": listing(ADVICE),
+        "facts": {"type": "object", "description": "What it is concluded from."},
+        "problems": {**listing(STRING), "description": "What could not be found out, and why."},
+    },
+    title="Why",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that an operator may do.
+
+    :param request: ``(method, path)`` or ``(method, path, body)`` of this API; None where it is done elsewhere.
+    """
+
+    text: str
+    request: tuple[Any, ...] | None = None
+
+    def document(self) -> Document:
+        if self.request is None:
+            return {"text": self.text}
+        names = ("method", "path", "body")
+        return {"text": self.text, "request": dict(zip(names, self.request, strict=False))}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """See ``WHY``.
+
+    :param decided: documents, the newest first.
+    """
+
+    subject: str
+    state: str
+    summary: str
+    waits_for: Sequence[str] = ()
+    you_can: Sequence[Advice] = ()
+    decided: Sequence[Document] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+
+    def document(self) -> Document:
+        return {
+            "subject": self.subject,
+            "state": self.state,
+            "summary": self.summary,
+            "decided": list(self.decided),
+            "waits_for": list(self.waits_for),
+            "you_can": [advice.document() for advice in self.you_can],
+            "facts": dict(self.facts),
+            "problems": list(self.problems),
+        }
+
+
+def time_text(at_ms: int) -> str:
+    """A moment, as ``2026-03-01 17:02:09 UTC``."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def brokers_text(brokers: Iterable[int]) -> str:
+    """``broker 3``, or ``brokers 1 and 3``."""
+    ids = [str(broker) for broker in brokers]
+    if len(ids) == 1:
+        return f"broker {ids[0]}"
+    return f"brokers {', '.join(ids[:-1])} and {ids[-1]}" if ids else "no broker"
+
+
+def bytes_text(size: int) -> str:
+    """``1,234 bytes``."""
+    return f"{size:,} bytes"

@@ -1,0 +1,189 @@
+"""What a group's coordinator says of it, and what that means.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from kreplica.admin.why.explanation import Advice, Explanation, time_text
+from kreplica.admin.why.partition_facts import OpenTransaction
+
+NAMED_MAX = 5
+"""Partitions of a group that are named; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWait:
+    """A member that the group waits for.
+
+    :param what: ``join``, ``sync``, ``revoke`` or ``come``.
+    :param member: how it is named; empty where nobody in particular is waited for.
+    :param until_ms: when it goes on without; None where it does not.
+    """
+
+    what: str
+    member: str
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """How a group gets on with one partition.
+
+    :param status: ``OK``, ``WARN`` (falls behind), ``STALLED`` (commits the same offset), ``STOPPED`` (commits none).
+    :param transactions: that are open there, where it is looked for.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int
+    committed_at_ms: int
+    log_end_offset: int | None
+    lag: int | None
+    status: str | None
+    leader: int | None = None
+    transactions: Sequence[OpenTransaction] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """:param state: as Kafka's tools show it; ``members`` None where it is not known.
+
+    :param silent: members that have not been heard of for more than half of their session, each with when it ends.
+    """
+
+    group: str
+    type: str
+    state: str
+    coordinator: int
+    members: int | None
+    waits: Sequence[GroupWait] = ()
+    silent: Mapping[str, int] = field(default_factory=dict)
+    partitions: Sequence[GroupPartition] = ()
+
+
+REBALANCES = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+
+_HAS_TO = {
+    "join": "{member} to join anew, which a consumer does when it polls",
+    "sync": "{member} to ask for its assignment, which a consumer does when it polls",
+    "revoke": "{member} to give partitions up, which a consumer does when it polls",
+    "come": "{member} to come, because the group has just begun",
+}
+
+
+def explain_group(facts: GroupFacts, problems: Sequence[str] = ()) -> Explanation:
+    """:param facts: of the group's coordinator."""
+    state, summary = _state_and_summary(facts)
+    return Explanation(
+        subject=f"group {facts.group}",
+        state=state,
+        summary=summary,
+        waits_for=list(_waits_for(facts)),
+        you_can=list(_advice(facts, state)),
+        facts=_document(facts),
+        problems=problems,
+    )
+
+
+def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
+    led = f"Group {facts.group}, which broker {facts.coordinator} coordinates,"
+    if facts.state in REBALANCES:
+        return "rebalancing", f"{led} shares its partitions out anew: it is {facts.state}."
+    lag = sum(each.lag for each in facts.partitions if each.lag is not None)
+    behind = f"it is {lag:,} record{'' if lag == 1 else 's'} behind" if lag else "it is not behind"
+    if facts.state == "Empty":
+        return "empty", f"{led} has no members, so nobody reads for it; {behind}."
+    leaderless = [each for each in facts.partitions if each.leader is None]
+    if leaderless:
+        return "leaderless", f"{led} cannot read {_named(leaderless)}, which nobody leads; {behind}."
+    held = [each for each in facts.partitions if each.lag and each.transactions]
+    if held:
+        return "open_transaction", f"{led} may be held up in {_named(held)}, where a transaction is open; {behind}."
+    for status, state, text in (
+        ("STOPPED", "stopped", "does not commit any more in"),
+        ("STALLED", "stalled", "commits the same offset again and again in"),
+        ("WARN", "falling_behind", "falls further behind in"),
+    ):
+        rows = [each for each in facts.partitions if each.status == status]
+        if rows:
+            return state, f"{led} {text} {_named(rows)}; {behind}."
+    if facts.silent:
+        return "silent", f"{led} has members that are silent; {behind}."
+    return "stable", f"{led} is {facts.state}; {behind}."
+
+
+def _waits_for(facts: GroupFacts) -> Iterator[str]:
+    for wait in facts.waits:
+        until = f", until {time_text(wait.until_ms)} at the latest" if wait.until_ms is not None else ""
+        yield _capital(_HAS_TO[wait.what].format(member=wait.member or "more members")) + f"{until}."
+    for member, until_ms in facts.silent.items():
+        yield f"A sign of life of {member}: without one it is a member no more at {time_text(until_ms)}."
+    for each in facts.partitions:
+        for transaction in each.transactions if each.lag else ():
+            wrote = transaction.last_written_ms
+            since = f", which wrote last at {time_text(wrote)}" if wrote >= 0 else ""
+            yield (
+                f"The end of a transaction of producer id {transaction.producer_id} in {each.name}{since}: who reads "
+                f"only what is committed gets nothing from offset {transaction.first_offset} on."
+            )
+        if each.leader is None:
+            yield f"A leader of {each.name}."
+
+
+def _advice(facts: GroupFacts, state: str) -> Iterator[Advice]:
+    for wait in facts.waits:
+        if wait.member:
+            yield Advice(f"See whether {wait.member} hangs between two polls; stop it where it does.")
+    for each in [each for each in facts.partitions if each.leader is None or each.transactions][:NAMED_MAX]:
+        path = f"/v1/why/partitions/{quote(each.topic)}/{each.partition}"
+        yield Advice(f"See why {each.name} is as it is.", ("GET", path))
+    if state in ("stopped", "stalled"):
+        yield Advice("See whether its consumers hang, or fail at the same record each time: their logs say it.")
+    if state == "falling_behind":
+        yield Advice("Start more consumers, as many as there are partitions at most, or make each faster.")
+    if state == "empty":
+        name = quote(facts.group, safe="")
+        yield Advice("Start its consumers.")
+        skip = ("POST", f"/v1/groups/{name}/offsets", {"to": {"kind": "latest"}})
+        yield Advice("Skip what nobody read: its consumers begin with what comes then.", skip)
+        yield Advice("Delete it, with its offsets.", ("DELETE", f"/v1/groups/{name}"))
+
+
+def _named(rows: Sequence[GroupPartition]) -> str:
+    names = ", ".join(each.name for each in rows[:NAMED_MAX])
+    more = len(rows) - NAMED_MAX
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _document(facts: GroupFacts) -> dict[str, object]:
+    behind = sorted(facts.partitions, key=lambda each: -(each.lag or 0))
+    return {
+        "type": facts.type,
+        "state": facts.state,
+        "coordinator": facts.coordinator,
+        "members": facts.members,
+        "lag": sum(each.lag for each in facts.partitions if each.lag is not None),
+        "partitions": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "committed_offset": each.committed_offset,
+                "committed_at_ms": each.committed_at_ms,
+                "log_end_offset": each.log_end_offset,
+                "lag": each.lag,
+                "status": each.status,
+                "leader": each.leader,
+            }
+            for each in behind[:100]
+        ],
+    }

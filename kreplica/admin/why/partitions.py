@@ -1,0 +1,258 @@
+"""What is known of a partition, explained.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kreplica.admin.why.explanation import Advice, Document, Explanation, brokers_text, bytes_text, time_text
+from kreplica.admin.why.partition_facts import PartitionFacts
+from kreplica.model import LeaderAndIsr
+
+
+def explain_partition(
+    facts: PartitionFacts, decided: Sequence[Document], left_ms: Mapping[int, int], problems: Sequence[str] = ()
+) -> Explanation:
+    """:param decided: what brokers remember, the newest first.
+
+    :param left_ms: when brokers that do not live were seen to leave.
+    """
+    explained = _Explained(facts, decided, left_ms)
+    state, summary = explained.state_and_summary()
+    return Explanation(
+        subject=f"partition {facts.key}",
+        state=state,
+        summary=summary,
+        waits_for=list(explained.waits_for()),
+        you_can=list(explained.advice(state)),
+        decided=decided,
+        facts=_facts_document(facts),
+        problems=problems,
+    )
+
+
+class _Explained:
+    def __init__(self, facts: PartitionFacts, decided: Sequence[Document], left_ms: Mapping[int, int]) -> None:
+        self._facts = facts
+        self._decided = decided
+        self._left_ms = left_ms
+
+    @property
+    def _state(self) -> LeaderAndIsr:
+        assert self._facts.state is not None
+        return self._facts.state
+
+    # --- how it is ---------------------------------------------------------------------------------------------------
+
+    def state_and_summary(self) -> tuple[str, str]:
+        facts, key = self._facts, self._facts.key
+        if facts.is_deleting:
+            return "deleting", f"Topic {key.topic} is being deleted: nobody can read or write {key} any more."
+        if facts.state is None:
+            if facts.online:
+                return "new", f"{key} has no leader yet: it has just been made."
+            dead = brokers_text(facts.replicas)
+            return "new", f"{key} never had a leader: its replicas, {dead}, have not lived since it was made."
+        if self._state.leader < 0:
+            return "offline", self._why_offline()
+        led = f"Broker {self._state.leader} leads {key}"
+        lacking = self._lacking()
+        if lacking:
+            return "under_min_isr", f"{led}, but {lacking}"
+        if key.partition in facts.assignment.read_only:
+            return "read_only", f"{led}; it is being removed, so producers are refused, and what it has can be read."
+        if facts.is_moving:
+            return "moving", f"{led}, and its replicas move: {self._move()}."
+        behind = self._behind()
+        if behind:
+            return "under_replicated", f"{led}, and {brokers_text(behind)} {_be(behind)} not in sync."
+        if facts.transactions:
+            return "open_transaction", f"{led}, all replicas are in sync, and {self._held_up()}"
+        if self._state.leader != facts.replicas[0]:
+            preferred = facts.replicas[0]
+            return "not_preferred", f"{led}, all replicas are in sync, and broker {preferred} is to lead it."
+        return "healthy", f"{led}, and all replicas are in sync."
+
+    def _why_offline(self) -> str:
+        facts, state = self._facts, self._state
+        able = [*state.isr, *(r for r in state.eligible_leader_replicas if r not in state.isr)]
+        others = [broker for broker in facts.online if broker not in able]
+        reason = f"Nobody leads {facts.key}: of the replicas that hold all that was acknowledged, "
+        reason += f"{brokers_text(able)}, none can be used"
+        if others and not facts.rules.unclean_allowed:
+            also = f"{brokers_text(others)} may lack records, so may not lead (unclean.leader.election.enable is false)"
+            return f"{reason}, and {also}."
+        return f"{reason}."
+
+    def _lacking(self) -> str:
+        in_sync, needed = len(self._state.isr), self._facts.rules.min_insync_replicas
+        if in_sync >= needed:
+            return ""
+        return (
+            f"only {in_sync} of its replicas {'is' if in_sync == 1 else 'are'} in sync where min.insync.replicas is "
+            f"{needed}: producers with acks=all get NOT_ENOUGH_REPLICAS."
+        )
+
+    def _move(self) -> str:
+        coming, going = self._facts.adding, [b for b in self._facts.removing if b in self._facts.replicas]
+        parts = [f"to {brokers_text(coming)}"] if coming else []
+        parts += [f"away from {brokers_text(going)}"] if going else []
+        return ", ".join(parts)
+
+    def _behind(self) -> list[int]:
+        return [broker for broker in self._facts.replicas if broker not in self._state.isr]
+
+    def _held_up(self) -> str:
+        first = self._facts.transactions[0]
+        return (
+            f"a transaction of producer id {first.producer_id} is open: who reads only what is committed gets nothing "
+            f"from offset {first.first_offset} on."
+        )
+
+    # --- what it waits for -------------------------------------------------------------------------------------------
+
+    def waits_for(self) -> Iterator[str]:
+        facts = self._facts
+        if facts.controller_id < 0:
+            yield "A controller: no broker holds the office."
+        if facts.is_deleting:
+            yield from self._gone(facts.replicas, "to come back and delete its files")
+            return
+        if facts.state is None or self._state.leader < 0:
+            able = facts.replicas if facts.state is None else self._state.isr
+            yield from self._gone(able, "to come back")
+            return
+        for broker in self._behind():
+            yield self._catching_up(broker)
+        if facts.plan is not None and not facts.is_moving and not facts.plan.state.is_ended:
+            at_once = facts.plan.moves_at_once
+            yield f"Its turn in {facts.plan.plan_id}, which moves {at_once} partitions of a broker at once."
+        yield from self._answers()
+        for each in facts.transactions:
+            since = f", which wrote last at {time_text(each.last_written_ms)}" if each.last_written_ms >= 0 else ""
+            yield f"The end of a transaction of producer id {each.producer_id} (epoch {each.producer_epoch}){since}."
+
+    def _gone(self, brokers: Sequence[int], what: str) -> Iterator[str]:
+        for broker in brokers:
+            if broker not in self._facts.live:
+                since = f" (it left at {time_text(self._left_ms[broker])})" if broker in self._left_ms else ""
+                yield f"Broker {broker} {what}{since}."
+            elif broker in self._facts.failed:
+                yield f"Broker {broker} to have the log directory back that failed."
+
+    def _catching_up(self, broker: int) -> str:
+        facts = self._facts
+        for text in self._gone([broker], "to come back and catch up"):
+            return text
+        missing = f"Broker {broker} to catch up"
+        whole, has = facts.sizes.get(self._state.leader), facts.sizes.get(broker)
+        if whole is not None and has is not None:
+            missing += f": it has {bytes_text(min(has, whole))} of {bytes_text(whole)}"
+        throttle = facts.plan.throttle_bytes_per_second if facts.plan is not None else None
+        if throttle is not None and facts.plan is not None and broker in facts.adding:
+            missing += f", at no more than {bytes_text(throttle)} a second, which {facts.plan.plan_id} allows"
+        return f"{missing}."
+
+    def _answers(self) -> Iterator[str]:
+        for decision in self._decided[:1]:
+            silent = [broker for broker in decision["unanswered"] if broker in self._facts.replicas]
+            if silent:
+                at = time_text(decision["at_ms"])
+                yield f"{brokers_text(silent).capitalize()} to answer what the controller told at {at}."
+
+    # --- what one can do ---------------------------------------------------------------------------------------------
+
+    def advice(self, state: str) -> Iterator[Advice]:
+        facts, key = self._facts, self._facts.key
+        dead = [broker for broker in facts.replicas if broker not in facts.live]
+        for broker in dead:
+            yield Advice(f"Start broker {broker}.")
+        for broker in facts.failed:
+            yield Advice(f"See why broker {broker} cannot use its log directory, and restart it when that is mended.")
+        if state == "offline" and facts.online:
+            row = {"topic": key.topic, "partition": key.partition}
+            yield Advice(
+                f"Have {brokers_text(facts.online[:1])} lead with what it has; acknowledged records may be lost.",
+                ("POST", "/v1/elections", {"type": "unclean", "partitions": [row]}),
+            )
+        if state == "under_min_isr":
+            yield Advice(
+                f"Take records with {len(self._state.isr)} in sync; they are lost with the last of these.",
+                (
+                    "PATCH",
+                    f"/v1/configs/topics/{key.topic}",
+                    {"set": {"min.insync.replicas": str(len(self._state.isr))}},
+                ),
+            )
+        if state == "not_preferred":
+            rows = [{"topic": key.topic, "partition": key.partition}]
+            yield Advice(
+                f"Have broker {facts.replicas[0]} lead it.",
+                ("POST", "/v1/elections", {"type": "preferred", "partitions": rows}),
+            )
+        yield from self._replace(state, dead)
+        yield from self._plan_advice()
+        if facts.transactions:
+            yield Advice(
+                f"Stop the producer with id {facts.transactions[0].producer_id}, or start it again with the same "
+                "transactional id: its transaction is then ended; else transaction.timeout.ms ends it."
+            )
+
+    def _replace(self, state: str, dead: Sequence[int]) -> Iterator[Advice]:
+        facts, key = self._facts, self._facts.key
+        free = [broker for broker in facts.live if broker not in facts.replicas]
+        if state not in ("under_min_isr", "under_replicated") or facts.is_moving or not dead or len(free) < len(dead):
+            return
+        places = dict(zip(dead, free, strict=False))
+        replicas = [places.get(broker, broker) for broker in facts.replicas]
+        row = {"topic": key.topic, "partition": key.partition, "replicas": replicas}
+        yield Advice(
+            f"Give it {brokers_text(places.values())} in place of {brokers_text(dead)}.",
+            ("POST", "/v1/plans", {"kind": "reassign", "assignments": [row]}),
+        )
+
+    def _plan_advice(self) -> Iterator[Advice]:
+        plan = self._facts.plan
+        if plan is None:
+            return
+        path = f"/v1/plans/{plan.plan_id}"
+        if plan.throttle_bytes_per_second is not None:
+            body = {"throttle_bytes_per_second": 2 * plan.throttle_bytes_per_second}
+            yield Advice(f"Let {plan.plan_id} copy twice as fast.", ("PATCH", path, body))
+        yield Advice(f"Give {plan.plan_id} up.", ("POST", f"{path}/cancel", {"rollback": False}))
+
+
+def _be(brokers: Sequence[int]) -> str:
+    return "is" if len(brokers) == 1 else "are"
+
+
+def _facts_document(facts: PartitionFacts) -> dict[str, Any]:
+    state = facts.state
+    return {
+        "replicas": list(facts.replicas),
+        "adding": list(facts.adding),
+        "removing": list(facts.removing),
+        "leader": state.leader if state is not None and state.leader >= 0 else None,
+        "leader_epoch": state.leader_epoch if state is not None else None,
+        "controller_epoch": state.controller_epoch if state is not None else None,
+        "partition_epoch": state.partition_epoch if state is not None else None,
+        "isr": list(state.isr) if state is not None else [],
+        "eligible_leader_replicas": list(state.eligible_leader_replicas) if state is not None else [],
+        "written_at_ms": facts.written_at_ms or None,
+        "live_replicas": [broker for broker in facts.replicas if broker in facts.live],
+        "failed_replicas": list(facts.failed),
+        "min_insync_replicas": facts.rules.min_insync_replicas,
+        "unclean_leader_election": facts.rules.unclean_allowed,
+        "sizes": {str(broker): size for broker, size in sorted(facts.sizes.items())},
+        "controller": facts.controller_id if facts.controller_id >= 0 else None,
+        "plan": facts.plan.plan_id if facts.plan is not None else None,
+        "open_transactions": [
+            {
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "first_offset": each.first_offset,
+                "last_written_ms": each.last_written_ms,
+            }
+            for each in facts.transactions
+        ],
+    }

@@ -1,0 +1,124 @@
+"""Resources called as the router calls them, without HTTP: what they take and answer is checked by their schemas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from jsonschema import Draft202012Validator
+from twisted.internet.defer import Deferred
+
+from kreplica.admin.api import Answer, Call, Resource, Route
+from kreplica.admin.forwarding import Answers
+from kreplica.admin.problems import Problem
+from kreplica.admin.registrations import RegistrationsRead
+from kreplica.runtime.stalls import StallWatch
+from kreplica.service.operating import operating_resources
+from kreplica.testing.cluster import SimulatedCluster
+
+Run = Callable[[Deferred[Any]], Any]
+
+
+class Around:
+    """The other brokers' admin APIs, asked as ``Forwarding`` asks them, but without HTTP."""
+
+    def __init__(self, broker_id: int, cluster: DirectCluster) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+
+    async def ask(self, broker_id: int, call: Call, path: str, *, query: Any = None, **more: Any) -> Any:
+        if call.forwarded:
+            raise Problem(421, "misdirected", "it was forwarded already")
+        other = self._cluster.running(broker_id)
+        if other is None:
+            raise Problem(502, "no answer", f"broker {broker_id} cannot be asked")
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return (await other.asked("GET", unquote(path), forwarded=True, **given)).document
+
+    async def ask_all(self, call: Call, path: str, here: Any, *, query: Any = None, each: Any = None) -> Answers:
+        documents, problems = {self._broker_id: await here()}, []
+        for broker_id in () if call.forwarded else self._cluster.known - {self._broker_id}:
+            try:
+                own = {**(query or {}), **(each or {}).get(broker_id, {})}
+                documents[broker_id] = await self.ask(broker_id, call, path, query=own)
+            except Problem as problem:
+                problems.append(f"broker {broker_id}: {problem.detail}")
+        return Answers(dict(sorted(documents.items())), problems)
+
+
+class DirectCluster:
+    """The admin API of each broker of a simulated cluster, by broker id.
+
+    :ivar known: the brokers that are registered, or were a moment ago.
+    """
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._apis: dict[int, tuple[Any, Direct]] = {}
+        self.known = set(cluster.brokers)
+
+    def running(self, broker_id: int) -> Direct | None:
+        """None where that broker does not run."""
+        machine = self._cluster.brokers[broker_id]
+        return self[broker_id] if machine.running else None
+
+    def __getitem__(self, broker_id: int) -> Direct:
+        broker = self._cluster.brokers[broker_id].program
+        made = self._apis.get(broker_id)
+        if made is None or made[0] is not broker:
+            registrations = RegistrationsRead(broker.runtime.reactor.seconds, broker.client)
+            stalls = StallWatch(broker.runtime.reactor)
+            resources = operating_resources(broker, stalls, registrations, Around(broker_id, self))
+            made = self._apis[broker_id] = broker, Direct(resources, self._cluster.run_until)
+        return made[1]
+
+
+class Direct:
+    """:param run: lets time pass until a Deferred ends, and gives what it ended with."""
+
+    def __init__(self, resources: Sequence[Resource], run: Run) -> None:
+        self._routes = [route for resource in resources for route in resource.routes()]
+        self._run = run
+
+    def answer(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
+        """:param more: of the query, and members of ``Call``."""
+        return self._run(Deferred.fromCoroutine(self.asked(method, path, body, **more)))
+
+    def document(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        """Of the answer."""
+        return self.answer(method, path, body, **more).document
+
+    async def asked(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
+        """The same, for whoever awaits it."""
+        route, in_path = self._found(method, path)
+        reply = await route.handler(_call(route, in_path, body, more))
+        assert isinstance(reply, Answer)
+        if route.answer is not None:
+            Draft202012Validator(route.answer).validate(reply.document)
+        return reply
+
+    def handler(self, method: str, path: str) -> tuple[Callable[[Call], Any], Call]:
+        """A handler and a call for it, where the answer is no document."""
+        route, in_path = self._found(method, path)
+        return route.handler, _call(route, in_path, None, {})
+
+    def _found(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        for route in self._routes:
+            pattern = re.sub(r"\{(\w+):path\}", r"(?P<\1>.+)", route.path)
+            pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern)
+            found = re.fullmatch(pattern, path)
+            if found is not None and route.method == method:
+                return route, found.groupdict()
+        raise AssertionError(f"there is no route {method} {path}")
+
+
+def _call(route: Route, in_path: Mapping[str, str], body: Any, more: dict[str, Any]) -> Call:
+    members = ("dry_run", "if_match", "authorization", "forwarded", "last_event_id")
+    query = {parameter.name: more.pop(parameter.name, parameter.default) for parameter in route.query}
+    if route.body is not None:
+        body = {} if body is None else body
+        Draft202012Validator(route.body).validate(body)
+    assert not set(more) - set(members), more
+    return Call(path=in_path, query=query, body=body, **more)

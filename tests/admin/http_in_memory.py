@@ -1,0 +1,109 @@
+"""The admin API's HTTP without sockets: bytes in, bytes out, on a clock that the test turns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from random import Random
+
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.error import ConnectionLost
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+
+from kreplica.admin.access import Access
+from kreplica.admin.root import Root
+from kreplica.admin.site import AdminSite
+from kreplica.runtime import Runtime
+
+
+class AtOnce:
+    """An ``Offload`` that does it now."""
+
+    def run(self, function, *args, **kwargs):
+        return maybeDeferred(function, *args, **kwargs)
+
+    def stop(self):
+        pass
+
+
+@dataclass
+class Received:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self):
+        return json.loads(self.body)
+
+
+class Wire(StringTransport):
+    """One connection of a client."""
+
+    aborted = False
+
+    def abortConnection(self):
+        self.aborted = True
+        self.disconnecting = True
+
+
+class Api:
+    """Some resources behind one port."""
+
+    def __init__(self, *resources, access=None):
+        self.clock = Clock()
+        runtime = Runtime(self.clock, None, AtOnce(), Random(1), lambda: 1_700_000_000_000)
+        root = Root(runtime, resources, access or Access())
+        self.site = AdminSite(self.clock, root, host="127.0.0.1", port=0)
+
+    def connect(self):
+        """A new connection: its protocol, and what it has sent."""
+        protocol = self.site._site.buildProtocol(None)
+        wire = Wire()
+        protocol.makeConnection(wire)
+        return protocol, wire
+
+    def begin(self, method, path, headers=(), body=None):
+        """Send a request, and leave it at that."""
+        protocol, wire = self.connect()
+        protocol.dataReceived(request(method, path, headers, body))
+        return protocol, wire
+
+    def ask(self, method, path, headers=(), body=None):
+        """What is answered at once."""
+        _, wire = self.begin(method, path, headers, body)
+        return received(wire.value())
+
+
+class Resource:
+    """A resource of these routes."""
+
+    def __init__(self, *routes):
+        self._routes = routes
+
+    def routes(self):
+        return self._routes
+
+
+def request(method, path, headers=(), body=None):
+    """:param body: bytes as they are, anything else as JSON."""
+    lines = {"Host": "localhost", **dict(headers)}
+    content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    if content is not None:
+        lines.setdefault("Content-Length", str(len(content)))
+        lines.setdefault("Content-Type", "application/json")
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items() if value is not None)
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (content or b"")
+
+
+def received(data):
+    head, _, body = data.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return Received(int(status.split()[1]), headers, body)
+
+
+def gone(protocol):
+    """The client goes."""
+    protocol.connectionLost(Failure(ConnectionLost()))

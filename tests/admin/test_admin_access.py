@@ -1,0 +1,243 @@
+"""Who may use the admin API."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from http_in_memory import Api, Resource
+
+from kreplica.admin.access import Access
+from kreplica.admin.api import Answer, Page, Route
+from kreplica.errors import SettingsError
+from kreplica.runtime.disk import OsDisk
+from kreplica.service.admin_access import admin_access, admin_tls
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.testing.standalone import StandaloneProcess
+
+TOKEN = "0123456789abcdef"
+
+
+async def answered(call):
+    return Answer({})
+
+
+def api(access=None):
+    page = Page(b"<p>", "text/html")
+
+    async def paged(call):
+        return page
+
+    return Api(
+        Resource(
+            Route("GET", "/v1/things", answered, "Things."),
+            Route("POST", "/v1/things", answered, "Make one.", body={"type": "object"}),
+            Route("GET", "/health/live", answered, "Alive."),
+            Route("GET", "/", paged, "A page."),
+            Route("GET", "/dashboard/{file:path}", paged, "A file."),
+        ),
+        access=access,
+    )
+
+
+# --- browsers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "[::1]"])
+def test_our_own_names(host):
+    """This machine's names lead here."""
+    assert api().ask("GET", "/v1/things", {"Host": host}).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8080", "localhost.evil.example", "", None])
+def test_other_names(host):
+    """A name that somebody made to lead here is refused: a page of that name could read everything else."""
+    answer = api().ask("GET", "/v1/things", {"Host": host})
+    assert answer.status in (400, 421)
+    if answer.status == 421:
+        assert "localhost" in answer.json()["what_to_do"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:9999"},
+        {"Origin": "http://[::1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_pages_of_others_do_not_write(headers):
+    """What a page of another site sends is refused, whatever it would do."""
+    answer = api().ask("POST", "/v1/things", {"Host": "localhost:8080", **headers}, {})
+    assert (answer.status, answer.json()["title"]) == (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Origin": "http://localhost:8080"}, {"Origin": "https://LOCALHOST:8080"}, {"Sec-Fetch-Site": "none"}],
+)
+def test_our_pages_and_programs_write(headers):
+    """Our own pages write, and programs, which send no Origin."""
+    assert api().ask("POST", "/v1/things", {"Host": "localhost:8080", **headers}, {}).status == 200
+
+
+def test_what_browsers_may_do_with_answers():
+    """Every answer says that nothing of others may be run or asked, and that nobody may frame it."""
+    for path in ("/", "/v1/things", "/nothing"):
+        headers = api().ask("GET", path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [None, "Bearer wrong", "Basic " + TOKEN, TOKEN, "Bearer", "Bearer " + TOKEN + "x"])
+def test_without_the_token(given):
+    """Where there is a token, nothing is told or done without it."""
+    guarded = api(Access(hosts=None, token=TOKEN.encode()))
+    for method, body in (("GET", None), ("POST", {})):
+        answer = guarded.ask(method, "/v1/things", {"Authorization": given}, body)
+        assert (answer.status, answer.json()["title"]) == (401, "UNAUTHORIZED")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert TOKEN not in answer.body.decode()
+
+
+def test_with_the_token():
+    """Who has the token may do everything, under any name."""
+    guarded = api(Access(hosts=None, token=TOKEN.encode()))
+    headers = {"Authorization": f"bearer  {TOKEN}", "Host": "kafka.example"}
+    assert guarded.ask("GET", "/v1/things", headers).status == 200
+    assert guarded.ask("POST", "/v1/things", headers, {}).status == 200
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/", "/dashboard/app.js"])
+def test_what_needs_no_token(path):
+    """Supervisors ask for health without a token, and browsers get the page that asks for it."""
+    assert api(Access(hosts=None, token=TOKEN.encode())).ask("GET", path).status == 200
+
+
+def test_the_document_says_so():
+    """The OpenAPI document says that a token is needed exactly where it is."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with_token = api(Access(hosts=None, token=TOKEN.encode())).ask("GET", "/openapi.json", headers).json()
+    assert with_token["security"] == [{"token": []}]
+    assert with_token["paths"]["/health/live"]["get"]["security"] == []
+    assert api().ask("GET", "/openapi.json").json()["security"] == []
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+BASE = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
+
+
+def settings(**given):
+    lines = "".join(f"kreplica.admin.{name.replace('_', '.')}={value}\n" for name, value in given.items())
+    return BrokerSettings.from_text(BASE + lines, (), origin="test")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]", "192.0.2.1", "kafka.example"])
+def test_others_could_reach_it(host):
+    """A listener that others can reach is refused without a token and TLS, in a line that says what to do."""
+    for more in ({}, {"token_file": "/t"}, {"tls_certificate_file": "/c", "tls_key_file": "/k"}):
+        with pytest.raises(SettingsError, match="listen on 127"):
+            settings(listener=f"{host}:8080", **more)
+    settings(listener=f"{host}:8080", token_file="/t", tls_certificate_file="/c", tls_key_file="/k")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "[::1]"])
+def test_only_this_machine_reaches_it(host):
+    """On loopback nothing is needed."""
+    assert admin_access(OsDisk(), settings(listener=f"{host}:0"), host.strip("[]")).token is None
+
+
+def test_half_of_tls():
+    """A certificate without a key is a mistake wherever it listens."""
+    with pytest.raises(SettingsError, match="belong together"):
+        settings(listener="127.0.0.1:0", tls_certificate_file="/c")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"short", b"two words are no token", b"\xff" * 20])
+def test_files_without_a_token(tmp_path, content):
+    """A file that holds no token is refused, by its name."""
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsError, match=str(path)):
+        admin_access(OsDisk(), settings(token_file=path), "127.0.0.1")
+
+
+def test_a_file_with_a_token(tmp_path):
+    """The line feed at the end of a file is not of the token."""
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    assert admin_access(OsDisk(), settings(token_file=path), "127.0.0.1").token == TOKEN.encode()
+
+
+def certificate(directory, key=None):
+    """A certificate of 127.0.0.1, and its key, as files."""
+    own = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kreplica")])
+    now = datetime.now(UTC)
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(own.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(own, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (directory / "cert.pem").write_bytes(built.public_bytes(pem))
+    private = (key or own).private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (directory / "key.pem").write_bytes(private)
+    return directory / "cert.pem", directory / "key.pem"
+
+
+def test_files_that_are_no_certificate(tmp_path):
+    """A file that is missing, is no certificate, or is another's key is refused, by its name."""
+    cert, key = certificate(tmp_path, ec.generate_private_key(ec.SECP256R1()))
+    with pytest.raises(SettingsError, match="no certificate and its key"):
+        admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
+    cert.write_text("nothing")
+    with pytest.raises(SettingsError, match="no certificate"):
+        admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
+    with pytest.raises(SettingsError, match="absent"):
+        admin_tls(OsDisk(), settings(tls_certificate_file=tmp_path / "absent", tls_key_file=key))
+
+
+def test_a_broker_with_both(tmp_path):
+    """A broker with a token and TLS is asked by those who have the one and trust the other, and by nobody else."""
+    cert, key = certificate(tmp_path)
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    overrides = {"token.file": token, "tls.certificate.file": cert, "tls.key.file": key}
+    arguments = [word for name, value in overrides.items() for word in ("--override", f"kreplica.admin.{name}={value}")]
+    trusting = ssl.create_default_context(cafile=str(cert))
+    with StandaloneProcess(tmp_path / "process", arguments=tuple(arguments)) as process:
+        url = f"https://127.0.0.1:{process.admin_port}/v1/cluster"
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with urlopen(Request(url, headers=headers), context=trusting) as answer:
+            assert answer.status == 200
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(url, context=trusting)
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            urlopen(Request(url, headers=headers))

@@ -1,0 +1,129 @@
+"""What is counted over all partitions, once for everybody who asks."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from kreplica.admin.counts import KEPT_SECONDS_MAX, Counted, OfBroker, OfTopic
+from kreplica.model import TopicPartition
+from kreplica.server.metadata import MetadataCache
+
+
+class SlowClock(Clock):
+    """Time passes as it is looked at, so that long loops are cut into turns."""
+
+    step_s = 0.0
+
+    def seconds(self):
+        self.rightNow += self.step_s
+        return self.rightNow
+
+
+def update(*topics):
+    """:param topics: name, then (leader, replicas, isr) of each partition."""
+    states = [
+        {
+            "topic_name": name,
+            "topic_id": UUID(int=1),
+            "partition_states": [
+                {"partition_index": n, "leader": leader, "leader_epoch": 0, "replicas": replicas, "isr": isr}
+                for n, (leader, replicas, isr) in enumerate(partitions)
+            ],
+        }
+        for name, *partitions in topics
+    ]
+    return {"controller_id": 1, "live_brokers": [], "topic_states": states}
+
+
+@pytest.fixture
+def clock():
+    return SlowClock()
+
+
+@pytest.fixture
+def metadata(clock):
+    cache = MetadataCache(clock)
+    cache.update(
+        update(("b", (1, [1, 2], [1]), (-1, [2], [2])), ("a", (2, [2, 1, 3], [2, 1, 3])))
+    )
+    return cache
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+def counted(clock, metadata, asked):
+    return Counted(clock, metadata, lambda topic: asked.append(topic) or 2)
+
+
+def now(counted):
+    return Deferred.fromCoroutine(counted.now())
+
+
+def test_what_is_counted(counted):
+    """Each broker, topic and partition is counted where it belongs."""
+    counts = now(counted).result
+    assert counts.partitions == 3
+    assert counts.topics == {"a": OfTopic(1, 3, 0, 0), "b": OfTopic(2, 2, 1, 1)}
+    assert counts.offline == [TopicPartition("b", 1)]
+    assert counts.under_replicated == [TopicPartition("b", 0)]
+    assert counts.under_min_isr == 2
+    assert counts.brokers == {1: OfBroker(1, 2, 1), 2: OfBroker(1, 3, 0), 3: OfBroker(0, 1, 0)}
+
+
+def test_everybody_gets_the_same(counted, clock, metadata, asked):
+    """While nothing changes nothing is counted again; a change, or some time, has it counted anew."""
+    first = now(counted).result
+    assert now(counted).result is first
+    assert asked == ["a", "b"]
+    metadata.update(update(("c", (1, [1], [1]))))
+    second = now(counted).result
+    assert sorted(second.topics) == ["a", "b", "c"]
+    clock.advance(KEPT_SECONDS_MAX)
+    assert now(counted).result is not second
+
+
+def test_who_asks_while_it_is_counted(counted, clock, metadata):
+    """Several who ask at the same time wait for one count; one of them who gives up leaves the others alone."""
+    clock.step_s = 0.006
+    first, second, third = now(counted), now(counted), now(counted)
+    assert not first.called
+    second.addErrback(lambda _: None)
+    second.cancel()
+    while not first.called:
+        clock.advance(0)
+    assert third.result is first.result
+
+
+def test_a_change_while_it_is_counted(counted, clock, metadata):
+    """What was counted while something changed is not kept."""
+    clock.step_s = 0.006
+    first = now(counted)
+    metadata.update(update(("c", (1, [1], [1]))))
+    while not first.called:
+        clock.advance(0)
+    clock.step_s = 0.0
+    assert sorted(now(counted).result.topics) == ["a", "b", "c"]
+
+
+def test_counting_that_fails(clock, metadata):
+    """A failure is told to whoever waits, and the next one begins anew."""
+    trouble = [KeyError("settings")]
+
+    def needed(topic):
+        if trouble:
+            raise trouble.pop()
+        return 1
+
+    counted = Counted(clock, metadata, needed)
+    failed = now(counted)
+    assert failed.result.check(KeyError)
+    failed.addErrback(lambda _: None)
+    assert now(counted).result.partitions == 3

@@ -1,0 +1,284 @@
+"""Asking other brokers' admin listeners: what comes back, and what is said of those who do not answer."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from types import SimpleNamespace
+from urllib.request import Request, urlopen
+
+import pytest
+from test_admin_access import TOKEN, certificate
+from twisted.internet.defer import Deferred
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Site
+
+from kreplica.admin import forwarding
+from kreplica.admin.api import Call
+from kreplica.admin.forwarding import Forwarding
+from kreplica.admin.problems import Problem
+from kreplica.admin.registrations import FRESH_SECONDS, RegistrationsRead
+from kreplica.admin.site import AdminSite
+from kreplica.cluster import documents, znodes
+from kreplica.model import BrokerRegistration
+from kreplica.testing.simulation import Simulation
+from kreplica.testing.standalone import StandaloneProcess
+from kreplica.zookeeper import ConnectionLoss, Stat
+
+PORT = 8080
+
+
+class Listener(Resource):
+    """An admin listener that notes what it was asked, and answers the same each time."""
+
+    isLeaf = True
+
+    def __init__(self, document, *, status=200, never=False):
+        super().__init__()
+        self.asked = []
+        self._document, self._status, self._never = document, status, never
+
+    def render(self, request):
+        headers = {name: request.getHeader(name) for name in ("authorization", "x-kreplica-forwarded", "content-type")}
+        self.asked.append((request.method.decode(), request.uri.decode(), headers, request.content.read()))
+        if self._never:
+            return NOT_DONE_YET
+        request.setResponseCode(self._status)
+        return self._document if isinstance(self._document, bytes) else json.dumps(self._document).encode()
+
+
+class Known:
+    def __init__(self, registrations):
+        self._registrations = registrations
+
+    async def live(self):
+        return self._registrations
+
+
+class World:
+    """Three brokers of which the first asks, on virtual time."""
+
+    def __init__(self):
+        self.simulation = Simulation(seed=1)
+        self.hosts = {number: self.simulation.host(f"broker-{number}") for number in (1, 2, 3)}
+        self.registrations = {
+            number: BrokerRegistration(number, (), admin_url=f"http://broker-{number}:{PORT}") for number in (1, 2, 3)
+        }
+        reactor = self.hosts[1].reactor
+        self.forwarding = Forwarding(reactor, 1, Known(self.registrations))
+
+    def serve(self, number, document, **more):
+        listener = Listener(document, **more)
+        reactor = self.hosts[number].reactor
+        reactor.listenTCP(PORT, Site(listener, reactor=reactor))
+        return listener
+
+    def result(self, coroutine):
+        return self.simulation.run_until(Deferred.fromCoroutine(coroutine), 60)
+
+    def problem(self, coroutine):
+        with pytest.raises(Problem) as raised:
+            self.result(coroutine)
+        return raised.value
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_another_broker_is_asked_on_behalf_of_the_caller(world):
+    """The other broker gets the path, parameters and the authorization of the caller, and that it was forwarded."""
+    listener = world.serve(2, {"state": "led"})
+    call = Call(authorization="Bearer secret")
+    query = {"limit": 5, "after": None, "name": "é&b", "internal": True}
+    assert world.result(world.forwarding.ask(2, call, "/v1/why/a%2Fb", query=query)) == {"state": "led"}
+    headers = {"authorization": "Bearer secret", "x-kreplica-forwarded": "1", "content-type": None}
+    assert listener.asked == [("GET", "/v1/why/a%2Fb?limit=5&name=%C3%A9%26b&internal=true", headers, b"")]
+
+
+def test_a_write_is_forwarded_with_its_body(world):
+    """A body goes along as JSON; an answer without one is None."""
+    listener = world.serve(2, b"", status=204)
+    assert world.result(world.forwarding.ask(2, Call(), "/v1/x", method="DELETE", body={"a": 1})) is None
+    method, _, headers, body = listener.asked[0]
+    assert (method, headers["content-type"], json.loads(body)) == ("DELETE", "application/json", {"a": 1})
+    assert headers["authorization"] is None
+
+
+def test_what_is_wrong_there_is_said_here(world):
+    """A problem of the broker that was asked comes through as it is."""
+    document = {"title": "GROUP_ID_NOT_FOUND", "status": 404, "detail": "no g", "what_to_do": "look", "instance": "/"}
+    world.serve(2, {**document, "group": "g"}, status=404)
+    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/groups/g"))
+    assert problem.document("/here") == {**document, "instance": "/here", "group": "g"}
+
+
+def test_what_was_forwarded_is_not_forwarded_again(world):
+    """Two brokers that take each other for the controller do not ask each other for ever."""
+    listener = world.serve(2, {})
+    assert world.problem(world.forwarding.ask(2, Call(forwarded=True), "/v1/x")).status == 421
+    answers = world.result(world.forwarding.ask_all(Call(forwarded=True), "/v1/x", here("mine")))
+    assert (answers.documents, list(answers.problems), listener.asked) == ({1: "mine"}, [], [])
+
+
+def here(document):
+    async def answer():
+        return document
+
+    return answer
+
+
+def test_all_brokers_are_asked_and_those_who_do_not_answer_are_named(world):
+    """One that is dead and one that hangs hide nobody else's answer, and cost one time-out together."""
+    world.serve(2, None, never=True)
+    began = world.simulation.scheduler.now_s
+    answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", here({"mine": 1})))
+    assert answers.documents == {1: {"mine": 1}}
+    hangs, dead = answers.problems
+    assert hangs == "broker 2: broker 2 did not answer within 5 s"
+    assert dead.startswith(f"broker 3: broker 3 cannot be asked at http://broker-3:{PORT}/v1/x: ")
+    assert world.simulation.scheduler.now_s - began < 2 * forwarding.ANSWER_SECONDS_MAX
+
+
+def test_answers_of_all_come_in_the_order_of_the_brokers(world):
+    """Everybody who answers is there, by number."""
+    world.serve(2, 2)
+    world.serve(3, 3)
+    answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", here(1)))
+    assert (list(answers.documents.items()), list(answers.problems)) == ([(1, 1), (2, 2), (3, 3)], [])
+
+
+@pytest.mark.parametrize(("document", "status"), [(b"<html>", 200), (b"", 302), (b'"%s"' % (b"x" * 2000), 200)])
+def test_an_answer_that_is_none_says_whose_it_is(world, monkeypatch, document, status):
+    """What is no JSON, leads elsewhere or is larger than anybody keeps is the other broker's fault, and named so."""
+    monkeypatch.setattr(forwarding, "ANSWER_BYTES_MAX", 1000)
+    world.serve(2, document, status=status)
+    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x"))
+    assert problem.status == 502
+    assert "broker 2" in problem.detail
+
+
+def test_a_broker_that_cannot_be_asked_is_named(world):
+    """A broker that is gone, or has no admin listener, is said to be so, with what to do."""
+    world.registrations[2] = BrokerRegistration(2, ())
+    del world.registrations[3]
+    silent, gone = (world.problem(world.forwarding.ask(number, Call(), "/v1/x")) for number in (2, 3))
+    assert (silent.status, silent.detail) == (503, "broker 2 has no admin listener")
+    assert "kreplica.admin.listener" in silent.what_to_do
+    assert (gone.status, gone.detail) == (503, "broker 3 is not registered in ZooKeeper")
+
+
+def test_so_many_are_asked_at_once_and_no_more(world, monkeypatch):
+    """When other brokers hang the requests that wait for them do not pile up."""
+    monkeypatch.setattr(forwarding, "UNDER_WAY_MAX", 2)
+    world.serve(2, None, never=True)
+    waiting = [Deferred.fromCoroutine(world.forwarding.ask(2, Call(), "/v1/x")) for _ in range(2)]
+    assert world.problem(world.forwarding.ask(2, Call(), "/v1/x")).title == "busy"
+    for each in waiting:
+        each.addErrback(lambda failure: failure.value.status)
+        assert world.simulation.run_until(each, 60) == 504
+
+
+def test_a_broker_that_stops_waits_for_nobody(world):
+    """What is under way when the broker stops fails at once, and no timer is left."""
+    world.serve(2, {})
+    world.serve(3, None, never=True)
+    assert world.result(world.forwarding.ask(2, Call(), "/v1/x")) == {}
+    waiting = Deferred.fromCoroutine(world.forwarding.ask(3, Call(), "/v1/x"))
+    world.simulation.run(1)
+    world.result(world.forwarding.close())
+    failed = []
+    waiting.addErrback(lambda failure: failed.append(failure.value.title))
+    assert failed == ["stopping"]
+    assert world.problem(world.forwarding.ask(2, Call(), "/v1/x")).title == "busy"
+    world.simulation.run(1)
+    assert world.hosts[1].reactor.getDelayedCalls() == []
+
+
+class Tree:
+    """Registrations in ZooKeeper, read one answer at a time."""
+
+    def __init__(self):
+        self.reads = 0
+        self.data = {
+            number: documents.encode_broker(BrokerRegistration(number, (), admin_url=f"http://b{number}"))
+            for number in (10, 2)
+        }
+        self.waiting: Deferred | None = None
+
+    def get_children(self, path):
+        assert path == znodes.BROKER_IDS
+        self.reads += 1
+        self.waiting = Deferred()
+        return self.waiting.addCallback(lambda _: [*map(str, self.data), "no-number"])
+
+    def multi_read(self, reads):
+        stat = Stat(7, 7, 0, 0, 0, 0, 0, 0, 0, 0, 7)
+        answers = [(self.data[int(read.path.rpartition("/")[2])], stat) for read in reads]
+        done: Deferred = Deferred()
+        done.callback(answers)
+        return done
+
+
+def test_registrations_are_read_once_for_all_who_ask_at_a_time():
+    """A page of charts that several people look at does not cost ZooKeeper a read for each."""
+    tree, now = Tree(), [100.0]
+    registrations = RegistrationsRead(lambda: now[0], tree)
+    first, second = (Deferred.fromCoroutine(registrations.live()) for _ in range(2))
+    first.cancel()
+    first.addErrback(lambda _: None)
+    tree.waiting.callback(None)
+    assert [(number, each.admin_url) for number, each in second.result.items()] == [
+        (2, "http://b2"),
+        (10, "http://b10"),
+    ]
+    now[0] += FRESH_SECONDS / 2
+    assert list(Deferred.fromCoroutine(registrations.live()).result) == [2, 10]
+    assert tree.reads == 1
+    now[0] += FRESH_SECONDS
+    tree.data[2] = b"no JSON"
+    third = Deferred.fromCoroutine(registrations.live())
+    tree.waiting.callback(None)
+    assert list(third.result) == [10]
+    assert tree.reads == 2
+
+
+def test_registrations_that_cannot_be_read_are_asked_for_again():
+    """A lost connection to ZooKeeper fails those who ask then, and nobody later."""
+    tree = Tree()
+    registrations = RegistrationsRead(lambda: 1.0, tree)
+    lost = Deferred.fromCoroutine(registrations.live())
+    tree.waiting.errback(ConnectionLoss("/brokers/ids"))
+    failures = []
+    lost.addErrback(failures.append)
+    assert failures[0].check(ConnectionLoss)
+    again = Deferred.fromCoroutine(registrations.live())
+    tree.waiting.callback(None)
+    assert list(again.result) == [2, 10]
+
+
+def test_brokers_with_tokens_and_tls_ask_each_other(tmp_path):
+    """Brokers that share a certificate and a token answer for the whole cluster, for who has the token alone."""
+    cert, key = certificate(tmp_path)
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    files = {"token.file": token, "tls.certificate.file": cert, "tls.key.file": key}
+    arguments = [word for name, value in files.items() for word in ("--override", f"kreplica.admin.{name}={value}")]
+    trusted = ssl.create_default_context(cafile=str(cert))
+    with StandaloneProcess(tmp_path / "process", brokers=2, arguments=tuple(arguments)) as process:
+        url = f"https://127.0.0.1:{process.admin_port}/v1/figures"
+        request = Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
+        with urlopen(request, context=trusted) as answer:
+            figures = json.load(answer)
+    assert [(row["broker_id"], row["live"]) for row in figures["brokers"]] == [(1, True), (2, True)]
+    assert figures["problems"] == []
+
+
+def test_a_listener_on_all_addresses_is_announced_by_name():
+    """Other brokers cannot ask 0.0.0.0: they are told the machine's name."""
+    reactor = Simulation(seed=1).host("broker-1").reactor
+    for host, announced in (("0.0.0.0", "machine"), ("::", "machine"), ("broker-1", "broker-1")):
+        site = AdminSite(reactor, Listener({}), host=host, port=0)
+        site._listening = SimpleNamespace(getHost=lambda: SimpleNamespace(port=8080))
+        assert site.announced_url("machine") == f"http://{announced}:8080"

@@ -1,0 +1,363 @@
+"""Records through the admin API of a cluster: read, searched, followed and written from whichever broker."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kreplica.testing.standalone import StandaloneProcess
+
+ORDERS, PAID, EMPTY = "orders", "paid", "empty"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+EACH = 60
+BEGIN_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    with StandaloneProcess(tmp_path_factory.mktemp("messages"), brokers=3) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
+        topics = [NewTopic(ORDERS, 3, 3), NewTopic(PAID, 1, 1), NewTopic(EMPTY, 2, 1)]
+        for future in admin.create_topics(topics).values():
+            future.result(20)
+        write_orders(running)
+        write_paid(running)
+        yield running
+
+
+def write_orders(cluster: StandaloneProcess) -> None:
+    """Records of all codecs, a second apart, in turn to three partitions."""
+    for index, codec in enumerate(CODECS):
+        settings = {"compression.type": codec, "linger.ms": 50}
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
+        for number in range(EACH):
+            producer.produce(
+                ORDERS,
+                f"{codec} order {number}",
+                f"customer {number}",
+                partition=number % 3,
+                timestamp=BEGIN_MS + (index * EACH + number) * 1000,
+                headers={"codec": codec},
+            )
+        assert producer.flush(20) == 0
+
+
+def write_paid(cluster: StandaloneProcess) -> None:
+    """Transactions, every other one aborted; the last is open."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "cashier"})
+    producer.init_transactions(20)
+    for number in range(4):
+        producer.begin_transaction()
+        producer.produce(PAID, f"{number}")
+        producer.flush(20)
+        producer.commit_transaction(20) if number % 2 else producer.abort_transaction(20)
+
+
+def asked(
+    cluster: StandaloneProcess, path: str, method: str = "GET", body: Any = None, url: str = "", **query: Any
+) -> Any:
+    """The document; of a problem, too."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {} if body is None else {"content-type": "application/json"}
+    suffix = f"?{urlencode(query)}" if query else ""
+    request = Request((url or cluster.admin_url) + path + suffix, data, headers, method=method)
+    try:
+        with urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+    except HTTPError as error:
+        return json.load(error)
+
+
+def messages(cluster: StandaloneProcess, topic: str, **query: Any) -> Any:
+    return asked(cluster, f"/v1/topics/{topic}/messages", **query)
+
+
+def values(page: Any) -> list[str]:
+    return [row["value"] for row in page["messages"]]
+
+
+ALL = [f"{codec} order {number}" for codec in CODECS for number in range(EACH)]
+
+
+# --- read ------------------------------------------------------------------------------------------------------------
+
+
+def test_page_by_page(cluster: StandaloneProcess) -> None:
+    """All records of all partitions and codecs, by time, each once; the last page says that it is."""
+    found, after, pages = [], None, 0
+    while True:
+        page = messages(cluster, ORDERS, limit=70, **({"after": after} if after else {}))
+        assert page["problems"] == []
+        found += values(page)
+        pages += 1
+        after = page["next"]
+        if after is None:
+            break
+    assert pages == 5
+    assert sorted(found) == sorted(ALL)
+    assert found[:70] == ALL[:70]
+
+
+def test_whichever_broker_is_asked(cluster: StandaloneProcess) -> None:
+    """Every broker's own port answers the same."""
+    brokers = asked(cluster, "/v1/brokers")["brokers"]
+    pages = [asked(cluster, f"/v1/topics/{ORDERS}/messages", url=row["admin_url"], limit=1000) for row in brokers]
+    assert [values(page) for page in pages] == [ALL] * 3
+
+
+def test_one_partition(cluster: StandaloneProcess) -> None:
+    """Its records alone, each with what it is made of."""
+    page = messages(cluster, ORDERS, partition=1, limit=2)
+    assert page["messages"][0] == {
+        "partition": 1,
+        "offset": 0,
+        "timestamp_ms": BEGIN_MS + 1000,
+        "timestamp_type": "create_time",
+        "key": "customer 1",
+        "value": "none order 1",
+        "key_encoding": "utf8",
+        "value_encoding": "utf8",
+        "headers": [{"key": "codec", "value": "none", "encoding": "utf8"}],
+        "size_bytes": 31,
+    }
+    assert values(page) == ["none order 1", "none order 4"]
+    assert page["scanned"] == 2
+
+
+BEGINS = [
+    ({"from": "latest", "limit": 6}, ALL[-6:]),
+    ({"from": "latest", "limit": 2, "partition": 2}, ["zstd order 56", "zstd order 59"]),
+    ({"from": "offset:98", "partition": 0}, ["zstd order 54", "zstd order 57"]),
+    ({"from": "offset:100"}, []),
+    ({"from": "offset:123456"}, []),
+    ({"from": f"timestamp:{BEGIN_MS + 297_500}"}, ALL[298:]),
+    ({"from": f"timestamp:{BEGIN_MS + 10**9}"}, []),
+]
+
+
+@pytest.mark.parametrize(("query", "expected"), BEGINS, ids=[str(row[0]) for row in BEGINS])
+def test_where_to_begin(cluster: StandaloneProcess, query: dict[str, Any], expected: list[str]) -> None:
+    """The last ones, from an offset, from a time; beyond the end there is nothing."""
+    page = messages(cluster, ORDERS, **query)
+    assert (values(page), page["next"]) == (expected, None)
+
+
+SEARCHES = [
+    ("LZ4 order 7", ["lz4 order 7"]),
+    ("customer 59", [f"{codec} order 59" for codec in CODECS]),
+    ("/^zstd order (3|59)$/", ["zstd order 3", "zstd order 59"]),
+    ("/snap+y order \\d$/", [f"snappy order {number}" for number in range(10)]),
+    ("nobody", []),
+]
+
+
+@pytest.mark.parametrize(("search", "expected"), SEARCHES, ids=[row[0] for row in SEARCHES])
+def test_searching(cluster: StandaloneProcess, search: str, expected: list[str]) -> None:
+    """In keys, values and headers, whatever the codec."""
+    page = messages(cluster, ORDERS, search=search)
+    assert (values(page), page["scanned"], page["next"]) == (expected, len(ALL), None)
+
+
+def test_searching_in_steps(cluster: StandaloneProcess) -> None:
+    """So many records are looked at in one call; the next ones go on, and nothing is missed."""
+    found, after, calls = [], None, 0
+    while calls == 0 or after is not None:
+        query = {"after": after} if after else {}
+        page = messages(cluster, ORDERS, search="/order 5$/", scan_limit=50, **query)
+        assert page["scanned"] <= 50 * 3
+        found += values(page)
+        after, calls = page["next"], calls + 1
+    assert sorted(found) == sorted(f"{codec} order 5" for codec in CODECS)
+    assert calls > 1
+
+
+def test_transactions(cluster: StandaloneProcess) -> None:
+    """What was aborted is shown to those who ask for all, and not to those who ask for what was committed."""
+    assert values(messages(cluster, PAID)) == ["0", "1", "2", "3"]
+    assert values(messages(cluster, PAID, isolation="read_uncommitted")) == ["0", "1", "2", "3"]
+    page = messages(cluster, PAID, isolation="read_committed")
+    assert (values(page), page["scanned"], page["next"]) == (["1", "3"], 2, None)
+
+
+def test_a_transaction_that_is_open(cluster: StandaloneProcess) -> None:
+    """It is waited for by those who want what was committed: their page ends before it."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "slow cashier"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(EMPTY, "open", partition=0)
+    producer.flush(20)
+    page = messages(cluster, EMPTY, isolation="read_committed", partition=0)
+    assert (values(page), page["next"]) == ([], None)
+    assert values(messages(cluster, EMPTY, partition=0)) == ["open"]
+    producer.abort_transaction(20)
+
+
+BAD = [
+    ("nothing", {}, 404, "there is no topic 'nothing'"),
+    (ORDERS, {"partition": 3}, 404, "there is no partition 3 of orders: 3"),
+    (ORDERS, {"after": "zz"}, 400, "the query parameter 'after': it is no `next` of an answer for this topic"),
+    (ORDERS, {"search": "/(/"}, 400, "the query parameter 'search': a group without its end, at character 1 of '('"),
+]
+
+
+@pytest.mark.parametrize(("topic", "query", "status", "detail"), BAD, ids=[row[3] for row in BAD])
+def test_what_cannot_be_read(
+    cluster: StandaloneProcess, topic: str, query: dict[str, Any], status: int, detail: str
+) -> None:
+    """What is wrong is said."""
+    problem = messages(cluster, topic, **query)
+    assert (problem["status"], problem["detail"]) == (status, detail)
+
+
+# --- write -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_can_be_read(cluster: StandaloneProcess) -> None:
+    """Texts and bytes, with headers; clients read what was sent, and a key's records are where they expect them."""
+    body = {
+        "key": "42",
+        "value": base64.b64encode(b"\x00\xff").decode(),
+        "value_encoding": "base64",
+        "headers": [{"key": "h", "value": "ü"}, {"key": "none"}, {"key": "b", "value": "/w==", "encoding": "base64"}],
+    }
+    path = f"/v1/topics/{EMPTY}/messages"
+    tried = asked(cluster, path, "POST", body, dry_run="true")
+    assert (tried["offset"], tried["dry_run"], tried["znodes"]) == (None, True, [])
+    done = asked(cluster, path, "POST", body)
+    assert done["partition"] == tried["partition"]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "partitioner": "murmur2_random"})
+    told: list[int] = []
+    producer.produce(EMPTY, b"again", b"42", on_delivery=lambda _, message: told.append(message.partition()))
+    producer.flush(20)
+    assert told == [done["partition"]]
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none"})
+    consumer.assign([TopicPartition(EMPTY, done["partition"], done["offset"])])
+    (message,) = consumer.consume(1, 20)
+    consumer.close()
+    assert (message.key(), message.value(), message.timestamp()[1]) == (b"42", b"\x00\xff", done["timestamp_ms"])
+    assert message.headers() == [("h", "ü".encode()), ("none", None), ("b", b"\xff")]
+
+
+def test_a_record_of_nothing(cluster: StandaloneProcess) -> None:
+    """A record needs neither key nor value; the partition may be named."""
+    done = asked(cluster, f"/v1/topics/{EMPTY}/messages", "POST", {"partition": 1})
+    page = messages(cluster, EMPTY, partition=1, **{"from": f"offset:{done['offset']}"})
+    (row,) = page["messages"]
+    assert (row["key"], row["key_encoding"], row["value"], row["value_encoding"]) == (None, None, None, None)
+
+
+BAD_BODIES = [
+    (EMPTY, {"partition": 2}, 404, "there is no partition 2 of empty, which has 2"),
+    (EMPTY, {"value": "é", "value_encoding": "base64"}, 400, "body.value: it is no base64"),
+    ("nothing", {}, 404, "there is no topic 'nothing'"),
+    ("__transaction_state", {}, 403, "__transaction_state is written by coordinators only"),
+]
+
+
+@pytest.mark.parametrize(("topic", "body", "status", "detail"), BAD_BODIES, ids=[row[3] for row in BAD_BODIES])
+def test_what_cannot_be_written(cluster: StandaloneProcess, topic: str, body: Any, status: int, detail: str) -> None:
+    """What is wrong is said, and nothing is written."""
+    problem = asked(cluster, f"/v1/topics/{topic}/messages", "POST", body)
+    assert problem["status"] == status
+    assert problem["detail"].startswith(detail)
+
+
+def test_a_record_that_the_topic_refuses(cluster: StandaloneProcess) -> None:
+    """The leader's own words are the problem's."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for future in admin.create_topics([NewTopic("small", 1, 1, config={"max.message.bytes": "200"})]).values():
+        future.result(20)
+    problem = asked(cluster, "/v1/topics/small/messages", "POST", {"value": "x" * 300})
+    assert (problem["status"], problem["title"]) == (413, "MESSAGE_TOO_LARGE")
+
+
+# --- follow ----------------------------------------------------------------------------------------------------------
+
+
+class Tail:
+    """The events of a stream, read in a thread until it ends."""
+
+    def __init__(self, url: str) -> None:
+        self.events: list[tuple[str, Any]] = []
+        self._came = threading.Condition()
+        self._answer = urlopen(url, timeout=60)
+        assert self._answer.readline() == b": kreplica\n"
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        name = ""
+        for line in self._answer:
+            field, _, text = line.decode().rstrip("\n").partition(": ")
+            if field == "event":
+                name = text
+            elif field == "data":
+                with self._came:
+                    self.events.append((name, json.loads(text)))
+                    self._came.notify_all()
+
+    def wait_for(self, count: int) -> list[tuple[str, Any]]:
+        with self._came:
+            assert self._came.wait_for(lambda: len(self.events) >= count, 20), self.events
+            return list(self.events)
+
+
+def test_following(cluster: StandaloneProcess) -> None:
+    """Records come as they are written, those alone that are looked for, and none that was there before."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for future in admin.create_topics([NewTopic("followed", 2, 3)]).values():
+        future.result(20)
+    path = "/v1/topics/followed/messages"
+    asked(cluster, path, "POST", {"value": "before", "partition": 0})
+    tail = Tail(f"{cluster.admin_url}{path}/tail?search=tea")
+    for number in range(6):
+        what = "tea" if number % 2 else "coffee"
+        asked(cluster, path, "POST", {"value": f"{what} {number}", "partition": number % 2})
+    # Where it begins is looked up after the answer has begun: the first ones may have been before.
+    events = tail.wait_for(1)
+    asked(cluster, path, "POST", {"value": "the last tea", "partition": 0})
+    while events[-1][1].get("value") != "the last tea":
+        events = tail.wait_for(len(events) + 1)
+    assert {name for name, _ in events} == {"message"}, events
+    seen = [document["value"] for _, document in events]
+    assert seen == [f"tea {number}" for number in (1, 3, 5) if f"tea {number}" in seen] + ["the last tea"]
+
+
+def test_following_what_is_not_there(cluster: StandaloneProcess) -> None:
+    """It is a problem, and no stream."""
+    problem = asked(cluster, f"/v1/topics/{ORDERS}/messages/tail", partition=9)
+    assert (problem["status"], problem["detail"]) == (404, "there is no partition 9 of orders")
+
+
+# --- brokers that are missed -----------------------------------------------------------------------------------------
+
+
+def test_partitions_that_nobody_leads(cluster: StandaloneProcess) -> None:
+    """What can be read is; what cannot is said, and read on when it can."""
+    rows = asked(cluster, f"/v1/topics/{EMPTY}/partitions")["partitions"]
+    leaders = {row["partition"]: row["leader"] for row in rows}
+    lost = leaders[0]
+    asked(cluster, f"/v1/standalone/brokers/{lost}/kill", "POST")
+    try:
+        page = messages(cluster, EMPTY, partition=0)
+        assert (page["status"], page["title"]) == (503, "LEADER_NOT_AVAILABLE")
+        assert f"broker {lost}" in page["detail"] or "nobody leads" in page["detail"]
+        if leaders[1] != lost:
+            assert values(messages(cluster, EMPTY)) != []
+    finally:
+        asked(cluster, f"/v1/standalone/brokers/{lost}/start", "POST")
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none"})
+    consumer.assign([TopicPartition(EMPTY, 0, OFFSET_BEGINNING)])
+    assert consumer.consume(1, 20) != []
+    consumer.close()
+    assert messages(cluster, EMPTY, partition=0)["problems"] == []

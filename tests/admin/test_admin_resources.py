@@ -1,0 +1,283 @@
+"""The cluster, its brokers, topics, partitions, settings and elections, asked of a broker that is not the controller.
+
+Three brokers in a simulation: one of them can die, and ZooKeeper can go away, without anybody waiting for it.
+"""
+
+from __future__ import annotations
+
+import pytest
+from direct_calls import Direct
+
+from kreplica.admin.problems import Problem
+from kreplica.admin.registrations import RegistrationsRead
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.service.admin import resources
+from kreplica.testing.broker_scene import batch
+from kreplica.testing.cluster import SimulatedCluster
+
+ASKED = 2
+
+
+@pytest.fixture
+def cluster():
+    made = SimulatedCluster(seed=3, brokers=3)
+    made.start()
+    assert made.controller() == 1
+    return made
+
+
+@pytest.fixture
+def api(cluster):
+    broker = cluster.brokers[ASKED].program
+    registrations = RegistrationsRead(broker.runtime.reactor.seconds, broker.client)
+    return Direct(resources(broker, registrations), cluster.run_until)
+
+
+def make(api, name="orders", **more):
+    return api.document("POST", "/v1/topics", {"name": name, **more})
+
+
+def row(rows, name):
+    (found,) = [each for each in rows if each["name"] == name]
+    return found
+
+
+def test_the_cluster_at_a_glance(cluster, api):
+    """Who is the controller, who lives, and what is wrong, before and after a broker dies."""
+    make(api, assignment={"0": [1, 2], "1": [3, 2]})
+    make(api, "single", assignment={"0": [3]})
+    found = api.document("GET", "/v1/cluster")
+    assert (found["broker_id"], found["controller"]) == (2, {"broker_id": 1, "epoch": 1})
+    assert found["live_brokers"] == [1, 2, 3]
+    assert (found["topics"], found["partitions"], found["under_replicated_partitions"]) == (2, 3, 0)
+    assert found["zookeeper"]["session"] == "connected"
+    cluster.brokers[3].kill()
+    cluster.run(30)
+    found = api.document("GET", "/v1/cluster")
+    assert (found["live_brokers"], found["offline_partitions"], found["under_replicated_partitions"]) == ([1, 2], 1, 1)
+    assert found["under_min_isr_partitions"] == 0
+
+
+def test_the_brokers(cluster, api):
+    """Each broker says what it leads and holds; one that died is still there as long as there are replicas of it."""
+    make(api, assignment={"0": [1, 2], "1": [3, 2]})
+    first, second, third = api.document("GET", "/v1/brokers")["brokers"]
+    assert (first["is_controller"], second["is_controller"]) == (True, False)
+    assert [(each["leaders"], each["replicas"]) for each in (first, second, third)] == [(1, 1), (0, 2), (1, 1)]
+    assert third["endpoints"] == ["PLAINTEXT://broker-3:9092"]
+    one = api.document("GET", "/v1/brokers/3")
+    assert [(each["partitions"], each["error"]) for each in one["log_dirs"]] == [(1, None)]
+    cluster.brokers[3].kill()
+    cluster.run(30)
+    third = api.document("GET", "/v1/brokers/3")
+    assert (third["live"], third["replicas"], third["broker_epoch"], third["log_dirs"]) == (False, 1, None, None)
+    with pytest.raises(Problem) as refused:
+        api.answer("GET", "/v1/brokers/4")
+    assert (refused.value.status, refused.value.what_to_do) == (404, "There are 1, 2, 3.")
+
+
+def test_cordons(cluster, api):
+    """A broker that is cordoned gets no replicas of new topics; cordoning it again only notes another reason."""
+    done = api.document("PUT", "/v1/brokers/3/cordon", {"reason": "old"})
+    assert [(each["operation"], each["data"]["reason"]) for each in done["znodes"]] == [("create", "old")]
+    again = api.document("PUT", "/v1/brokers/3/cordon", {"reason": "older"})
+    assert [(each["operation"], each["version"]) for each in again["znodes"]] == [("set", 0)]
+    assert [each["cordoned"] for each in api.document("GET", "/v1/brokers")["brokers"]] == [False, False, True]
+    cluster.run(1)
+    placed = make(api, partitions=6, replication_factor=2)["assignment"].values()
+    assert {broker for replicas in placed for broker in replicas} == {1, 2}
+    assert len(api.document("DELETE", "/v1/brokers/3/cordon")["znodes"]) == 1
+    assert api.document("DELETE", "/v1/brokers/3/cordon")["znodes"] == []
+    with pytest.raises(Problem, match="no broker 9"):
+        api.answer("PUT", "/v1/brokers/9/cordon", {})
+
+
+def test_topics_come_in_pages(api):
+    """Topics are listed by name, a part at a time, found by a part of their name, without Kafka's own where wanted."""
+    for name in ("b", "a", "Orders", "orders-2", "__consumer_offsets"):
+        make(api, name, partitions=1)
+    names, after = [], None
+    while True:
+        part = api.document("GET", "/v1/topics", limit=2, after=after)
+        names += [each["name"] for each in part["topics"]]
+        after = part["next"]
+        if after is None:
+            break
+    assert names == ["Orders", "__consumer_offsets", "a", "b", "orders-2"]
+    found = api.document("GET", "/v1/topics", search="ORD")["topics"]
+    assert [each["name"] for each in found] == ["Orders", "orders-2"]
+    assert "__consumer_offsets" not in str(api.document("GET", "/v1/topics", internal=False))
+
+
+def test_a_topic(api):
+    """A topic is made with its settings, grown and deleted; trying any of that changes nothing."""
+    tried = api.answer("POST", "/v1/topics", {"name": "orders", "partitions": 2}, dry_run=True)
+    assert (tried.status, tried.document["led"]) == (200, False)
+    assert api.document("GET", "/v1/topics")["topics"] == []
+    made = api.answer("POST", "/v1/topics", {"name": "orders", "partitions": 2, "configs": {"segment.ms": 1000}})
+    assert (made.status, made.location, made.document["led"]) == (201, "/v1/topics/orders", True)
+    found = api.document("GET", "/v1/topics/orders")
+    assert (found["partitions"], found["replication_factor"], found["deleting"]) == (2, 1, False)
+    assert row(found["configs"], "segment.ms")["value"] == "1000"
+    assert api.document("PATCH", "/v1/topics/orders", {"partitions": 3}, dry_run=True)["led"] is False
+    assert list(api.document("PATCH", "/v1/topics/orders", {"partitions": 3})["assignment"]) == ["2"]
+    assert api.document("DELETE", "/v1/topics/orders", dry_run=True)["deleted"] is False
+    assert api.document("GET", "/v1/topics/orders")["partitions"] == 3
+    assert api.document("DELETE", "/v1/topics/orders")["deleted"] is True
+    assert api.document("GET", "/v1/topics")["topics"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("POST", "/v1/topics", {"name": "orders"}, ErrorCode.TOPIC_ALREADY_EXISTS),
+        ("POST", "/v1/topics", {"name": "a", "replication_factor": 4}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ("POST", "/v1/topics", {"name": "a", "assignment": {"0": [9]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("POST", "/v1/topics", {"name": "a", "configs": {"retention": 1}}, ErrorCode.INVALID_CONFIG),
+        ("PATCH", "/v1/topics/orders", {"partitions": 1}, ErrorCode.INVALID_PARTITIONS),
+        ("PATCH", "/v1/topics/absent", {"partitions": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("DELETE", "/v1/topics/absent", None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("GET", "/v1/topics/orders/partitions/7", None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("PATCH", "/v1/configs/topics/orders", {"set": {"retention": 1}}, ErrorCode.INVALID_CONFIG),
+        ("PATCH", "/v1/configs/brokers/1", {"set": {"listeners": "x"}}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be(api, method, path, body, code):
+    """What Kafka's own requests refuse is refused with the same error."""
+    make(api, partitions=2)
+    with pytest.raises(KafkaError) as refused:
+        api.answer(method, path, body)
+    assert refused.value.code is code
+
+
+def test_replicas_both_chosen_and_counted(api):
+    """Who chooses the replicas by hand cannot say their number beside it."""
+    with pytest.raises(Problem, match="beside it"):
+        make(api, partitions=1, assignment={"0": [1]})
+
+
+def test_partitions(cluster, api):
+    """Partitions are listed in order, of all topics or of one, a part at a time, by what is wrong with them."""
+    make(api, "b", assignment={"0": [1, 3], "1": [1, 2]})
+    make(api, "a", assignment={"0": [3]})
+    found, after = [], None
+    while True:
+        part = api.document("GET", "/v1/partitions", limit=1, after=after)
+        found += [(each["topic"], each["partition"]) for each in part["partitions"]]
+        after = part["next"]
+        if after is None:
+            break
+    assert found == [("a", 0), ("b", 0), ("b", 1)]
+    one = api.document("GET", "/v1/topics/b/partitions", limit=1, after=0)
+    assert [each["partition"] for each in one["partitions"]] == [1]
+    assert api.document("GET", "/v1/partitions", state="offline")["partitions"] == []
+    cluster.brokers[3].kill()
+    cluster.run(30)
+    (offline,) = api.document("GET", "/v1/partitions", state="offline")["partitions"]
+    assert (offline["topic"], offline["partition"], offline["leader"]) == ("a", 0, None)
+    lagging = api.document("GET", "/v1/partitions", state="under_replicated")["partitions"]
+    assert [(each["topic"], each["partition"], each["isr"]) for each in lagging] == [("b", 0, [1])]
+    with pytest.raises(Problem, match="no TOPIC/PARTITION"):
+        api.answer("GET", "/v1/partitions", after="orders")
+
+
+def test_what_moves(cluster, api):
+    """While replicas move, it is said which come and which go; one that is dead and has gone goes no more."""
+    make(api, assignment={"0": [1, 3]})
+    cluster.brokers[3].kill()
+    cluster.run(30)
+    client = cluster.brokers[ASKED].program.client
+    moves = b'{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]}'
+    assert api.document("GET", "/v1/partitions", state="moving")["partitions"] == []
+    cluster.run_until(client.create("/admin/reassign_partitions", moves))
+
+    def moving():
+        return api.document("GET", "/v1/partitions", state="moving")["partitions"]
+
+    seen = next(filter(None, (moving() for _ in range(1000))))
+    assert (seen[0]["adding"], seen[0]["removing"], seen[0]["read_only"]) == ([2], [3], False)
+    cluster.run(30)
+    assert moving() == []
+    assert api.document("GET", "/v1/topics/orders/partitions")["partitions"][0]["replicas"] == [1, 2]
+
+
+def test_one_partition(cluster, api):
+    """One partition has its epochs, its offsets and its size, whoever leads it."""
+    make(api, assignment={"0": [3, 1]})
+    client = cluster.client(broker=3)
+    cluster.run_until(client.produce("orders", 0, batch(b"one", b"two")))
+    cluster.run(1)
+    found = api.document("GET", "/v1/topics/orders/partitions/0")
+    assert (found["start_offset"], found["end_offset"], found["controller_epoch"]) == (0, 2, 1)
+    assert found["size_bytes"] > 0
+    assert found["eligible_leader_replicas"] == []
+
+
+def test_settings_of_a_topic(cluster, api):
+    """Settings say where they come from; who saw an older version cannot overwrite a newer one."""
+    make(api, partitions=1)
+    first = api.answer("GET", "/v1/configs/topics/orders")
+    assert row(first.document["configs"], "retention.ms")["is_default"] is True
+    changed = api.answer("PATCH", "/v1/configs/topics/orders", {"set": {"retention.ms": 5}}, if_match=first.etag)
+    assert changed.document["configs"][0]["source"] == "dynamic_topic_config"
+    with pytest.raises(Problem) as refused:
+        api.answer("PATCH", "/v1/configs/topics/orders", {"set": {"retention.ms": 6}}, if_match=first.etag)
+    assert refused.value.status == 412
+    assert api.answer("GET", "/v1/configs/topics/orders").etag == changed.etag
+    api.answer("PATCH", "/v1/configs/topics/orders", {"remove": ["retention.ms"]}, if_match=changed.etag)
+    again = row(api.document("GET", "/v1/configs/topics/orders")["configs"], "retention.ms")
+    assert (again["value"], again["is_default"]) == ("604800000", True)
+    with pytest.raises(Problem, match="nothing is to be changed"):
+        api.answer("PATCH", "/v1/configs/topics/orders", {"set": {}})
+
+
+def test_settings_of_brokers(api):
+    """Any broker's settings are read and changed by any broker; those of all brokers are their default."""
+    api.answer("PATCH", "/v1/configs/brokers/default", {"set": {"log.retention.ms": 1000}})
+    api.answer("PATCH", "/v1/configs/brokers/3", {"set": {"log.retention.ms": 2000}})
+    own = row(api.document("GET", "/v1/configs/brokers/3")["configs"], "log.retention.ms")
+    assert (own["value"], own["source"]) == ("2000", "dynamic_broker_config")
+    assert row(api.document("GET", "/v1/configs/brokers/3")["configs"], "broker.id")["value"] == "3"
+    shared = api.document("GET", "/v1/configs/brokers/default")["configs"]
+    assert [(each["name"], each["value"]) for each in shared] == [("log.retention.ms", "1000")]
+    with pytest.raises(Problem, match="does not live"):
+        api.answer("PATCH", "/v1/configs/brokers/33", {"set": {"log.retention.ms": 1}})
+
+
+def test_elections(cluster, api):
+    """Preferred leaders come back when they are asked for; without leaders, one that may lose records is elected."""
+    make(api, assignment={"0": [3, 2]})
+    cluster.brokers[3].kill()
+    cluster.run(30)
+    assert api.document("GET", "/v1/elections") == {"pending": [], "needed": []}
+    nothing = api.document("POST", "/v1/elections", {"type": "unclean"})
+    assert nothing["partitions"] == []
+    cluster.run_until(cluster.brokers[3].start())
+    cluster.run(30)
+    (needed,) = api.document("GET", "/v1/elections")["needed"]
+    assert (needed["partition"], needed["type"], needed["leader"], needed["replicas"]) == (0, "preferred", 2, [3, 2])
+    tried = api.document("POST", "/v1/elections", {"type": "preferred"}, dry_run=True)
+    assert tried["znodes"][0]["path"] == "/admin/preferred_replica_election"
+    done = api.document("POST", "/v1/elections", {"type": "preferred"})
+    assert done["partitions"] == [{"topic": "orders", "partition": 0, "leader": 3, "error": None}]
+    every = [{"topic": "orders", "partition": 0}]
+    assert api.document("POST", "/v1/elections", {"type": "unclean", "partitions": every})["znodes"] == []
+    with pytest.raises(KafkaError, match="no partition orders-7"):
+        api.answer("POST", "/v1/elections", {"type": "unclean", "partitions": [{"topic": "orders", "partition": 7}]})
+
+
+def test_zookeeper_is_away(cluster, api):
+    """What is published can be read without ZooKeeper, what only it knows is null, and nothing is written."""
+    make(api, partitions=1)
+    cluster.coordinator.kill()
+    cluster.run(3)
+    found = api.document("GET", "/v1/cluster")
+    assert (found["controller"], found["zookeeper"]["session"]) == ({"broker_id": 1, "epoch": None}, "suspended")
+    (partition,) = api.document("GET", "/v1/partitions")["partitions"]
+    assert (partition["leader"] is not None, partition["adding"], partition["read_only"]) == (True, None, None)
+    assert api.document("GET", "/v1/topics")["topics"][0]["deleting"] is None
+    assert api.document("GET", "/v1/topics/orders/partitions/0")["partition_epoch"] is None
+    with pytest.raises(Problem, match="only it knows what moves"):
+        api.answer("GET", "/v1/partitions", state="moving")
+    assert api.document("GET", "/v1/elections")["pending"] is None
+    cluster.run_until(cluster.coordinator.start())

@@ -1,0 +1,351 @@
+"""From what a handler gives, or raises, to the answer; and what is bounded."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from http_in_memory import Api, Resource, gone, received
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import LogLevel, capturedLogs
+
+from kreplica.admin import routing
+from kreplica.admin.api import Answer, EventStream, Page, Route, ServerEvent
+from kreplica.admin.bounded_requests import CONNECTIONS_MAX
+from kreplica.admin.event_streams import HEARTBEAT_SECONDS, SLOW_SECONDS_MAX
+from kreplica.admin.failures import status_of
+from kreplica.admin.json_pieces import ROWS_AT_ONCE, json_pieces
+from kreplica.admin.problems import Problem
+from kreplica.client.errors import ConnectionFailed
+from kreplica.cluster.znodes import ZnodeError
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.zookeeper import BadArguments, ConnectionLoss, NotSent, RequestTooLarge, SessionExpired
+
+
+def answering(reply, method="GET", **more):
+    async def handler(call):
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply() if callable(reply) else reply
+
+    return Api(Resource(Route(method, "/it", handler, "It.", **more)))
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer():
+    """An answer is a line of JSON that nobody keeps."""
+    answer = answering(Answer({"é": [1, None]}, status=201, location="/it/1")).ask("GET", "/it")
+    assert (answer.status, answer.body) == (201, '{"é":[1,null]}\n'.encode())
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["location"] == "/it/1"
+    assert int(answer.headers["content-length"]) == len(answer.body)
+
+
+@pytest.mark.parametrize("reply", [Answer({"a": 1}, etag="7.x"), Page(b"a", "text/css", etag="7.x")])
+def test_what_has_not_changed(reply):
+    """Who has the present version already is told so, and gets nothing else."""
+    api = answering(reply)
+    first = api.ask("GET", "/it")
+    assert (first.status, first.headers["etag"]) == (200, '"7.x"')
+    for known in ('"7.x"', 'W/"7.x"', '"1", "7.x"', "*"):
+        again = api.ask("GET", "/it", {"If-None-Match": known})
+        assert (again.status, again.body, again.headers["etag"]) == (304, b"", '"7.x"')
+    assert api.ask("GET", "/it", {"If-None-Match": '"8.x"'}).status == 200
+
+
+def test_a_page():
+    """A page is served as it is."""
+    answer = answering(Page(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
+    assert (answer.body, answer.headers["content-type"]) == (b"<p>", "text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize("count", [0, 1, ROWS_AT_ONCE, ROWS_AT_ONCE + 1, 3 * ROWS_AT_ONCE])
+def test_long_answers_are_whole(count):
+    """However many rows an answer has, it is the JSON that it would be in one piece."""
+    document = {"rows": [{"n": number} for number in range(count)], "next": None, "more": list(range(count))}
+    answer = answering(Answer(document)).ask("GET", "/it")
+    assert answer.body == json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def test_long_answers_let_others_have_their_turn():
+    """While a long answer is made, the reactor gets its turn again and again."""
+
+    class Slow:
+        now, later = 0.0, []
+
+        def seconds(self):
+            self.now += 0.006
+            return self.now
+
+        def callLater(self, delay, function, *args):
+            self.later.append((function, args))
+
+    reactor = Slow()
+    made = Deferred.fromCoroutine(json_pieces(reactor, {"rows": list(range(10 * ROWS_AT_ONCE))}))
+    turns = 0
+    while not made.called:
+        function, args = reactor.later.pop()
+        function(*args)
+        turns += 1
+    assert turns >= 4
+    assert json.loads(b"".join(made.result)) == {"rows": list(range(10 * ROWS_AT_ONCE))}
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "title"),
+    [
+        (Problem(418, "TEAPOT", "short and stout"), 418, "TEAPOT"),
+        (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS), 409, "TOPIC_ALREADY_EXISTS"),
+        (KafkaError(ErrorCode.INVALID_PARTITIONS, "0"), 400, "INVALID_PARTITIONS"),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 503, "REQUEST_TIMED_OUT"),
+        (KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), 500, "UNKNOWN_SERVER_ERROR"),
+        (NotSent("/a"), 503, "COORDINATION_UNAVAILABLE"),
+        (ConnectionLoss("/a"), 503, "COORDINATION_UNAVAILABLE"),
+        (SessionExpired("/a"), 503, "COORDINATION_UNAVAILABLE"),
+        (RequestTooLarge(2, 1), 413, "CONTENT_TOO_LARGE"),
+        (BadArguments("/a"), 400, "INVALID_REQUEST"),
+        (ZnodeError("/a: not JSON"), 500, "UNKNOWN_SERVER_ERROR"),
+        (ConnectionFailed("refused"), 503, "BROKER_NOT_AVAILABLE"),
+    ],
+)
+def test_errors_are_problems(error, status, title):
+    """Whatever a handler raises is a problem document of a status that says whose mistake it is."""
+    answer = answering(error).ask("GET", "/it")
+    problem = answer.json()
+    assert (answer.status, problem["status"], problem["title"]) == (status, status, title)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["detail"]
+    assert ("retry-after" in answer.headers) == (status == 503)
+
+
+def test_whether_a_write_may_have_happened():
+    """Who asks for a write hears whether it may have been done although no answer came."""
+    assert "look before" in answering(ConnectionLoss("/a")).ask("GET", "/it").json()["what_to_do"]
+    assert answering(NotSent("/a")).ask("GET", "/it").json()["what_to_do"].startswith("Nothing was written.")
+
+
+def test_every_error_has_a_status():
+    """No error of Kafka's is answered with a status that is none of an error."""
+    for code in ErrorCode:
+        assert 400 <= status_of(code) <= 503
+
+
+def test_what_nobody_expected():
+    """A mistake of ours is told without its particulars, and logged with them."""
+    with capturedLogs() as logged:
+        answer = answering(ZeroDivisionError("secret")).ask("GET", "/it")
+    assert (answer.status, b"secret" in answer.body) == (500, False)
+    (event,) = [each for each in logged if each["log_level"] is LogLevel.critical]
+    assert event["log_failure"].check(ZeroDivisionError)
+
+
+# --- bounds ----------------------------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """A handler that waits, and what became of each call."""
+
+    def __init__(self, method="GET"):
+        self.waits, self.ended = [], []
+        self.api = Api(Resource(Route(method, "/it", self.wait, "It.")))
+
+    async def wait(self, call):
+        self.waits.append(Deferred())
+        try:
+            await self.waits[-1]
+        except CancelledError:
+            self.ended.append("cancelled")
+            raise
+        self.ended.append("done")
+        return Answer({})
+
+
+def test_a_reader_who_goes():
+    """What is read for a client that is gone is given up."""
+    waiting = Waiting()
+    protocol, _ = waiting.api.begin("GET", "/it")
+    gone(protocol)
+    assert waiting.ended == ["cancelled"]
+
+
+def test_a_writer_who_goes():
+    """What a client that is gone asked to be written is finished all the same."""
+    waiting = Waiting("DELETE")
+    protocol, _ = waiting.api.begin("DELETE", "/it")
+    gone(protocol)
+    assert waiting.ended == []
+    waiting.waits[0].callback(None)
+    assert waiting.ended == ["done"]
+
+
+def test_a_read_that_does_not_end():
+    """A read is given up after a minute, and the caller is told."""
+    waiting = Waiting()
+    _, wire = waiting.api.begin("GET", "/it")
+    waiting.api.clock.advance(routing.CALL_SECONDS_MAX - 1)
+    assert not wire.value()
+    waiting.api.clock.advance(1)
+    answer = received(wire.value())
+    assert (answer.status, answer.json()["title"], waiting.ended) == (503, "REQUEST_TIMED_OUT", ["cancelled"])
+
+
+def test_calls_are_bounded():
+    """When too many calls are under way the next one is refused at once; room comes back with each that ends."""
+    waiting = Waiting()
+    for _ in range(routing.CALLS_MAX):
+        waiting.api.begin("GET", "/it")
+    refused = waiting.api.ask("GET", "/it")
+    assert (refused.status, refused.json()["title"]) == (503, "OVERLOADED")
+    waiting.waits[0].callback(None)
+    waiting.api.begin("GET", "/it")
+    assert len(waiting.waits) == routing.CALLS_MAX + 1
+
+
+def test_connections_are_bounded():
+    """So many connections at a time; one more is closed at once, and one that goes makes room."""
+    api = Waiting().api
+    opened = [api.connect() for _ in range(CONNECTIONS_MAX)]
+    assert not any(wire.disconnecting for _, wire in opened)
+    protocol, wire = api.connect()
+    assert wire.aborted
+    gone(protocol)
+    gone(opened[0][0])
+    assert not api.connect()[1].aborted
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """Events that the test sends."""
+
+    def __init__(self):
+        self.closed = 0
+        self.api = Api(Resource(Route("GET", "/it", self.handle, "It.", streams=True)))
+
+    async def handle(self, call):
+        return EventStream(self.events())
+
+    async def events(self):
+        own = self.next = Deferred()  # of the stream that began last
+        try:
+            while True:
+                event = await own
+                own = self.next = Deferred()
+                yield event
+        finally:
+            self.closed += 1
+
+    def send(self, event):
+        self.next.callback(event)
+
+
+@pytest.fixture
+def stream():
+    made = Stream()
+    yield made
+    made.api.site.root.stop()
+
+
+def test_events_as_they_come(stream):
+    """Each event goes out at once, with its name, its number and its data on one line."""
+    _, wire = stream.api.begin("GET", "/it")
+    head = wire.value()
+    assert b"content-type: text/event-stream" in head.lower()
+    wire.clear()
+    stream.send(ServerEvent("timeline", {"é": "a\nb"}, event_id="7"))
+    sent = 'event: timeline\nid: 7\ndata: {"é":"a\\nb"}\n\n'.encode()
+    assert wire.value() == b"%x\r\n%s\r\n" % (len(sent), sent)
+    wire.clear()
+    stream.send(ServerEvent("timeline", 1))
+    assert b"id:" not in wire.value()
+
+
+def test_a_quiet_stream_beats(stream):
+    """Every fifteen seconds without an event a comment says that the stream is there."""
+    _, wire = stream.api.begin("GET", "/it")
+    wire.clear()
+    stream.api.clock.advance(HEARTBEAT_SECONDS - 1)
+    stream.send(ServerEvent("a", 1))
+    wire.clear()
+    stream.api.clock.advance(HEARTBEAT_SECONDS - 1)
+    assert not wire.value()
+    stream.api.clock.advance(1)
+    assert b": still here\n\n" in wire.value()
+
+
+def test_the_client_goes(stream):
+    """What makes the events is closed when the client is gone, and no timer is left."""
+    protocol, _ = stream.api.begin("GET", "/it")
+    gone(protocol)
+    assert stream.closed == 1
+    assert stream.api.clock.getDelayedCalls() == []
+
+
+def test_a_slow_client(stream):
+    """A client that does not read holds the stream back, and is let go after a minute."""
+    protocol, wire = stream.api.begin("GET", "/it")
+    wire.producer.pauseProducing()
+    wire.clear()
+    stream.send(ServerEvent("a", 1))
+    stream.api.clock.advance(SLOW_SECONDS_MAX / 2)
+    assert b"still here" not in wire.value()
+    wire.producer.resumeProducing()
+    stream.send(ServerEvent("a", 2))
+    assert b"data: 2" in wire.value()
+    wire.producer.pauseProducing()
+    stream.api.clock.advance(SLOW_SECONDS_MAX)
+    assert wire.aborted
+    gone(protocol)
+    assert stream.closed == 1
+
+
+def test_the_broker_stops(stream):
+    """A stream ends when the broker does."""
+    _, wire = stream.api.begin("GET", "/it")
+    stream.api.site.root.stop()
+    assert stream.closed == 1
+    assert wire.value().endswith(b"0\r\n\r\n")
+
+
+def test_streams_are_bounded(stream):
+    """So many streams at a time, and no more; one that ends makes room."""
+    begun = [stream.api.begin("GET", "/it") for _ in range(routing.STREAMS_MAX)]
+    assert stream.api.ask("GET", "/it").status == 503
+    gone(begun[0][0])
+    assert b"200 OK" in stream.api.begin("GET", "/it")[1].value()
+
+
+def test_a_stream_that_fails(stream):
+    """What goes wrong after the headers went is the last event."""
+    _, wire = stream.api.begin("GET", "/it")
+    stream.next.errback(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
+    assert b'event: problem\ndata: {"title":"UNKNOWN_TOPIC_OR_PARTITION"' in wire.value()
+    assert wire.value().endswith(b"0\r\n\r\n")
+
+
+def test_only_the_head_of_a_stream(stream):
+    """HEAD of a stream is answered at once, and leaves nothing behind."""
+    answer = stream.api.ask("HEAD", "/it")
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
+    assert stream.api.begin("HEAD", "/it")[1].value().endswith(b"\r\n\r\n")
+    assert stream.closed == 0
+
+
+
+def test_who_wrote_is_logged():
+    """The log has a line for each request that writes, and none for those that read."""
+    lines = []
+    for method in ("GET", "DELETE"):
+        api = answering(Answer({}), method)
+        api.site._site.logFile = type("Log", (), {"write": staticmethod(lines.append)})
+        api.ask(method, "/it")
+    (line,) = lines
+    assert '"DELETE /it HTTP/1.1" 200' in line

@@ -1,0 +1,240 @@
+"""What happened in the cluster and what happens, told by all brokers, whichever is asked."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from direct_calls import DirectCluster
+from twisted.internet.defer import Deferred
+
+from kreplica.admin import timeline_feed
+from kreplica.admin.api import Call
+from kreplica.admin.chronicles import key_of
+from kreplica.admin.problems import Problem
+from kreplica.admin.timeline_feed import TimelineFeed
+from kreplica.runtime.stalls import StallWatch
+from kreplica.service.live_figures import RecentDelays
+from kreplica.testing.broker_scene import batch
+from kreplica.testing.cluster import SimulatedCluster
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """Three brokers, of which the controller, broker 1, has been moved to another and back."""
+    cluster = SimulatedCluster(seed=1, brokers=3)
+    cluster.start()
+    client = cluster.client()
+    cluster.run_until(client.create_topic("orders", 3, replication_factor=2))
+    cluster.run(2)
+    cluster.run_until(cluster.brokers[1].program.client.delete("/controller"))
+    cluster.run(5)
+    return cluster, DirectCluster(cluster)
+
+
+def ids(document):
+    return [entry["id"] for entry in document["entries"]]
+
+
+def test_the_timeline_is_of_all_brokers_whoever_is_asked(shared):
+    """Every broker tells the same, the newest first: what it saw itself, and what the others saw."""
+    _, apis = shared
+    told = [apis[number].document("GET", "/v1/timeline") for number in (1, 2, 3)]
+    assert ids(told[0]) == ids(told[1]) == ids(told[2])
+    assert ids(told[0]) == sorted(ids(told[0]), key=key_of, reverse=True)
+    kinds = [entry["kind"] for entry in told[0]["entries"]]
+    assert kinds.count("controller_elected") == 2
+    assert {"topics_created", "broker_joined", "controller_resigned"} <= set(kinds)
+    assert told[0]["problems"] == []
+    (made,) = [entry for entry in told[0]["entries"] if entry["kind"] == "topics_created"]
+    assert (made["broker_id"], made["subject"], made["controller_epoch"]) == (1, "topic orders", 1)
+
+
+def test_the_timeline_comes_in_pages_and_by_kind(shared):
+    """Page after page gives each entry once; one kind alone, or what is newer than an entry, can be asked for."""
+    _, apis = shared
+    api = apis[3]
+    everything = ids(api.document("GET", "/v1/timeline"))
+    paged, before = [], None
+    while page := ids(api.document("GET", "/v1/timeline", limit=2, before=before)):
+        paged += page
+        before = page[-1]
+    assert paged == everything
+    joined = api.document("GET", "/v1/timeline", kind="broker_joined")["entries"]
+    assert [entry["subject"] for entry in joined] == ["broker 3", "broker 2"]
+    assert ids(api.document("GET", "/v1/timeline", since=everything[3])) == everything[:3]
+
+
+def test_a_broker_that_died_is_named_and_hides_nothing_else():
+    """When a broker does not answer the others' entries are there, and a sentence says who is missing."""
+    cluster = SimulatedCluster(seed=2, brokers=3)
+    cluster.start()
+    apis = DirectCluster(cluster)
+    cluster.brokers[3].kill()
+    told = apis[2].document("GET", "/v1/timeline")
+    assert told["problems"] == ["broker 3: broker 3 cannot be asked"]
+    cluster.run(30)
+    told = apis[2].document("GET", "/v1/timeline", kind="broker_left")
+    assert [entry["text"] for entry in told["entries"]] == ["broker 3 left"]
+
+
+def test_figures_of_all_brokers(shared):
+    """Charts get counters of every broker from whichever they ask; one that does not answer is there, without any."""
+    _, apis = shared
+    figures = apis[2].document("GET", "/v1/figures")
+    assert [(row["broker_id"], row["live"]) for row in figures["brokers"]] == [(1, True), (2, True), (3, True)]
+    assert sum(row["leaders"] for row in figures["brokers"]) == 3
+    assert sum(row["is_controller"] for row in figures["brokers"]) == 1
+    assert figures["at_ms"] > 1_600_000_000_000
+    assert [row["reactor_delay_p99_ms"] for row in figures["brokers"]] == [1.0, 1.0, 1.0]
+    asked_by_another = apis[3].document("GET", "/v1/figures", forwarded=True)
+    assert [row["broker_id"] for row in asked_by_another["brokers"]] == [3]
+    apis.running = lambda broker_id, found=apis.running: None if broker_id == 3 else found(broker_id)
+    rows = apis[1].document("GET", "/v1/figures")["brokers"]
+    assert (rows[2]["broker_id"], rows[2]["live"], rows[2]["leaders"]) == (3, False, None)
+    del apis.running
+
+
+def test_messages_are_counted_while_somebody_looks():
+    """From one look to the next a broker says how many messages came to what it leads; producers pay nothing for it."""
+    cluster = SimulatedCluster(seed=4, brokers=1)
+    cluster.start()
+    cluster.run_until(cluster.client().create_topic("orders", 2))
+    api = DirectCluster(cluster)[1]
+
+    def figures():
+        cluster.run(1)
+        (row,) = api.document("GET", "/v1/figures")["brokers"]
+        return row
+
+    before = figures()
+    leader = cluster.leader_client("orders", 1, name="producer")
+    cluster.run_until(leader.produce("orders", 1, batch(b"a", b"b", b"c")))
+    after = figures()
+    assert after["messages_in"] - before["messages_in"] == 3
+    assert after["produce"]["requests"] - before["produce"]["requests"] == 1
+    assert after["bytes_in"] > before["bytes_in"]
+    assert (after["leaders"], after["replicas"], after["offline"]) == (2, 2, 0)
+
+
+def test_delays_of_the_last_seconds_alone_count():
+    """A reactor that was held at its start and is free now is told to be free."""
+    now, stalls = [0.0], StallWatch(SimpleNamespace(seconds=lambda: 0.0))
+    delays = RecentDelays(lambda: now[0], stalls)
+    stalls.counts[-1] += 50
+    assert delays.percentile_ms == 5000
+    for _ in range(30):
+        now[0] += 1
+        stalls.counts[1] += 100
+        found = delays.percentile_ms
+    assert found == 2
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+class Streams:
+    """Reads streams of a feed on virtual time."""
+
+    def __init__(self):
+        self.cluster = SimulatedCluster(seed=3, brokers=1)
+        self.reactor = self.cluster.host("listener").reactor
+        self.entries = []
+        self.asked = []
+        self.feed = TimelineFeed(self.reactor, self.read)
+
+    async def read(self, call, since):
+        self.asked.append((call.authorization, dict(since)))
+        return list(self.entries)
+
+    def add(self, at_ms, broker=1, number=1):
+        self.entries.append({"id": f"{at_ms}-{broker}-{number}", "broker_id": broker})
+
+    def listen(self, **call):
+        heard = []
+
+        async def listening():
+            async for event in self.feed.events(Call(**call)):
+                heard.append(event.event_id)
+
+        running = Deferred.fromCoroutine(listening())
+        running.addErrback(lambda failure: heard.append(failure.type.__name__))
+        self.cluster.run(0.1)
+        return heard, running
+
+
+@pytest.fixture
+def streams():
+    return Streams()
+
+
+def test_a_listener_hears_what_happens_from_now_on(streams):
+    """What was before is no news; each entry comes once, soon after it happened."""
+    streams.add(100)
+    heard, _ = streams.listen()
+    streams.cluster.run(3)
+    assert heard == []
+    streams.add(200)
+    streams.add(150, broker=2)
+    streams.cluster.run(timeline_feed.POLL_SECONDS + 0.1)
+    assert heard == ["150-2-1", "200-1-1"]
+    streams.cluster.run(3)
+    assert len(heard) == 2
+    assert streams.asked[-1][1] == {1: "200-1-1", 2: "150-2-1"}
+
+
+def test_a_listener_that_comes_again_misses_nothing(streams):
+    """With the id of what it had last it hears first what came since."""
+    for at_ms in (100, 200, 300):
+        streams.add(at_ms)
+    heard, _ = streams.listen(last_event_id="100-1-1")
+    assert heard == ["200-1-1", "300-1-1"]
+    streams.add(400)
+    streams.cluster.run(1.2)
+    assert heard[2:] == ["400-1-1"]
+
+
+def test_all_listeners_together_cost_one_question(streams):
+    """However many people look at the timeline the brokers are asked once a second, and not at all for nobody."""
+    runs = [streams.listen(authorization=name)[1] for name in ("first", "second", "third")]
+    before = len(streams.asked)
+    streams.cluster.run(5)
+    assert 4 <= len(streams.asked) - before <= 6
+    assert streams.asked[-1][0] == "third"
+    for running in runs:
+        running.cancel()
+    streams.cluster.run(0.1)
+    before = len(streams.asked)
+    streams.cluster.run(5)
+    assert len(streams.asked) == before
+    assert streams.reactor.getDelayedCalls() == []
+
+
+def test_a_failure_to_read_ends_no_stream(streams):
+    """While ZooKeeper or all other brokers are out of reach nothing comes, and then it goes on."""
+    heard, _ = streams.listen()
+    reading, streams.feed._read = streams.feed._read, None
+    streams.cluster.run(3)
+    streams.feed._read = reading
+    streams.add(500)
+    streams.cluster.run(1.2)
+    assert heard == ["500-1-1"]
+
+
+def test_a_listener_that_does_not_keep_up_is_let_go(streams, monkeypatch):
+    """What waits for one slow listener is bounded; its stream ends, and it can come again from where it was."""
+    monkeypatch.setattr(timeline_feed, "WAITING_MAX", 3)
+    _, running = streams.listen()
+    for at_ms in range(100, 110):
+        streams.add(at_ms)
+    streams.cluster.run(1.2)
+    assert running.called
+
+
+def test_events_go_by_an_entrys_id(shared):
+    """What is no id of an entry is refused before anything is streamed."""
+    cluster, apis = shared
+    handler, call = apis[1].handler("GET", "/v1/events")
+    with pytest.raises(Problem) as refused:
+        cluster.run_until(Deferred.fromCoroutine(handler(Call(path=call.path, last_event_id="nonsense"))))
+    assert refused.value.status == 400

@@ -1,0 +1,284 @@
+"""Why a partition, a group or a plan is as it is: of whichever broker is asked, also when the controller is gone."""
+
+from __future__ import annotations
+
+import pytest
+from why_scenes import CONTROLLER, Members, Scene
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+
+
+def requests(why):
+    return [(each["request"]["method"], each["request"]["path"]) for each in why["you_can"] if "request" in each]
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_is_well():
+    """Nothing is waited for; who decided it, on which event and when is known from the controller, another broker."""
+    scene = Scene()
+    why = scene.why()
+    assert (why["subject"], why["state"]) == ("partition orders-0", "healthy")
+    assert why["summary"] == "Broker 2 leads orders-0, and all replicas are in sync."
+    assert (why["waits_for"], why["you_can"], why["problems"]) == ([], [], [])
+    (decision,) = why["decided"]
+    assert (decision["broker_id"], decision["controller_epoch"], decision["event"]) == (1, 1, "topics came or went")
+    assert (decision["change"], decision["unanswered"]) == ("broker 2 leads first, in sync [2, 3]", [])
+    assert scene.why(asked=3) == why
+
+
+def test_a_replica_that_is_gone_is_waited_for():
+    """A partition that lacks a replica says which, since when, what followed, and what would replace it."""
+    scene = Scene()
+    scene.kill(3)
+    why = scene.why()
+    assert why["state"] == "under_replicated"
+    assert why["summary"] == "Broker 2 leads orders-0, and broker 3 is not in sync."
+    (waits,) = why["waits_for"]
+    assert waits.startswith("Broker 3 to come back and catch up (it left at 2023-11-14 ")
+    assert why["decided"][0]["event"] == "broker 3 left"
+    assert why["you_can"][0]["text"] == "Start broker 3."
+    (replace,) = [each["request"] for each in why["you_can"] if "request" in each]
+    assert replace["body"] == {
+        "kind": "reassign",
+        "assignments": [{"topic": "orders", "partition": 0, "replicas": [2, 1]}],
+    }
+    made = scene.apis[2].document(replace["method"], replace["path"], replace["body"], dry_run=True)
+    assert made["moves_count"] == 1
+
+
+def test_too_few_in_sync_for_producers():
+    """Where min.insync.replicas is not met it is said what producers get, and how to take records all the same."""
+    scene = Scene(configs={"min.insync.replicas": "2"})
+    scene.kill(3)
+    why = scene.why()
+    assert why["state"] == "under_min_isr"
+    assert "producers with acks=all get NOT_ENOUGH_REPLICAS" in why["summary"]
+    assert ("PATCH", "/v1/configs/topics/orders") in requests(why)
+
+
+def test_a_partition_without_a_leader():
+    """Who holds all that was acknowledged is waited for; another may lead on request, at a price that is told."""
+    scene = Scene()
+    scene.kill(3)
+    scene.produce(1)
+    scene.cluster.brokers[2].kill()
+    scene.run(scene.cluster.brokers[3].start(), 120.0)
+    scene.cluster.run(20)
+    why = scene.why(asked=3)
+    assert why["state"] == "offline"
+    assert "broker 2, none can be used" in why["summary"]
+    assert "broker 3 may lack records" in why["summary"]
+    assert why["waits_for"][0].startswith("Broker 2 to come back (it left at ")
+    (election,) = [each["request"] for each in why["you_can"] if "request" in each]
+    assert election == {
+        "method": "POST",
+        "path": "/v1/elections",
+        "body": {"type": "unclean", "partitions": [{"topic": "orders", "partition": 0}]},
+    }
+    assert why["decided"][0]["change"].startswith("leader 2 -> nobody")
+
+
+def test_the_controller_is_gone():
+    """While the controller does not answer what is known without it is told, with who could not be asked.
+
+    The next one says why it took over; what the first had decided only it remembered.
+    """
+    scene = Scene()
+    scene.cluster.brokers[CONTROLLER].kill()
+    why = scene.why()
+    assert why["problems"] == ["broker 1: broker 1 cannot be asked"]
+    assert (why["state"], why["facts"]["controller"]) == ("healthy", 1)
+    (decision,) = why["decided"]
+    assert (decision["broker_id"], decision["event"], decision["controller_epoch"]) == (None, None, 1)
+    assert decision["change"] == "broker 2 leads in leader epoch 0, in sync [2, 3]"
+    scene.cluster.run(20)
+    scene.apis.known = {2, 3}
+    scene.kill(3)
+    why = scene.why()
+    assert why["decided"][0]["controller_epoch"] > 1
+    assert "broker 3 left" in why["decided"][0]["event"]
+
+
+def test_what_an_earlier_controller_decided_is_known_while_it_lives():
+    """Decisions of every term are put together, from whoever took them."""
+    scene = Scene()
+    scene.run(scene.cluster.brokers[1].program.client.delete("/controller"))
+    scene.cluster.run(5)
+    scene.kill(3)
+    why = scene.why()
+    assert [each["event"] for each in why["decided"]][-1] == "topics came or went"
+    later, first = [each["controller_epoch"] for each in why["decided"]]
+    assert later > first == 1
+
+
+def test_a_broker_that_does_not_obey_is_named():
+    """Who was told of the last decision and has not answered is waited for."""
+    scene = Scene(assignment=((2, 3, 1),))
+    scene.cluster.simulation.network.cut("broker-1", "broker-3")
+    scene.kill(2)
+    why = scene.why(asked=1)
+    assert why["decided"][0]["change"].startswith("leader 2 -> ")
+    assert why["decided"][0]["unanswered"] == [3]
+    assert any(each.startswith("Broker 3 to answer what the controller told ") for each in why["waits_for"])
+    scene.cluster.simulation.network.heal()
+    scene.cluster.run(30)
+    assert scene.why(asked=1)["decided"][0]["unanswered"] == []
+
+
+def test_a_move_waits_for_the_copy():
+    """Of a partition that moves it is told who copies how much of it, at which rate, and by which plan."""
+    scene = Scene()
+    for _ in range(6):
+        scene.produce(500)  # more than one fetch takes
+    plan = scene.move(throttle_bytes_per_second=1000)
+    scene.cluster.run(5)
+    why = scene.why()
+    assert (why["state"], why["facts"]["plan"]) == ("moving", plan)
+    assert "its replicas move: to broker 1, away from broker 3." in why["summary"]
+    (waits,) = why["waits_for"]
+    assert waits.startswith("Broker 1 to catch up: it has ")
+    assert waits.endswith(f"at no more than 1,000 bytes a second, which {plan} allows.")
+    assert requests(why) == [("PATCH", f"/v1/plans/{plan}"), ("POST", f"/v1/plans/{plan}/cancel")]
+    of_plan = scene.why(f"plans/{plan}")
+    assert of_plan["state"] == "running"
+    assert of_plan["summary"] == f"{plan} (reassign) runs: 0 of 1 moves finished, 1 under way, 0 waiting."
+    (waits,) = of_plan["waits_for"]
+    assert waits.startswith("Move 0, orders-0: broker 1 to catch up: it has ")
+    assert [each["event"] for each in of_plan["decided"]] == ["plan_begun"]
+
+
+def test_a_plan_that_is_let_go_faster_goes_faster_at_once():
+    """A copy that was to wait for twenty minutes at the old rate does not when the throttle is taken off."""
+    scene = Scene()
+    for _ in range(6):
+        scene.produce(500)
+    plan = scene.move(throttle_bytes_per_second=1000)
+    scene.cluster.run(30)
+    assert scene.why(f"plans/{plan}")["state"] == "running"
+    scene.apis[2].document("PATCH", f"/v1/plans/{plan}", {"throttle_bytes_per_second": None})
+    scene.cluster.run(30)
+    ended = scene.why(f"plans/{plan}")
+    assert (ended["state"], ended["decided"][0]["event"]) == ("completed", "plan_finished")
+    assert requests(ended) == [("DELETE", f"/v1/plans/{plan}")]
+
+
+def test_a_transaction_that_stays_open():
+    """Readers of committed records are held up by an open transaction: whose it is, and since when, is told."""
+    scene = Scene()
+    producer = scene.transactional_producer()
+    scene.run(producer.begin())
+    scene.run(producer.send(TopicPartition("orders", 0), [b"kept back"]))
+    why = scene.why()
+    assert why["state"] == "open_transaction"
+    assert "who reads only what is committed gets nothing from offset 0 on" in why["summary"]
+    (transaction,) = why["facts"]["open_transactions"]
+    assert f"producer id {transaction['producer_id']} " in why["waits_for"][0]
+    scene.run(producer.commit())
+    scene.cluster.run(2)
+    assert scene.why()["state"] == "healthy"
+
+
+def test_what_there_is_not():
+    """A partition that does not exist is said to be none."""
+    scene = Scene()
+    for path in ("partitions/orders/7", "partitions/nothing/0"):
+        with pytest.raises(KafkaError) as refused:
+            scene.why(path)
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_says_how_it_gets_on():
+    """Whichever broker is asked, its coordinator answers."""
+    scene = Members()
+    member, joined = scene.join("first")
+    scene.run(joined, 120.0)
+    scene.run(member.commit({TopicPartition("orders", 0): 0}))
+    told = [scene.why("groups/readers", asked=number) for number in (1, 2, 3)]
+    assert told[0]["state"] == "stable"
+    assert told[0]["summary"].endswith("coordinates, is Stable; it is not behind.")
+    assert [(each["state"], each["facts"]["members"]) for each in told] == [("stable", 1)] * 3
+
+
+def test_a_rebalance_waits_for_a_member_that_does_not_poll():
+    """A member that was told to join anew and does not is named, with how long the group waits for it."""
+    scene = Members()
+    member, joined = scene.join("hangs", session_timeout_ms=20_000, rebalance_timeout_ms=15_000)
+    scene.run(joined, 120.0)
+    _, second = scene.join("comes", session_timeout_ms=20_000, rebalance_timeout_ms=15_000)
+    scene.cluster.run(3)
+    why = scene.why("groups/readers", asked=3)
+    assert (why["state"], why["facts"]["state"]) == ("rebalancing", "PreparingRebalance")
+    (waits,) = why["waits_for"]
+    assert waits.startswith(f"Member {member.metadata.member_id} (client hangs at ")
+    assert "to join anew, which a consumer does when it polls, until 2023-11-14" in waits
+    scene.run(second, 120.0)
+    assert scene.why("groups/readers")["facts"]["members"] == 1
+
+
+def test_a_member_without_a_sign_of_life():
+    """A member that is silent is named before it is taken for dead; then what nobody reads is told."""
+    scene = Members()
+    member, joined = scene.join("quiet", session_timeout_ms=20_000)
+    scene.run(joined, 120.0)
+    scene.run(member.commit({TopicPartition("orders", 0): 0}))
+    scene.produce(5)
+    scene.cluster.run(12)
+    why = scene.why("groups/readers")
+    assert any(each.startswith("A sign of life of member ") for each in why["waits_for"])
+    scene.cluster.run(20)
+    why = scene.why("groups/readers", asked=1)
+    assert (why["state"], why["facts"]["lag"]) == ("empty", 5)
+    assert "nobody reads for it; it is 5 records behind" in why["summary"]
+    assert ("POST", "/v1/groups/readers/offsets") in requests(why)
+
+
+def test_a_group_held_up_by_a_partition():
+    """Where a partition that a group reads has no leader the group's own answer says so, and where to look."""
+    scene = Members(assignment=((3,),))
+    member, joined = scene.join("first", session_timeout_ms=60_000)
+    scene.run(joined, 120.0)
+    scene.run(member.commit({TopicPartition("orders", 0): 0}))
+    scene.kill(3)
+    scene.cluster.run(10)
+    why = scene.why("groups/readers", asked=2)
+    assert why["state"] == "leaderless"
+    assert "A leader of orders-0." in why["waits_for"]
+    assert ("GET", "/v1/why/partitions/orders/0") in requests(why)
+
+
+def test_a_coordinator_that_cannot_be_asked_why():
+    """Where the coordinator's admin listener does not answer the group's state comes by Kafka's protocol."""
+    scene = Members()
+    _, joined = scene.join("first", session_timeout_ms=60_000)
+    scene.run(joined, 120.0)
+    coordinator = scene.coordinator()
+    asked = next(number for number in scene.cluster.brokers if number != coordinator)
+    found = scene.apis.running
+    scene.apis.running = lambda number: None if number == coordinator else found(number)
+    why = scene.why("groups/readers", asked=asked)
+    assert (why["state"], why["facts"]["coordinator"]) == ("stable", coordinator)
+    assert why["problems"][0].startswith(f"Broker {coordinator}, which coordinates it, cannot be asked why")
+    with pytest.raises(KafkaError):
+        scene.why("groups/no/such group", asked=asked)
+
+
+def test_a_group_that_nobody_coordinates():
+    """While the partition with its state has no leader that is where to look."""
+    scene = Members()
+    _, joined = scene.join("first", session_timeout_ms=60_000)
+    scene.run(joined, 120.0)
+    survivor = 2
+    for number in (1, 3):
+        scene.cluster.brokers[number].kill()
+    view = scene.cluster.brokers[survivor].program.coordinators.view
+    view.leader_of = lambda key: None
+    why = scene.why("groups/readers", asked=survivor)
+    assert why["state"] == "no_coordinator"
+    (request,) = requests(why)
+    assert request[1].startswith("/v1/why/partitions/__consumer_offsets/")

@@ -1,0 +1,85 @@
+"""Clusters in which something is as somebody might wonder about, and their admin APIs, on virtual time."""
+
+from __future__ import annotations
+
+from direct_calls import DirectCluster
+from twisted.internet.defer import Deferred
+
+from kreplica.testing.broker_scene import batch
+from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
+from kreplica.testing.group_history import GroupHistory
+from kreplica.testing.group_member import GroupMember, Subscription
+from kreplica.testing.transaction_history import TransactionHistory
+from kreplica.testing.transactional_producer import TransactionalProducer, TransactionSettings
+
+CONTROLLER = 1
+"""Who is asked is never the one in office, unless a test says so."""
+
+
+class Scene:
+    """Three brokers; ``orders-0`` has replicas on 2 and 3, of which the first leads."""
+
+    def __init__(self, seed=1, assignment=((2, 3),), configs=None):
+        self.cluster = SimulatedCluster(seed, brokers=3, overrides=("zookeeper.session.timeout.ms=6000",))
+        self.cluster.start()
+        self.apis = DirectCluster(self.cluster)
+        self.run(self.cluster.client().create_topic("orders", configs=configs, assignment=assignment))
+        self.cluster.wait_in_sync("orders", range(len(assignment)))
+        self.cluster.run(2)
+
+    def run(self, goal, timeout_s=60.0):
+        return self.cluster.run_until(goal, timeout_s)
+
+    def kill(self, broker):
+        self.cluster.brokers[broker].kill()
+        self.cluster.run(20)
+
+    def why(self, what="partitions/orders/0", *, asked=2):
+        return self.apis[asked].document("GET", f"/v1/why/{what}")
+
+    def produce(self, count=20, size=1000):
+        leader = self.cluster.leader_client("orders", 0, name="producer")
+        self.run(leader.produce("orders", 0, batch(*[b"x" * size] * count)))
+
+    def move(self, **more):
+        """Ask broker 3 for a plan that moves a replica from 3 to 1.
+
+        :return: the plan's id.
+        """
+        rows = [{"topic": "orders", "partition": 0, "replicas": [2, 1]}]
+        body = {"kind": "reassign", "assignments": rows, **more}
+        return self.apis[3].document("POST", "/v1/plans", body)["plan"]["id"]
+
+    def coordinator_client(self, name, key, kind):
+        brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
+        return CoordinatorClient(self.cluster.host(name).reactor, brokers, key, kind, client_id=name)
+
+    def transactional_producer(self, name="tx"):
+        """One that has started."""
+        producer = TransactionalProducer(
+            self.cluster.host(name).runtime,
+            TransactionSettings(name, timeout_ms=60_000, epoch_grows=False),
+            self.coordinator_client(name, name, TRANSACTION),
+            lambda key: self.cluster.leader_client(key.topic, key.partition, name=name),
+            TransactionHistory(1),
+        )
+        self.run(producer.start(), 120.0)
+        return producer
+
+
+class Members(Scene):
+    """Members of the group ``readers`` of ``orders``."""
+
+    def join(self, name, **more):
+        client = self.coordinator_client(name, "readers", GROUP)
+        subscription = Subscription("readers", {"orders": 1}, **more)
+        member = GroupMember(client, subscription, GroupHistory(lambda: self.cluster.simulation.now_s))
+        return member, Deferred.fromCoroutine(member.join())
+
+    def coordinator(self):
+        home = self.why("groups/readers")["facts"]["coordinator"]
+        return home
+
+    def others(self):
+        return [number for number in self.cluster.brokers if number != self.coordinator()]
