@@ -1,0 +1,223 @@
+"""Topics, settings and sizes: the little administration that scripts need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kreplica.blocking.cluster import Cluster
+from kreplica.blocking.connection import Connection
+from kreplica.blocking.errors import BrokerRefused, ClientError, check
+from kreplica.blocking.views import TopicView
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+
+BROKERS_DEFAULT = -1
+"""As a number of partitions or replicas: what the broker's settings say (KIP-464)."""
+
+CREATE_TIMEOUT_MS = 20_000
+DELETE_BY_NAME_MAX = 5
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+SET_SETTING, DELETE_SETTING = 0, 1
+DEFAULT_SOURCE = 5
+"""Where a setting's value comes from, as DescribeConfigs says it: nobody set it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a topic or a broker.
+
+    :param value: None where it has none, or is a secret.
+    """
+
+    name: str
+    value: str | None
+    is_default: bool
+    is_sensitive: bool = False
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """What a replica takes in a log directory of its broker.
+
+    :param offset_lag: how far it is behind the leader's high watermark; of a future replica, behind the present one.
+    :param is_future: it is being moved to this directory.
+    """
+
+    broker_id: int
+    log_dir: str
+    partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+def create_topic(
+    cluster: Cluster,
+    name: str,
+    partitions: int = BROKERS_DEFAULT,
+    replication_factor: int = BROKERS_DEFAULT,
+    configs: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> TopicView:
+    """Make a topic, and wait until each of its partitions has a leader.
+
+    :raise BrokerRefused: it is there already, or refused.
+    """
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": replication_factor,
+        "assignments": [],
+        "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
+    }
+    body = {"topics": [topic], "timeout_ms": CREATE_TIMEOUT_MS, "validate_only": False}
+    doubtful = False
+
+    def create(connection: Connection) -> None:
+        nonlocal doubtful
+        again, doubtful = doubtful, True
+        try:
+            check(connection.request(CREATE_TOPICS, body)["topics"][0], f"topic {name}")
+        except BrokerRefused as error:
+            if not (again and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+                doubtful = again or error.code is ErrorCode.REQUEST_TIMED_OUT
+                raise
+
+    cluster.at_controller(create, timeout_s)
+
+    def led() -> TopicView:
+        cluster.doubt()
+        view = cluster.topic(name)
+        for partition in view.partitions:
+            cluster.leader(TopicPartition(name, partition.partition))
+        return view
+
+    return cluster.retrying(led, timeout_s)
+
+
+def delete_topic(cluster: Cluster, name: str, *, timeout_s: float | None = None) -> None:
+    """Delete a topic.
+
+    :raise BrokerRefused: there is none, or it may not be deleted.
+    """
+    body = {"topic_names": [name], "timeout_ms": CREATE_TIMEOUT_MS}
+
+    def delete(connection: Connection) -> None:
+        check(connection.request(DELETE_TOPICS, body, at_most=DELETE_BY_NAME_MAX)["responses"][0], f"topic {name}")
+
+    cluster.at_controller(delete, timeout_s)
+
+
+def topic_names(cluster: Cluster) -> list[str]:
+    """All topics that are not internal, by name."""
+    view = cluster.retrying(lambda: cluster.refresh(None))
+    return sorted(topic.name for topic in view.topics.values() if not topic.is_internal)
+
+
+def topic_settings(cluster: Cluster, topic: str) -> dict[str, Setting]:
+    """All settings of a topic, by name."""
+    return _settings(cluster, TOPIC_RESOURCE, topic, lambda body: cluster.ask(DESCRIBE_CONFIGS, body))
+
+
+def broker_settings(cluster: Cluster, broker_id: int) -> dict[str, Setting]:
+    """All settings of a broker, by name; it is asked itself."""
+
+    def ask(body: dict[str, Any]) -> dict[str, Any]:
+        if not cluster.view.brokers:
+            cluster.refresh()
+        return cluster.connection(broker_id).request(DESCRIBE_CONFIGS, body)
+
+    return _settings(cluster, BROKER_RESOURCE, str(broker_id), ask)
+
+
+def _settings(cluster: Cluster, kind: int, name: str, ask: Any) -> dict[str, Setting]:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+
+    def attempt() -> dict[str, Setting]:
+        row = ask(body)["results"][0]
+        check(row, f"settings of {name}")
+        return {each["name"]: _setting(each) for each in row["configs"]}
+
+    return cluster.retrying(attempt)
+
+
+def _setting(row: dict[str, Any]) -> Setting:
+    default = row["is_default"] if "is_default" in row else row["config_source"] == DEFAULT_SOURCE
+    return Setting(row["name"], row["value"], default, row["is_sensitive"], row["read_only"])
+
+
+def change_topic_settings(cluster: Cluster, topic: str, changes: Mapping[str, str | None]) -> None:
+    """Set some settings of a topic; None: back to the default (KIP-339).
+
+    :raise BrokerRefused: one is not known or not valid; nothing was changed.
+    """
+    configs = [
+        {"name": name, "config_operation": DELETE_SETTING if value is None else SET_SETTING, "value": value}
+        for name, value in changes.items()
+    ]
+    resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configs": configs}
+    body = {"resources": [resource], "validate_only": False}
+
+    def attempt(connection: Connection) -> None:
+        check(connection.request(INCREMENTAL_ALTER_CONFIGS, body)["responses"][0], f"settings of topic {topic}")
+
+    cluster.at_controller(attempt)
+
+
+def replica_sizes(cluster: Cluster, topics: Sequence[str] | None = None) -> list[ReplicaSize]:
+    """What replicas take on disk, as each live broker says of its own.
+
+    :param topics: None: all that there are.
+    :raise ClientError: a broker that the cluster knows does not answer.
+    """
+    rows = None
+    if topics is not None:
+        views = [cluster.find_topic(topic) for topic in topics]
+        rows = [{"topic": view.name, "partitions": [each.partition for each in view.partitions]} for view in views]
+    brokers = sorted(cluster.retrying(cluster.refresh).brokers)
+    return [size for broker_id in brokers for size in _sizes_of(cluster, broker_id, {"topics": rows})]
+
+
+def _sizes_of(cluster: Cluster, broker_id: int, body: dict[str, Any]) -> list[ReplicaSize]:
+    def attempt() -> list[ReplicaSize]:
+        if broker_id not in cluster.view.brokers:
+            cluster.refresh()
+        answer = cluster.connection(broker_id).request(DESCRIBE_LOG_DIRS, body)
+        return [
+            ReplicaSize(
+                broker_id,
+                directory["log_dir"],
+                TopicPartition(topic["name"], row["partition_index"]),
+                row["partition_size"],
+                row["offset_lag"],
+                row["is_future_key"],
+            )
+            for directory in answer["results"]
+            for topic in directory["topics"]
+            for row in topic["partitions"]
+        ]
+
+    return cluster.retrying(attempt)
+
+
+def size_of_leaders(cluster: Cluster, topic: str) -> dict[int, int]:
+    """Bytes on disk of each partition's leader, as far as brokers say: what a copy of the topic will read."""
+    try:
+        sizes = {(size.broker_id, size.partition): size.size_bytes for size in replica_sizes(cluster, [topic])}
+    except ClientError:
+        return {}
+    view = cluster.find_topic(topic)
+    leaders = {each.partition: (each.leader, TopicPartition(topic, each.partition)) for each in view.partitions}
+    return {partition: sizes[leader] for partition, leader in leaders.items() if leader in sizes}

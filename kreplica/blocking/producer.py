@@ -1,0 +1,395 @@
+"""``Producer``: records in, in batches, with retries that write nothing twice."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from kreplica.blocking.cluster import Cluster
+from kreplica.blocking.delivery import Delivery
+from kreplica.blocking.errors import (
+    BrokerRefused,
+    ClientError,
+    DeliveryFailed,
+    OutcomeUnknown,
+    ProducerUnusable,
+    RecordTooLarge,
+    TransactionFailed,
+)
+from kreplica.blocking.lanes import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
+from kreplica.blocking.partitioning import StickyPartitions
+from kreplica.blocking.sending import WAIT_S_MAX, Sender, SendingRules
+from kreplica.blocking.transactions import Transactions, new_producer_id
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.wire.batch_building import BatchBuilder
+from kreplica.wire.compression import Codec
+from kreplica.wire.partitioning import partition_of_key
+from kreplica.wire.records import Headers
+
+ACKS_ALL = -1
+RECORD_OVERHEAD = 40
+"""Bytes that a record takes at most besides key, value and headers."""
+
+HEADER_OVERHEAD = 10
+UTF8_SIZE_MAX = 4
+
+_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """How a producer writes.
+
+    :param acks: -1: a record is written when all in-sync replicas have it; 1: when the leader has it; 0: when sent.
+    :param idempotent: retries write nothing twice; goes with ``acks=-1`` only.  None: yes, where it does.
+    :param transactional_id: for transactions: who takes the same id over ends what this one left open.
+    :param transaction_timeout_s: a transaction that lasts longer is aborted.
+    :param batch_size: bytes of a batch before compression; a larger record has a batch of its own.
+    :param linger_s: so long a batch waits for more records.  Nothing happens between calls: ``poll`` where you idle.
+    :param memory_size_max: bytes of records without an outcome; beyond it ``send`` waits.
+    :param delivery_timeout_s: a record that is not written by then fails.
+    """
+
+    acks: int = ACKS_ALL
+    codec: Codec = Codec.NONE
+    idempotent: bool | None = None
+    transactional_id: str | None = None
+    transaction_timeout_s: float = 60.0
+    batch_size: int = 128 << 10
+    linger_s: float = 0.02
+    memory_size_max: int = 64 << 20
+    delivery_timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.acks not in (ACKS_ALL, 0, 1):
+            raise ValueError(f"acks={self.acks}: -1 (all), 0 or 1 is expected")
+        if self.acks != ACKS_ALL and (self.idempotent or self.transactional_id is not None):
+            raise ValueError(f"acks={self.acks}: what is idempotent or transactional needs acks=-1 (all)")
+        if self.idempotent is False and self.transactional_id is not None:
+            raise ValueError("transactions are idempotent always")
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether batches are numbered."""
+        return self.acks == ACKS_ALL if self.idempotent is None else self.idempotent
+
+
+class Producer:
+    """Writes records; use it as a context manager, or ``flush`` and ``close`` it.
+
+    Records of one partition are written in the order in which they were sent, as long as none fails.  Leaving its
+    context by an error does not wait for what is on its way, and aborts an open transaction.
+
+    :ivar written: how many records were acknowledged.
+    """
+
+    def __init__(self, cluster: Cluster, options: ProducerOptions | None = None) -> None:
+        self._cluster = cluster
+        self._options = options = options or ProducerOptions()
+        self._surroundings = cluster.surroundings
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._dues: deque[tuple[float, Lane, OutgoingBatch]] = deque()
+        self._sticky = StickyPartitions(cluster.surroundings.random)
+        self._identity: ProducerIdentity | None = None
+        self._transactions: Transactions | None = None
+        if options.transactional_id is not None:
+            self._transactions = Transactions(cluster, options.transactional_id, options.transaction_timeout_s)
+        self._in_transaction = False
+        self._broken: TransactionFailed | None = None
+        self._unusable: ClientError | None = None
+        self._failures = 0
+        self._first_failure: ClientError | None = None
+        self._held = 0
+        self._orders = 0
+        self.written = 0
+        self._sender = Sender(
+            cluster,
+            SendingRules(
+                options.acks,
+                options.transactional_id,
+                self._get_identity if options.is_idempotent else None,
+                self._renew_producer_id,
+                self._join,
+                self._settled,
+                self._get_broken,
+            ),
+        )
+
+    # --- records ---
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Give a record to the producer; waits only while its memory is full.
+
+        :param partition: chosen by the key, or any for a while where there is no key, unless given.
+        :param timestamp_ms: now, unless given.
+        :return: what becomes of it, later.
+        :raise RecordTooLarge: it never fits into the producer's memory.
+        :raise ClientError: the topic or the partition is not there, or the transaction has failed.  The record was not
+            taken; whatever happens to one that was, its ``Delivery`` and ``flush`` tell.
+        """
+        if self._unusable is not None or self._transactions is not None:
+            self._check_usable()
+        lane = None if partition is None else self._lanes.get(TopicPartition(topic, partition))
+        if lane is None:
+            lane = self._choose_lane(topic, key, partition)
+        size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+        if headers:
+            size += sum(UTF8_SIZE_MAX * len(name) + len(data or b"") + HEADER_OVERHEAD for name, data in headers)
+        if size > self._options.memory_size_max:
+            raise RecordTooLarge(f"a record of {size:,} bytes, and memory for {self._options.memory_size_max:,}")
+        batch = lane.open
+        if batch is not None and batch.builder is not None and batch.builder.size + size > self._options.batch_size:
+            self._close_batch(lane)
+            self.poll()
+            batch = None
+        if batch is None:
+            batch = self._open_batch(lane)
+        builder = batch.builder
+        assert builder is not None
+        before = builder.size
+        made_ms = self._surroundings.wall_clock_ms() if timestamp_ms is None else timestamp_ms
+        builder.append(made_ms, key, value, headers)
+        self._held += builder.size - before
+        delivery = Delivery(batch.outcome, builder.record_count - 1)
+        if self._held > self._options.memory_size_max or self._surroundings.clock() >= self._dues[0][0]:
+            self._make_room()
+        return delivery
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Send what has waited long enough, and take answers; waits for some at most so long."""
+        self._close_due()
+        self._sender.step(timeout_s)
+
+    def flush(self) -> None:
+        """Wait until each record that was sent has an outcome.
+
+        :raise DeliveryFailed: some since the last flush were not written.
+        """
+        self._check_usable(idle=True)
+        for lane in self._lanes.values():
+            self._close_batch(lane)
+        while not self._sender.is_idle:
+            self._sender.step(WAIT_S_MAX)
+        count, first = self._failures, self._first_failure
+        self._failures, self._first_failure = 0, None
+        if first is not None:
+            raise DeliveryFailed(count, first) from first
+
+    def close(self, *, flush: bool = True) -> None:
+        """Flush, and close the connections; again does nothing.
+
+        :param flush: False: what is on its way stays without an outcome.  An open transaction is aborted in any case.
+        :raise DeliveryFailed: as ``flush``.
+        """
+        if isinstance(self._unusable, _Closed):
+            return
+        try:
+            if self._in_transaction and self._unusable is None:
+                self.abort()
+            elif flush and self._unusable is None:
+                self.flush()
+        finally:
+            self._unusable = _Closed("the producer is closed")
+            self._sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(flush=error is None)
+
+    # --- transactions ---
+
+    @property
+    def identity(self) -> ProducerIdentity | None:
+        """By what brokers know this producer; None before it had to be asked for."""
+        return self._identity
+
+    def begin(self) -> None:
+        """Begin a transaction; the first one takes the transactional id over from whoever had it.
+
+        :raise ValueError: the options name no transactional id, or a transaction is open.
+        """
+        if self._unusable is not None:
+            raise self._unusable
+        transactions = self._transaction(open_now=False)
+        self._get_identity()
+        assert transactions.identity is not None
+        self._in_transaction = True
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None, group: str = "", metadata: str = "") -> None:
+        """Flush, and commit the transaction: all its records become visible to readers of committed ones.
+
+        :param offsets: to be committed for ``group`` with it.
+        :raise TransactionFailed: a record was not written: ``abort`` and begin again.
+        :raise OutcomeUnknown: the coordinator never said whether it is committed.  This producer is of no use any more;
+            the next one of the transactional id begins when that is decided.
+        :raise ProducerUnusable: another producer took the transactional id.
+        """
+        transactions = self._transaction(open_now=True)
+        try:
+            self.flush()
+            if self._broken is not None:
+                raise self._broken
+            if offsets:
+                transactions.add_offsets(group, offsets, metadata)
+        except ClientError as error:
+            self._check_fenced(error)
+            raise TransactionFailed(f"transaction {transactions.transactional_id!r}: {error}") from error
+        self._end(transactions)
+        self._in_transaction = False
+
+    def _end(self, transactions: Transactions) -> None:
+        try:
+            transactions.end(commit=True)
+        except ClientError as error:
+            self._check_fenced(error)
+            what = f"transaction {transactions.transactional_id!r}"
+            if error.retriable:
+                self._unusable = OutcomeUnknown(f"{what}: whether it was committed is not known: {error}")
+                raise self._unusable from error
+            raise TransactionFailed(f"{what}: {error}") from error
+
+    def abort(self) -> None:
+        """Abort the transaction: readers of committed records never see any of it."""
+        transactions = self._transaction(open_now=True)
+        error = TransactionFailed("the transaction was aborted")
+        for lane in self._lanes.values():
+            self._close_batch(lane)
+        try:
+            doubtful = self._sender.drop(error)
+            doubtful = doubtful or transactions.is_doubtful or any(lane.must_restart for lane in self._lanes.values())
+            if not transactions.is_doubtful:
+                transactions.end(commit=False)
+            if doubtful:
+                self._identity = transactions.initialize()  # this aborts as well
+        except ClientError as problem:
+            self._check_fenced(problem)
+            raise
+        for lane in self._lanes.values():
+            if doubtful:
+                lane.begin_with(self._identity)
+        self._failures, self._first_failure, self._broken = 0, None, None
+        self._in_transaction = False
+
+    def _transaction(self, *, open_now: bool) -> Transactions:
+        if self._transactions is None:
+            raise ValueError("the producer's options name no transactional_id")
+        if self._in_transaction != open_now:
+            raise ValueError("no transaction is open: begin first" if open_now else "a transaction is open already")
+        return self._transactions
+
+    def _check_fenced(self, error: ClientError) -> None:
+        cause: BaseException | None = error.first if isinstance(error, DeliveryFailed) else error
+        if isinstance(cause, TransactionFailed):
+            cause = cause.__cause__
+        if isinstance(cause, BrokerRefused) and cause.code in _FENCED:
+            self._unusable = ProducerUnusable(f"another producer took the transactional id over: {cause}")
+            raise self._unusable from error
+
+    def _check_usable(self, *, idle: bool = False) -> None:
+        if self._unusable is not None:
+            raise self._unusable
+        if self._transactions is not None and not self._in_transaction and not idle:
+            raise ValueError("records of a transactional producer need a transaction: begin first")
+        if self._broken is not None and not idle:
+            raise self._broken
+
+    # --- batches ---
+
+    def _choose_lane(self, topic: str, key: bytes | None, partition: int | None) -> Lane:
+        view = self._cluster.view.topics.get(topic) or self._cluster.find_topic(topic)
+        if partition is None:
+            partition = self._sticky.partition(view) if key is None else partition_of_key(key, len(view.partitions))
+        place = TopicPartition(topic, partition)
+        lane = self._lanes.get(place)
+        if lane is None:
+            if view.partition(partition) is None:
+                self._cluster.retrying(lambda: self._cluster.partition(place), timeout_s=5.0)
+            lane = self._lanes[place] = Lane(place, IN_FLIGHT_MAX if self._options.is_idempotent else 1)
+        return lane
+
+    def _open_batch(self, lane: Lane) -> OutgoingBatch:
+        now_s, options = self._surroundings.clock(), self._options
+        builder = BatchBuilder(codec=options.codec, transactional=self._transactions is not None)
+        self._orders += 1
+        due_s = now_s + options.linger_s
+        batch = OutgoingBatch(lane.partition, self._orders, builder, due_s, now_s + options.delivery_timeout_s)
+        self._held += builder.size
+        lane.open = batch
+        self._dues.append((due_s, lane, batch))
+        return batch
+
+    def _close_batch(self, lane: Lane) -> None:
+        batch, lane.open = lane.open, None
+        if batch is None:
+            return
+        self._sticky.full(*lane.partition)
+        batch.close()
+        lane.waiting.append(batch)
+        self._sender.add(lane)
+
+    def _close_due(self) -> None:
+        now_s = self._surroundings.clock()
+        while self._dues and (self._dues[0][0] <= now_s or self._dues[0][1].open is not self._dues[0][2]):
+            _, lane, batch = self._dues.popleft()
+            if lane.open is batch:
+                self._close_batch(lane)
+
+    def _make_room(self) -> None:
+        self._close_due()
+        self._sender.step()
+        while self._held > self._options.memory_size_max:
+            for lane in self._lanes.values():
+                self._close_batch(lane)
+            self._sender.step(WAIT_S_MAX)
+
+    def _settled(self, batch: OutgoingBatch) -> None:
+        self._held -= batch.size
+        batch.data = bytearray()
+        error = batch.outcome.error
+        if error is None:
+            self.written += batch.count
+        else:
+            self._failures += batch.count
+            self._first_failure = self._first_failure or error
+            if self._in_transaction and self._broken is None:
+                self._broken = TransactionFailed(f"a record was not written: {error}")
+                self._broken.__cause__ = error
+
+    # --- who it is ---
+
+    def _get_identity(self) -> ProducerIdentity:
+        if self._identity is None:
+            transactions = self._transactions
+            self._identity = new_producer_id(self._cluster) if transactions is None else transactions.initialize()
+        return self._identity
+
+    def _renew_producer_id(self) -> None:
+        self._identity = None
+
+    def _get_broken(self) -> TransactionFailed | None:
+        return self._broken
+
+    def _join(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._transactions is not None:
+            self._transactions.add(partitions)
+
+
+class _Closed(ProducerUnusable):
+    """By its owner."""

@@ -1,0 +1,180 @@
+"""A transaction's talk with its coordinator (KIP-98): who the producer is, what belongs to the transaction, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import TypeVar
+
+from kreplica.blocking.cluster import Cluster, CoordinatorKind
+from kreplica.blocking.connection import Connection
+from kreplica.blocking.errors import check
+from kreplica.blocking.lanes import ProducerIdentity
+from kreplica.blocking.offsets import commit, offset_rows
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
+
+T = TypeVar("T")
+
+# Later versions are for brokers, or mean that brokers add partitions by themselves and raise epochs (KIP-890).
+INIT_MAX, ADD_PARTITIONS_MAX, ADD_OFFSETS_MAX, END_MAX, COMMIT_OFFSETS_MAX = 5, 3, 3, 4, 4
+BUMP_FROM = 3
+"""From this version of InitProducerId on, a producer can ask for its next epoch (KIP-360)."""
+
+NO_PRODUCER = ProducerIdentity(-1, -1)
+
+
+def new_producer_id(cluster: Cluster) -> ProducerIdentity:
+    """An id for an idempotent producer that has no transactions."""
+
+    def attempt() -> ProducerIdentity:
+        body = {"transactional_id": None, "transaction_timeout_ms": 0}
+        answer = cluster.ask(INIT_PRODUCER_ID, body, at_most=INIT_MAX)
+        check(answer, "producer id")
+        return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
+
+    return cluster.retrying(attempt)
+
+
+def end_transaction(
+    cluster: Cluster, transactional_id: str, identity: ProducerIdentity, *, commit: bool, timeout_s: float | None = None
+) -> None:
+    """Commit or abort a transaction, whoever wrote in it; again does no harm.
+
+    :param identity: of the producer that wrote.
+    :raise BrokerRefused: it was ended otherwise, or the producer was fenced.
+    """
+    body = {
+        "transactional_id": transactional_id,
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
+        "committed": commit,
+    }
+
+    def attempt(connection: Connection) -> None:
+        check(connection.request(END_TXN, body, at_most=END_MAX), f"end of transaction {transactional_id!r}")
+
+    cluster.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, attempt, timeout_s)
+
+
+class Transactions:
+    """One producer's transactions, one after the other.
+
+    :param transaction_timeout_s: a transaction that lasts longer is aborted by its coordinator.
+    :ivar identity: None until ``initialize``.
+    :ivar is_doubtful: the coordinator was asked to take something in, and what came of it is not known.
+    """
+
+    def __init__(self, cluster: Cluster, transactional_id: str, transaction_timeout_s: float) -> None:
+        self._cluster = cluster
+        self._timeout_ms = int(transaction_timeout_s * 1000)
+        self._members: set[TopicPartition] = set()
+        self._has_offsets = False
+        self.transactional_id = transactional_id
+        self.identity: ProducerIdentity | None = None
+        self.is_doubtful = False
+
+    def initialize(self) -> ProducerIdentity:
+        """Become the producer of that id: earlier ones are fenced, and what they left open is aborted.
+
+        Again: take the next epoch.
+        """
+        before = self.identity or NO_PRODUCER
+        what = f"producer of {self.transactional_id!r}"
+
+        def attempt(connection: Connection) -> ProducerIdentity:
+            # Where an id cannot be carried on, asking for it anew gives the next epoch as well.
+            known = connection.version(INIT_PRODUCER_ID, INIT_MAX) >= BUMP_FROM
+            identity = before if known else NO_PRODUCER
+            body = {
+                "transactional_id": self.transactional_id,
+                "transaction_timeout_ms": self._timeout_ms,
+                "producer_id": identity.producer_id,
+                "producer_epoch": identity.epoch,
+            }
+            answer = connection.request(INIT_PRODUCER_ID, body, at_most=INIT_MAX)
+            check(answer, what)
+            return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
+
+        self.identity = self._at_coordinator(attempt)
+        self._forget()
+        return self.identity
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let partitions belong to the transaction, before anything is sent to them."""
+        new = sorted({*partitions} - self._members)
+        if not new:
+            return
+        topics = [
+            {"name": topic, "partitions": [each.partition for each in group]}
+            for topic, group in groupby(new, key=lambda each: each.topic)
+        ]
+        producer_id, epoch = self._identity()
+        prefix = "v3_and_below_"
+        body = {
+            f"{prefix}transactional_id": self.transactional_id,
+            f"{prefix}producer_id": producer_id,
+            f"{prefix}producer_epoch": epoch,
+            f"{prefix}topics": topics,
+        }
+
+        def attempt(connection: Connection) -> None:
+            answer = connection.request(ADD_PARTITIONS_TO_TXN, body, at_most=ADD_PARTITIONS_MAX)
+            for topic in answer["results_by_topic_v3_and_below"]:
+                for row in topic["results_by_partition"]:
+                    what = f"{topic['name']}-{row['partition_index']} in transaction {self.transactional_id!r}"
+                    check({"error_code": row["partition_error_code"]}, what)
+
+        self.is_doubtful = True
+        self._at_coordinator(attempt)
+        self.is_doubtful = False
+        self._members.update(new)
+
+    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        """Let a group's offsets be committed with the transaction, or not at all."""
+        producer_id, epoch = self._identity()
+        body = {
+            "transactional_id": self.transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "group_id": group,
+            "topics": offset_rows(offsets, metadata),
+            "member_id": "",
+        }
+
+        def attempt(connection: Connection) -> None:
+            answer = connection.request(ADD_OFFSETS_TO_TXN, body, at_most=ADD_OFFSETS_MAX)
+            check(answer, f"offsets of {group} in transaction {self.transactional_id!r}")
+
+        self.is_doubtful = True
+        self._at_coordinator(attempt)
+        self.is_doubtful = False
+        self._has_offsets = True
+        self._cluster.at_coordinator(
+            CoordinatorKind.GROUP,
+            group,
+            lambda connection: commit(connection, TXN_OFFSET_COMMIT, body, f"group {group}", COMMIT_OFFSETS_MAX),
+        )
+
+    def end(self, *, commit: bool) -> None:
+        """Commit or abort what belongs to the transaction; nothing is asked where nothing does."""
+        if self._members or self._has_offsets:
+            end_transaction(self._cluster, self.transactional_id, self._identity(), commit=commit)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._members.clear()
+        self._has_offsets = self.is_doubtful = False
+
+    def _identity(self) -> ProducerIdentity:
+        assert self.identity is not None
+        return self.identity
+
+    def _at_coordinator(self, attempt: Callable[[Connection], T]) -> T:
+        return self._cluster.at_coordinator(CoordinatorKind.TRANSACTION, self.transactional_id, attempt)

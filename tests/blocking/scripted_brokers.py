@@ -1,0 +1,295 @@
+"""Brokers that do what a test scripts, over socket pairs, on virtual time: no threads, and nobody sleeps.
+
+A broker acts only while the client waits.  ApiVersions and Metadata it answers by itself, all else as a test says.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from kreplica.blocking import Cluster
+from kreplica.blocking.connection import ClientOptions
+from kreplica.blocking.surroundings import Surroundings
+from kreplica.wire.batches import iter_headers
+from kreplica.wire.framing import FrameReader, frame
+from kreplica.wire.headers import build_response_header, parse_request_header
+from kreplica.wire.messages import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
+
+TOPIC_ID = UUID(int=7)
+WALL_CLOCK_MS = 1_700_000_000_000
+
+
+@dataclass
+class Request:
+    """What a client sent."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    body: dict[str, Any]
+    link: Link
+    at_s: float
+
+    def answer_bytes(self, body: dict[str, Any]) -> bytes:
+        header = build_response_header(self.api.response_header_version(self.version), self.correlation_id)
+        return frame(header + self.api.response.build(self.version, body))
+
+    def answer(self, body: dict[str, Any]) -> None:
+        self.link.send(self.answer_bytes(body))
+
+
+Reaction = Callable[[Request], "dict[str, Any] | None"]
+"""Gives the answer's body, or None where it has done something else."""
+
+
+class Link:
+    """The broker's end of one connection."""
+
+    def __init__(self, broker: ScriptedBroker, end: socket.socket) -> None:
+        self.broker = broker
+        self._end = end
+        self._end.setblocking(False)
+        self._frames = FrameReader()
+        self.closed = False
+
+    def send(self, data: bytes) -> None:
+        self._end.sendall(data)
+
+    def send_later(self, seconds: float, data: bytes) -> None:
+        self.broker.brokers.later(seconds, lambda: self.closed or self.send(data))
+
+    def close(self) -> None:
+        self.closed = True
+        self._end.close()
+
+    def take_in(self) -> None:
+        while not self.closed:
+            try:
+                data = self._end.recv(1 << 20)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.close()
+                return
+            for content in list(self._frames.feed(data)):
+                self.broker.take(self, content)
+
+
+class ScriptedBroker:
+    """One broker: ``then`` scripts the next request of an API, ``always`` all that no ``then`` is left for."""
+
+    def __init__(self, brokers: ScriptedBrokers, broker_id: int) -> None:
+        self.brokers = brokers
+        self.broker_id = broker_id
+        self.host = f"broker-{broker_id}"
+        self.down = False
+        self.links: list[Link] = []
+        self.requests: list[Request] = []
+        self._next: dict[int, deque[Reaction]] = defaultdict(deque)
+        self._always: dict[int, Reaction] = {
+            API_VERSIONS.key: lambda request: versions(),
+            METADATA.key: lambda request: brokers.metadata(request.body),
+        }
+
+    def then(self, api: Api, *reactions: Reaction) -> None:
+        self._next[api.key] += reactions
+
+    def always(self, api: Api, reaction: Reaction) -> None:
+        self._always[api.key] = reaction
+
+    def asked(self, api: Api) -> list[Request]:
+        return [request for request in self.requests if request.api is api]
+
+    def kill(self) -> None:
+        self.down = True
+        for link in self.links:
+            link.close()
+
+    def take(self, link: Link, content: memoryview) -> None:
+        header = parse_request_header(content)
+        api = APIS[header.api_key]
+        assert header.body_offset is not None
+        body = api.request.parse(header.api_version, bytes(content), header.body_offset)
+        request = Request(api, header.api_version, header.correlation_id, body, link, self.brokers.now_s)
+        self.requests.append(request)
+        scripted = self._next[api.key]
+        reaction = scripted.popleft() if scripted else self._always.get(api.key)
+        assert reaction is not None, f"{self.host} has no answer to {api.name}"
+        answer = reaction(request)
+        if answer is not None:
+            request.answer(answer)
+
+
+class ScriptedBrokers:
+    """A cluster of them with one topic, ``t``; time passes only where the client waits.
+
+    :param leaders: of its partitions.
+    """
+
+    def __init__(self, brokers: int = 1, leaders: Sequence[int] = (1,)) -> None:
+        self.now_s = 1000.0
+        self.brokers = {number: ScriptedBroker(self, number) for number in range(1, brokers + 1)}
+        self.leaders = list(leaders)
+        self.epochs = [0 for _ in leaders]
+        self._later: list[tuple[float, Callable[[], object]]] = []
+        self.slept: list[float] = []
+
+    def __getitem__(self, broker_id: int) -> ScriptedBroker:
+        return self.brokers[broker_id]
+
+    def cluster(self, **options: Any) -> Cluster:
+        bootstrap = [(broker.host, 9092) for broker in self.brokers.values()]
+        return Cluster(bootstrap, options=ClientOptions(**options), surroundings=self.surroundings())
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings(
+            clock=lambda: self.now_s,
+            wall_clock_ms=lambda: WALL_CLOCK_MS,
+            sleep=self.sleep,
+            random=random.Random(1),
+            connect=self.connect,
+            wait_readable=self.wait_readable,
+        )
+
+    def move(self, partition: int, leader: int) -> None:
+        self.leaders[partition] = leader
+        self.epochs[partition] += 1
+
+    def metadata(self, body: dict[str, Any]) -> dict[str, Any]:
+        names = ["t"] if body["topics"] is None else [row["name"] for row in body["topics"]]
+        return {
+            "throttle_time_ms": 0,
+            "brokers": [{"node_id": each.broker_id, "host": each.host, "port": 9092} for each in self.brokers.values()],
+            "cluster_id": "c",
+            "controller_id": 1,
+            "topics": [self._topic(name) for name in names],
+        }
+
+    def _topic(self, name: str) -> dict[str, Any]:
+        if name != "t":
+            return {"error_code": 3, "name": name, "topic_id": TOPIC_ID, "is_internal": False, "partitions": []}
+        ids = list(self.brokers)
+        rows = [
+            {
+                "error_code": 0 if leader >= 0 else 5,
+                "partition_index": index,
+                "leader_id": leader,
+                "leader_epoch": self.epochs[index],
+                "replica_nodes": ids,
+                "isr_nodes": ids,
+                "offline_replicas": [],
+            }
+            for index, leader in enumerate(self.leaders)
+        ]
+        return {"error_code": 0, "name": name, "topic_id": TOPIC_ID, "is_internal": False, "partitions": rows}
+
+    # --- time and sockets ---
+
+    def later(self, seconds: float, act: Callable[[], object]) -> None:
+        self._later.append((self.now_s + seconds, act))
+
+    def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
+        broker = next(each for each in self.brokers.values() if each.host == host)
+        if broker.down:
+            raise ConnectionRefusedError("refused")
+        ours, theirs = socket.socketpair()
+        broker.links.append(Link(broker, theirs))
+        return ours
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self._pass_until(self.now_s + seconds)
+        self._act()
+
+    def wait_readable(self, sockets: Sequence[socket.socket], timeout_s: float) -> list[socket.socket]:
+        deadline_s = self.now_s + max(0.0, timeout_s)
+        while True:
+            self._act()
+            ready, _, _ = select.select(sockets, [], [], 0)
+            if ready:
+                return ready
+            coming = [at_s for at_s, _ in self._later if at_s <= deadline_s]
+            if not coming:
+                self.now_s = deadline_s
+                return []
+            self._pass_until(min(coming))
+
+    def _pass_until(self, at_s: float) -> None:
+        self.now_s = at_s
+        due = [act for each_s, act in self._later if each_s <= at_s]
+        self._later = [pair for pair in self._later if pair[0] > at_s]
+        for act in due:
+            act()
+
+    def _act(self) -> None:
+        for broker in self.brokers.values():
+            for link in list(broker.links):
+                link.take_in()
+            broker.links = [link for link in broker.links if not link.closed]
+
+
+def versions(**highest: int) -> dict[str, Any]:
+    """All versions that the library has; up to another one of APIs that are named: ``fetch=11``."""
+    rows = [
+        {
+            "api_key": api.key,
+            "min_version": api.versions[0],
+            "max_version": highest.get(api.name.lower(), api.versions[1]),
+        }
+        for api in APIS.values()
+    ]
+    return {"error_code": 0, "api_keys": rows, "throttle_time_ms": 0}
+
+
+def produced(request: Request) -> list[tuple[int, Any]]:
+    """(partition, batch header) of each batch in a Produce request."""
+    return [
+        (row["index"], header)
+        for topic in request.body["topic_data"]
+        for row in topic["partition_data"]
+        for _, header in iter_headers(row["records"])
+    ]
+
+
+def produce_answer(request: Request, *, error: int = 0, base_offset: int = 0, throttle_ms: int = 0) -> dict[str, Any]:
+    """The same outcome for each batch of a request."""
+    assert request.api is PRODUCE
+    rows = [
+        {"index": index, "error_code": error, "base_offset": -1 if error else base_offset, "log_append_time_ms": -1}
+        for index, _ in produced(request)
+    ]
+    return {"responses": [{"name": "t", "partition_responses": rows}], "throttle_time_ms": throttle_ms}
+
+
+def fetch_answer(request: Request, records: dict[int, bytes], *, error: int = 0, **more: Any) -> dict[str, Any]:
+    """Records, or an error, for each partition that was asked for."""
+    assert request.api is FETCH
+    rows = [
+        {
+            "partition_index": row["partition"],
+            "error_code": error,
+            "high_watermark": 1000,
+            "last_stable_offset": 1000,
+            "log_start_offset": 0,
+            "aborted_transactions": [],
+            "records": b"" if error else records.get(row["partition"], b""),
+            **more,
+        }
+        for topic in request.body["topics"]
+        for row in topic["partitions"]
+    ]
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "session_id": 0,
+        "responses": [{"topic": "t", "topic_id": TOPIC_ID, "partitions": rows}],
+    }

@@ -1,0 +1,153 @@
+"""One connection of the blocking client, and what a broker can do to it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scripted_brokers import Request, ScriptedBrokers, versions
+
+from kreplica.blocking.addresses import Address, parse_addresses
+from kreplica.blocking.connection import ClientOptions, Connection
+from kreplica.blocking.errors import (
+    AnswerTimedOut,
+    ConnectionFailed,
+    ConnectionLost,
+    MalformedAnswer,
+    UnsupportedVersion,
+)
+from kreplica.wire.messages import API_VERSIONS, METADATA
+
+ASK: dict[str, Any] = {"topics": [], "allow_auto_topic_creation": False}
+
+
+def connect(brokers: ScriptedBrokers, **options: Any) -> Connection:
+    return Connection.open(Address("broker-1", 9092), ClientOptions(**options), brokers.surroundings())
+
+
+def test_it_speaks_the_highest_version_that_both_have() -> None:
+    """An old broker is asked in its own words, and one without a request at all is named."""
+    brokers = ScriptedBrokers()
+    brokers[1].always(API_VERSIONS, lambda request: versions(metadata=4, fetch=-1))
+    connection = connect(brokers)
+    assert connection.request(METADATA, ASK)["cluster_id"] == "c"
+    assert brokers[1].asked(METADATA)[0].version == 4
+    assert connection.version(METADATA, 2) == 2
+    with pytest.raises(UnsupportedVersion, match="broker-1:9092"):
+        connection.version(METADATA.__class__.define(99, "Other", (0, 1), None, request="", response=""))
+
+
+def test_a_broker_older_than_the_question_is_asked_again() -> None:
+    """A broker that does not know the newest ApiVersions says so in version 0."""
+    brokers = ScriptedBrokers()
+
+    def unknown(request: Request) -> None:
+        body = {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 2}]}
+        replace(request, version=0).answer(body)
+
+    brokers[1].then(API_VERSIONS, unknown)
+    connect(brokers)
+    assert [request.version for request in brokers[1].asked(API_VERSIONS)] == [4, 2]
+
+
+def test_nobody_listens() -> None:
+    """A refused connection is an error that says where."""
+    brokers = ScriptedBrokers()
+    brokers[1].down = True
+    with pytest.raises(ConnectionFailed, match="broker-1:9092: refused") as failure:
+        connect(brokers)
+    assert failure.value.retriable
+
+
+def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
+    """Half an answer is none."""
+    brokers = ScriptedBrokers()
+
+    def half(request: Request) -> None:
+        request.link.send(request.answer_bytes(brokers.metadata(request.body))[:30])
+        request.link.close()
+
+    brokers[1].then(METADATA, half)
+    connection = connect(brokers)
+    with pytest.raises(ConnectionLost, match="closed by the broker"):
+        connection.request(METADATA, ASK)
+    assert connection.closed
+    with pytest.raises(ConnectionLost, match="is closed"):
+        connection.request(METADATA, ASK)
+
+
+def test_an_answer_that_comes_byte_by_byte() -> None:
+    """A slow broker is waited for, as long as the whole answer comes in time."""
+    brokers = ScriptedBrokers()
+
+    def slowly(request: Request) -> None:
+        for index, byte in enumerate(request.answer_bytes(brokers.metadata(request.body))):
+            request.link.send_later(index * 0.1, bytes((byte,)))
+
+    brokers[1].then(METADATA, slowly, slowly)
+    connection = connect(brokers)
+    assert connection.request(METADATA, ASK, timeout_s=30)["cluster_id"] == "c"
+    with pytest.raises(AnswerTimedOut, match="Metadata"):
+        connection.request(METADATA, ASK, timeout_s=3)
+    assert connection.closed
+
+
+def test_an_answer_that_never_comes() -> None:
+    """The time-out of a request is kept, and closes the connection: later answers could not be told apart."""
+    brokers = ScriptedBrokers()
+    brokers[1].then(METADATA, lambda request: None)
+    connection = connect(brokers, request_timeout_s=7)
+    with pytest.raises(AnswerTimedOut):
+        connection.request(METADATA, ASK)
+    assert brokers.now_s == pytest.approx(1007)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x7f\xff\xff\xff", "2147483647"),
+        (b"\xff\xff\xff\xff", "-1"),
+        (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", "answer 99"),
+        (b"\x00\x00\x00\x03abc", "ends within it"),
+    ],
+    ids=["oversized frame", "negative length", "another's answer", "too short"],
+)
+def test_bytes_that_are_no_answer(data: bytes, why: str) -> None:
+    """A frame out of bounds, or an answer to another question, ends the connection with an error that says so."""
+    brokers = ScriptedBrokers()
+    brokers[1].then(METADATA, lambda request: request.link.send(data))
+    connection = connect(brokers)
+    with pytest.raises(MalformedAnswer, match=why) as failure:
+        connection.request(METADATA, ASK)
+    assert not failure.value.retriable
+    assert connection.closed
+
+
+def test_a_broker_that_asks_for_silence_gets_it() -> None:
+    """Nothing is sent while the broker throttles the client (KIP-219)."""
+    brokers = ScriptedBrokers()
+    brokers[1].then(METADATA, lambda request: brokers.metadata(request.body) | {"throttle_time_ms": 5000})
+    connection = connect(brokers)
+    connection.request(METADATA, ASK)
+    assert connection.silence_s == 5
+    connection.request(METADATA, ASK)
+    first, second = brokers[1].asked(METADATA)
+    assert second.at_s - first.at_s >= 5
+
+
+def test_addresses_as_users_write_them() -> None:
+    """Lists, names, and IPv6 in brackets; what is neither is named."""
+    assert parse_addresses("a:1, [::1]:9092,") == (Address("a", 1), Address("::1", 9092))
+    assert str(Address("::1", 2)) == "[::1]:2"
+    for wrong in ("", "a", "a:0", "a:70000", ":9092", "a:x"):
+        with pytest.raises(ValueError, match="HOST:PORT"):
+            parse_addresses(wrong)
+
+
+def test_the_package_needs_no_twisted() -> None:
+    """Scripts and Spark's workers load no reactor."""
+    code = "import sys, kreplica.blocking; sys.exit([m for m in sys.modules if m.split('.')[0] == 'twisted'] != [])"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,612 @@
+"""The blocking client's producer: what it sends, and what it makes of what brokers answer."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as peer_murmur2
+from scripted_brokers import Request, ScriptedBrokers, produce_answer, produced
+
+from kreplica.blocking import Codec, Producer, ProducerOptions
+from kreplica.blocking.connection import Connection
+from kreplica.blocking.errors import (
+    BrokerRefused,
+    ClientError,
+    DeliveryFailed,
+    GaveUp,
+    OutcomeUnknown,
+    ProducerUnusable,
+    RecordTooLarge,
+    TransactionFailed,
+)
+from kreplica.errors import ErrorCode
+from kreplica.wire.batches import check_batch
+from kreplica.wire.messages import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+)
+from kreplica.wire.partitioning import murmur2, partition_of_key
+from kreplica.wire.records import iter_records
+
+OK = produce_answer
+ONE_EACH: dict[str, Any] = {"linger_s": 0.0}
+"""Each record in a batch of its own."""
+
+
+def refuse(code: ErrorCode) -> Any:
+    return partial(produce_answer, error=code)
+
+
+def new_id(request: Request) -> dict[str, Any]:
+    return {"throttle_time_ms": 0, "error_code": 0, "producer_id": 77, "producer_epoch": 0}
+
+
+def scripted(brokers: int = 1, leaders: tuple[int, ...] = (1,)) -> ScriptedBrokers:
+    made = ScriptedBrokers(brokers, leaders)
+    for broker in made.brokers.values():
+        broker.always(INIT_PRODUCER_ID, new_id)
+        broker.always(PRODUCE, OK)
+    return made
+
+
+def sent(brokers: ScriptedBrokers, broker: int = 1) -> list[tuple[int, int, int]]:
+    """(partition, epoch, sequence) of each batch in the order in which they came."""
+    return [
+        (partition, header.producer_epoch, header.base_sequence)
+        for request in brokers[broker].asked(PRODUCE)
+        for partition, header in produced(request)
+    ]
+
+
+def values(brokers: ScriptedBrokers, broker: int = 1) -> list[bytes | None]:
+    rows = [
+        row for request in brokers[broker].asked(PRODUCE) for row in request.body["topic_data"][0]["partition_data"]
+    ]
+    return [record.value for row in rows for record in iter_records(row["records"])]
+
+
+# --- batches ---
+
+
+def test_records_are_gathered_into_batches() -> None:
+    """What is sent within the linger time to one partition is one batch, in order, with all that was given."""
+    brokers = scripted()
+    with Producer(brokers.cluster()) as producer:
+        deliveries = [
+            producer.send("t", b"v%d" % number, key=b"k", headers=(("h", None),), partition=0, timestamp_ms=5 + number)
+            for number in range(3)
+        ]
+        assert not deliveries[0].is_settled
+        with pytest.raises(ValueError, match="flush"):
+            _ = deliveries[0].offset
+    (request,) = brokers[1].asked(PRODUCE)
+    records = list(iter_records(request.body["topic_data"][0]["partition_data"][0]["records"]))
+    assert [tuple(record) for record in records] == [
+        (number, 5 + number, b"k", b"v%d" % number, (("h", None),)) for number in range(3)
+    ]
+    assert [delivery.offset for delivery in deliveries] == [0, 1, 2]
+    assert producer.written == 3
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_batches_are_what_a_leader_accepts(codec: Codec) -> None:
+    """With each codec: header, numbers and CRC belong together."""
+    brokers = scripted()
+    with Producer(brokers.cluster(), ProducerOptions(codec=codec)) as producer:
+        for number in range(100):
+            producer.send("t", b"value %d" % number, partition=0)
+    (request,) = brokers[1].asked(PRODUCE)
+    header = check_batch(request.body["topic_data"][0]["partition_data"][0]["records"])
+    assert (header.codec, header.record_count, header.producer_id, header.base_sequence) == (codec, 100, 77, 0)
+
+
+def test_a_full_batch_goes_at_once() -> None:
+    """Bytes bound a batch; sequences go on from batch to batch."""
+    brokers = scripted()
+    with Producer(brokers.cluster(), ProducerOptions(batch_size=1000, linger_s=1000)) as producer:
+        for _ in range(30):
+            producer.send("t", bytes(100), partition=0)
+        producer.poll()
+        assert 2 <= len(brokers[1].asked(PRODUCE)) <= 5
+    sequences = [sequence for _, _, sequence in sent(brokers)]
+    assert sequences == sorted(set(sequences))
+    assert sum(header.record_count for request in brokers[1].asked(PRODUCE) for _, header in produced(request)) == 30
+
+
+def test_memory_is_bounded() -> None:
+    """A producer whose broker is slow waits, and holds no more than it may."""
+    brokers = scripted()
+    brokers[1].always(PRODUCE, lambda request: request.link.send_later(1, request.answer_bytes(OK(request))))
+    options = ProducerOptions(batch_size=1000, memory_size_max=3000, linger_s=1000)
+    with Producer(brokers.cluster(), options) as producer:
+        for _ in range(50):
+            producer.send("t", bytes(500), partition=0)
+            assert producer._held <= 3000 + 600
+        with pytest.raises(RecordTooLarge):
+            producer.send("t", bytes(3000), partition=0)
+    assert producer.written == 50
+
+
+def test_a_request_has_what_waits_for_one_leader() -> None:
+    """Several partitions of one leader share a request; each leader has its own."""
+    brokers = scripted(2, (1, 2, 1))
+    with Producer(brokers.cluster()) as producer:
+        for partition in range(3):
+            producer.send("t", b"v", partition=partition)
+    assert [[index for index, _ in produced(request)] for request in brokers[1].asked(PRODUCE)] == [[0, 2]]
+    assert [[index for index, _ in produced(request)] for request in brokers[2].asked(PRODUCE)] == [[1]]
+
+
+# --- partitions ---
+
+
+@given(st.binary(max_size=70))
+def test_keys_are_hashed_as_kafkas_clients_do(key: bytes) -> None:
+    """Any length, against another implementation."""
+    assert struct.pack(">I", murmur2(key)) == struct.pack(">I", peer_murmur2(key) & 0xFFFFFFFF)
+    assert 0 <= partition_of_key(key, 7) < 7
+
+
+def test_records_with_a_key_stay_together() -> None:
+    """The same key goes to the same partition, whatever else is sent."""
+    brokers = scripted(1, (1, 1, 1, 1))
+    with Producer(brokers.cluster()) as producer:
+        for number in range(40):
+            producer.send("t", b"v", key=b"key-%d" % (number % 4))
+    for request in brokers[1].asked(PRODUCE):
+        for row in request.body["topic_data"][0]["partition_data"]:
+            for record in iter_records(row["records"]):
+                assert record.key is not None
+                assert partition_of_key(record.key, 4) == row["index"]
+
+
+def test_records_without_a_key_stick_to_a_partition_until_its_batch_is_full() -> None:
+    """Few large batches rather than many small ones, and no partition is left out; those without a leader are."""
+    brokers = scripted(1, (1, 1, -1, 1))
+    with Producer(brokers.cluster(), ProducerOptions(batch_size=500, linger_s=1000)) as producer:
+        for number in range(60):
+            producer.send("t", b"%0100d" % number)
+    counts = [
+        (index, header.record_count) for request in brokers[1].asked(PRODUCE) for index, header in produced(request)
+    ]
+    assert {index for index, _ in counts} == {0, 1, 3}
+    assert max(count for _, count in counts) > 1
+
+
+def test_a_partition_that_is_not_there() -> None:
+    """The error comes at once, from ``send``."""
+    producer = Producer(scripted().cluster())
+    with pytest.raises(GaveUp, match="partition t-9"):
+        producer.send("t", b"v", partition=9)
+
+
+# --- retries ---
+
+
+def test_a_leader_that_moved_gets_the_same_batch() -> None:
+    """The batch goes to the new leader with the numbers that it had, so that it is known if it is there already."""
+    brokers = scripted(2, (1,))
+
+    def moved(request: Request) -> dict[str, Any]:
+        brokers.move(0, 2)
+        return produce_answer(request, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    brokers[1].then(PRODUCE, moved)
+    with Producer(brokers.cluster()) as producer:
+        delivery = producer.send("t", b"v", partition=0)
+    assert sent(brokers, 1) == sent(brokers, 2) == [(0, 0, 0)]
+    assert delivery.offset == 0
+
+
+def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
+    """The batches whose answer was lost come again with the same numbers, in order, and the next ones after them."""
+    brokers = scripted()
+
+    def half(request: Request) -> None:
+        request.link.send(request.answer_bytes(OK(request))[:7])
+        request.link.close()
+
+    brokers[1].then(PRODUCE, half)
+    with Producer(brokers.cluster(), ProducerOptions(**ONE_EACH)) as producer:
+        for number in range(4):
+            producer.send("t", b"%d" % number, partition=0)
+    assert producer.written == 4
+    numbers = sent(brokers)
+    assert numbers[0] == (0, 0, 0)
+    again = numbers[numbers.index((0, 0, 0), 1) :]
+    assert again == [(0, 0, sequence) for sequence in range(4)]
+
+
+def test_a_duplicate_after_a_retry_is_a_success() -> None:
+    """A leader that knows the batch already says so, and the record is written once; only where, nobody tells."""
+    brokers = scripted()
+    brokers[1].then(PRODUCE, lambda request: request.link.close(), refuse(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
+    with Producer(brokers.cluster()) as producer:
+        delivery = producer.send("t", b"v", partition=0)
+    assert delivery.is_settled
+    assert delivery.error is None
+    assert delivery.offset == -1
+    assert producer.written == 1
+
+
+def test_too_few_replicas_are_waited_for() -> None:
+    """As long as the delivery may take, the batch is offered again and again, with its numbers."""
+    brokers = scripted()
+    brokers[1].then(PRODUCE, *[refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 5)
+    with Producer(brokers.cluster()) as producer:
+        producer.send("t", b"v", partition=0)
+    assert sent(brokers) == [(0, 0, 0)] * 6
+
+
+def test_a_delivery_that_takes_too_long_fails_as_unknown() -> None:
+    """It was sent and may be written: the error says so, and that sending it again may write it twice."""
+    brokers = scripted()
+    brokers[1].always(PRODUCE, refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+    producer = Producer(brokers.cluster(), ProducerOptions(delivery_timeout_s=10))
+    delivery = producer.send("t", b"v", partition=0)
+    with pytest.raises(DeliveryFailed, match="1 records were not delivered"):
+        producer.flush()
+    assert isinstance(delivery.error, OutcomeUnknown)
+    assert not delivery.error.retriable
+    assert 1009 < brokers.now_s < 1015
+
+
+def test_what_was_never_sent_fails_as_not_written() -> None:
+    """Without a leader the record is not written for sure, and whoever sent it may try again."""
+    brokers = scripted(1, (-1,))
+    producer = Producer(brokers.cluster(), ProducerOptions(delivery_timeout_s=10))
+    delivery = producer.send("t", b"v", partition=0)
+    with pytest.raises(DeliveryFailed) as failure:
+        producer.flush()
+    assert type(delivery.error) is ClientError
+    assert "nobody leads" in str(delivery.error)
+    assert failure.value.retriable
+    assert sent(brokers) == []
+
+
+def test_after_a_refusal_the_next_ones_begin_anew() -> None:
+    """A batch that a leader refuses for good leaves a gap: the next epoch begins with sequence 0 (KIP-360)."""
+    brokers = scripted()
+    producer = Producer(brokers.cluster(), ProducerOptions(**ONE_EACH))
+    producer.send("t", b"fine", partition=0)
+    producer.flush()
+    brokers[1].then(PRODUCE, refuse(ErrorCode.MESSAGE_TOO_LARGE))
+    bad = producer.send("t", b"bad", partition=0)
+    with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
+        producer.flush()
+    assert isinstance(bad.error, BrokerRefused)
+    good = producer.send("t", b"good", partition=0)
+    producer.flush()
+    assert good.error is None
+    assert sent(brokers) == [(0, 0, 0), (0, 0, 1), (0, 1, 0)]
+
+
+def test_what_was_under_way_behind_a_refusal_is_numbered_again() -> None:
+    """Batches that were refused only because one before them was are sent again, in order, and written once."""
+    brokers = scripted()
+    held: list[Request] = []
+    brokers[1].always(PRODUCE, held.append)
+    producer = Producer(brokers.cluster(), ProducerOptions(**ONE_EACH))
+    deliveries = [producer.send("t", b"%d" % number, partition=0) for number in range(3)]
+    producer.poll(0.1)
+    assert len(held) == 3
+    brokers[1].always(PRODUCE, OK)
+    held[0].answer(produce_answer(held[0], error=ErrorCode.MESSAGE_TOO_LARGE))
+    for request in held[1:]:
+        request.answer(produce_answer(request, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    with pytest.raises(DeliveryFailed):
+        producer.flush()
+    assert [delivery.error is None for delivery in deliveries] == [False, True, True]
+    assert sent(brokers)[3:] == [(0, 1, 0), (0, 1, 1)]
+    assert values(brokers)[3:] == [b"1", b"2"]
+
+
+def test_a_gap_that_a_lost_answer_hides_is_not_written_over() -> None:
+    """Where a leader misses what came before, and this one may be written somewhere, nothing is sent twice."""
+    brokers = scripted()
+    brokers[1].then(PRODUCE, lambda request: request.link.close(), refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    producer = Producer(brokers.cluster())
+    delivery = producer.send("t", b"v", partition=0)
+    with pytest.raises(DeliveryFailed):
+        producer.flush()
+    assert isinstance(delivery.error, OutcomeUnknown)
+    producer.send("t", b"next", partition=0)
+    producer.flush()
+    assert sent(brokers) == [(0, 0, 0), (0, 0, 0), (0, 1, 0)]
+
+
+def test_no_more_than_five_batches_of_a_partition_are_under_way() -> None:
+    """As many as a leader recognizes when they come again; one, where it recognizes none."""
+    for options, most in (({}, 5), ({"acks": 1}, 1)):
+        brokers = scripted()
+        brokers[1].always(PRODUCE, lambda request: request.link.send_later(5, request.answer_bytes(OK(request))))
+        producer = Producer(brokers.cluster(), ProducerOptions(linger_s=0.0, **options))  # type: ignore[arg-type]
+        for number in range(9):
+            producer.send("t", b"%d" % number, partition=0)
+            producer.poll()
+        assert len(brokers[1].asked(PRODUCE)) == most
+        producer.close()
+        assert values(brokers) == [b"%d" % number for number in range(9)]
+
+
+def test_a_throttled_producer_is_silent() -> None:
+    """A broker that asks for silence gets it, and then the rest."""
+    brokers = scripted()
+    brokers[1].then(PRODUCE, partial(produce_answer, throttle_ms=3000))
+    with Producer(brokers.cluster(), ProducerOptions(**ONE_EACH)) as producer:
+        producer.send("t", b"1", partition=0)
+        producer.flush()
+        producer.send("t", b"2", partition=0)
+    first, second = brokers[1].asked(PRODUCE)
+    assert second.at_s - first.at_s >= 3
+
+
+def test_without_acknowledgements_nothing_is_waited_for() -> None:
+    """``acks=0``: the broker does not answer, and the record counts as sent."""
+    brokers = scripted()
+    brokers[1].always(PRODUCE, lambda request: None)
+    with Producer(brokers.cluster(), ProducerOptions(acks=0)) as producer:
+        delivery = producer.send("t", b"v", partition=0)
+        producer.flush()
+        brokers.sleep(1)
+    assert delivery.offset == -1
+    assert brokers[1].asked(PRODUCE)[0].body["acks"] == 0
+    assert not brokers[1].asked(INIT_PRODUCER_ID)
+
+
+def test_options_that_contradict_each_other() -> None:
+    """What cannot be is refused when it is asked for."""
+    for wrong in ({"acks": 2}, {"acks": 1, "idempotent": True}, {"acks": 0, "transactional_id": "x"}):
+        with pytest.raises(ValueError, match="acks"):
+            ProducerOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_leaving_by_an_error_waits_for_nothing() -> None:
+    """An interrupt ends a producer at once, also while no broker answers."""
+    brokers = scripted()
+    brokers[1].always(PRODUCE, lambda request: None)
+    began_s = brokers.now_s
+    producer = Producer(brokers.cluster())
+    with suppress(KeyboardInterrupt), producer:
+        producer.send("t", b"v", partition=0)
+        raise KeyboardInterrupt
+    assert brokers.now_s == began_s
+    with pytest.raises(ProducerUnusable):
+        producer.send("t", b"v", partition=0)
+
+
+# --- transactions ---
+
+
+def transactional() -> tuple[ScriptedBrokers, list[Any]]:
+    """A broker that is also the coordinator, and what it was asked to do, in order."""
+    brokers = scripted()
+    story: list[Any] = []
+    epochs = iter(range(100))
+
+    def init(request: Request) -> dict[str, Any]:
+        story.append(("init", request.body["producer_id"], request.body["producer_epoch"]))
+        return new_id(request) | {"producer_epoch": next(epochs)}
+
+    def add(request: Request) -> dict[str, Any]:
+        topics = request.body["v3_and_below_topics"]
+        story.append(("add", topics[0]["partitions"]))
+        rows = [{"partition_index": each, "partition_error_code": 0} for each in topics[0]["partitions"]]
+        result = [{"name": "t", "results_by_partition": rows}]
+        return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": result}
+
+    def end(request: Request) -> dict[str, Any]:
+        story.append(("commit" if request.body["committed"] else "abort", request.body["producer_epoch"]))
+        return {"throttle_time_ms": 0, "error_code": 0}
+
+    def produce(request: Request) -> dict[str, Any]:
+        (_, header), *_ = produced(request)
+        story.append(("produce", header.producer_epoch, header.base_sequence))
+        return OK(request)
+
+    row = {"key": "x", "node_id": 1, "host": "broker-1", "port": 9092, "error_code": 0, "error_message": None}
+    brokers[1].always(FIND_COORDINATOR, lambda request: {"throttle_time_ms": 0, "coordinators": [row]})
+    brokers[1].always(INIT_PRODUCER_ID, init)
+    brokers[1].always(ADD_PARTITIONS_TO_TXN, add)
+    brokers[1].always(END_TXN, end)
+    brokers[1].always(PRODUCE, produce)
+    return brokers, story
+
+
+def test_a_transaction_tells_its_coordinator_first() -> None:
+    """A partition is added once to each transaction before anything is sent to it; sequences go on after a commit."""
+    brokers, story = transactional()
+    with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
+        for _ in range(2):
+            producer.begin()
+            producer.send("t", b"v", partition=0)
+            producer.commit()
+        producer.begin()
+        producer.commit()
+    one = [("add", [0]), ("produce", 0, 0), ("commit", 0)]
+    assert story == [("init", -1, -1), *one, ("add", [0]), ("produce", 0, 1), ("commit", 0)]
+
+
+def test_a_transaction_with_a_record_that_failed_can_only_be_aborted() -> None:
+    """It is refused to commit; after the abort the next one has the next epoch, and goes well."""
+    brokers, story = transactional()
+    with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
+        producer.begin()
+        brokers[1].then(PRODUCE, refuse(ErrorCode.MESSAGE_TOO_LARGE))
+        producer.send("t", b"v", partition=0)
+        with pytest.raises(TransactionFailed):
+            producer.commit()
+        producer.abort()
+        producer.begin()
+        producer.send("t", b"v", partition=0)
+        producer.commit()
+    assert story == [
+        ("init", -1, -1),
+        ("add", [0]),
+        ("abort", 0),
+        ("init", 77, 0),
+        ("add", [0]),
+        ("produce", 1, 0),
+        ("commit", 1),
+    ]
+
+
+def test_a_flush_that_failed_is_not_forgotten_by_the_commit() -> None:
+    """A transaction that lacks a record cannot be committed, and nothing more is sent in it, whoever caught that."""
+    brokers, story = transactional()
+    with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
+        producer.begin()
+        brokers[1].then(PRODUCE, refuse(ErrorCode.MESSAGE_TOO_LARGE))
+        producer.send("t", b"v", partition=0)
+        with pytest.raises(DeliveryFailed):
+            producer.flush()
+        with pytest.raises(TransactionFailed, match="MESSAGE_TOO_LARGE"):
+            producer.send("t", b"v", partition=0)
+        with pytest.raises(TransactionFailed, match="MESSAGE_TOO_LARGE"):
+            producer.commit()
+        producer.abort()
+    assert [each[0] for each in story] == ["init", "add", "abort", "init"]
+
+
+def test_what_waits_behind_a_refusal_is_not_sent_in_the_transaction() -> None:
+    """Its numbers would not fit any more: it fails with the transaction."""
+    brokers, _ = transactional()
+    held: list[Request] = []
+    brokers[1].always(PRODUCE, held.append)
+    with Producer(brokers.cluster(), ProducerOptions(transactional_id="x", **ONE_EACH)) as producer:
+        producer.begin()
+        deliveries = [producer.send("t", b"%d" % number, partition=0) for number in range(8)]
+        producer.poll(0.1)
+        assert len(held) == 5
+        held[0].answer(produce_answer(held[0], error=ErrorCode.MESSAGE_TOO_LARGE))
+        for request in held[1:]:
+            request.answer(produce_answer(request, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+        with pytest.raises(DeliveryFailed, match="8 records"):
+            producer.flush()
+        assert len(held) == 5
+        assert all(delivery.error is not None for delivery in deliveries)
+        producer.abort()
+
+
+def test_an_abort_waits_for_nothing_that_was_not_sent() -> None:
+    """What was still being gathered is dropped at once."""
+    brokers, story = transactional()
+    with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
+        producer.begin()
+        delivery = producer.send("t", b"v", partition=0)
+        began_s = brokers.now_s
+        producer.abort()
+        assert brokers.now_s == began_s
+        assert isinstance(delivery.error, TransactionFailed)
+    assert [each[0] for each in story] == ["init"]
+
+
+def test_a_commit_that_is_never_answered() -> None:
+    """Nobody knows then, and the error says so; the producer neither aborts nor goes on."""
+    brokers, story = transactional()
+    producer = Producer(brokers.cluster(operation_timeout_s=5), ProducerOptions(transactional_id="x"))
+    producer.begin()
+    producer.send("t", b"v", partition=0)
+    brokers[1].always(END_TXN, lambda request: {"throttle_time_ms": 0, "error_code": ErrorCode.NOT_COORDINATOR})
+    with pytest.raises(OutcomeUnknown, match="whether it was committed"):
+        producer.commit()
+    with pytest.raises(OutcomeUnknown):
+        producer.begin()
+    producer.close()
+    assert [each[0] for each in story] == ["init", "add", "produce"]
+
+
+def test_leaving_by_an_error_aborts() -> None:
+    """What an interrupted program wrote in a transaction is never seen."""
+    brokers, story = transactional()
+    producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x", **ONE_EACH))
+    with suppress(KeyboardInterrupt), producer:
+        producer.begin()
+        producer.send("t", b"v", partition=0)
+        producer.poll(1)
+        raise KeyboardInterrupt
+    assert [each[0] for each in story] == ["init", "add", "produce", "abort"]
+
+
+def test_an_interrupt_in_the_middle_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was being sent or waited for, the transaction is aborted, with the next epoch after it."""
+    brokers, story = transactional()
+    producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
+    send = Connection.send
+
+    def interrupted(self: Connection, api: Any, *arguments: Any, **options: Any) -> Any:
+        if api is PRODUCE:
+            raise KeyboardInterrupt
+        return send(self, api, *arguments, **options)
+
+    with suppress(KeyboardInterrupt), producer:
+        producer.begin()
+        producer.send("t", b"v", partition=0)
+        monkeypatch.setattr(Connection, "send", interrupted)
+        producer.flush()
+    assert [each[0] for each in story] == ["init", "add", "abort", "init"]
+
+
+def test_an_interrupt_while_an_answer_is_waited_for() -> None:
+    """Whether the partition belongs to the transaction by now is not known, and that connection is of no use."""
+    brokers, story = transactional()
+    producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
+
+    def interrupt(request: Request) -> None:
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt), producer:
+        producer.begin()
+        producer.send("t", b"v", partition=0)
+        brokers[1].then(ADD_PARTITIONS_TO_TXN, interrupt)
+        producer.flush()
+    assert [each[0] for each in story] == ["init", "init"], "the next epoch ends whatever was begun"
+
+
+def test_who_has_no_right_learns_of_it_by_the_records() -> None:
+    """An error of the producer's own requests is that of the records that waited for them."""
+    brokers = scripted()
+    refused = {"throttle_time_ms": 0, "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    brokers[1].always(INIT_PRODUCER_ID, lambda request: refused)
+    producer = Producer(brokers.cluster(), ProducerOptions(**ONE_EACH))
+    deliveries = [producer.send("t", b"v", partition=0) for _ in range(3)]
+    with pytest.raises(DeliveryFailed, match="3 records were not delivered: CLUSTER_AUTHORIZATION_FAILED"):
+        producer.flush()
+    assert not any(isinstance(delivery.error, OutcomeUnknown) for delivery in deliveries)
+
+
+def test_a_producer_whose_id_was_taken_over_stops() -> None:
+    """The second producer of a transactional id ends the first, which says so and goes on with nothing."""
+    brokers, _ = transactional()
+    producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
+    producer.begin()
+    brokers[1].then(PRODUCE, refuse(ErrorCode.INVALID_PRODUCER_EPOCH))
+    producer.send("t", b"v", partition=0)
+    with pytest.raises(ProducerUnusable, match="another producer"):
+        producer.commit()
+    with pytest.raises(ProducerUnusable):
+        producer.begin()
+    producer.close()
+
+
+def test_transactions_need_an_id_and_a_beginning() -> None:
+    """What is called out of order says what comes first."""
+    brokers, _ = transactional()
+    with pytest.raises(ValueError, match="transactional_id"):
+        Producer(brokers.cluster()).begin()
+    producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
+    for call in (producer.commit, producer.abort, lambda: producer.send("t", b"v")):
+        with pytest.raises(ValueError, match="begin first"):
+            call()
+    producer.begin()
+    with pytest.raises(ValueError, match="open already"):
+        producer.begin()
