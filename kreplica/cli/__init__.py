@@ -1,44 +1,73 @@
 """The ``kreplica`` command; a file per subcommand, imported only when it is asked for.
 
-* ``simulate`` whole clusters from a seed, with faults
-* ``replay`` what a controller noted of its decisions
-* ``verify`` any Kafka-compatible cluster, from outside
+Commands that ask the admin API of a running cluster:
+
+* ``cluster``, ``broker`` (``broker_drain``), ``topic`` (``topic_config``, ``topic_shrink``), ``partition``,
+  ``group`` (``group_reset``), ``config``
+* ``plan``; ``plan_make`` one subcommand per kind, ``plan_watch`` its progress, ``plan_views`` how plans are shown
+* ``election``, ``why``, ``timeline``
+
+Commands that speak the Kafka protocol, with any cluster:
+
+* ``produce`` records from lines (``line_input``), ``consume`` records as lines (``positions``, ``record_format``)
+* ``topic_export`` and ``topic_import``: a topic as a file (``archive_files``, ``archive_parquet``, ``record_json``)
+* ``topic_copy``, ``copying``: a topic to another one, checked; ``topic_making`` makes that
+* ``verify`` loads a cluster while it fails
+* ``data_access`` brokers, Ctrl-C and closed pipes; ``data_progress`` bars
+
+Commands that need no cluster:
+
+* ``zookeeper`` starts a real one
+* ``log``: ``log_dump`` (``log_entries``, ``log_lines``) and ``log_verify``, what a broker's files hold
+* ``simulate`` whole clusters from a seed, with faults; ``replay`` what a controller noted of its decisions
+* ``completion`` for shells
+
+What they have in common:
+
+* ``lazy`` groups of commands that are imported when they run
+* ``session`` where the admin API is, how answers and problems are shown
+* ``rest`` asks it; ``server_events`` its streams
+* ``running`` the reactor's one run
+* ``screen`` tables and lines; ``texts`` what people type: times, durations, sizes, partitions
+* ``configs`` settings of topics and brokers; ``request_commands`` requests as commands
+* ``reference`` all commands, for the page about them
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
 from kreplica import __version__
+from kreplica.cli.lazy import HELP_OPTIONS, LazyGroup
 
 SUBCOMMANDS = {
+    "produce": "Write records to a topic, one a line.",
+    "consume": "Print the records of a topic.",
+    "cluster": "The cluster in a few lines.",
+    "broker": "Brokers: list, show, cordon, uncordon, drain.",
+    "topic": "Topics: list, show, create, grow, shrink, delete, settings.",
+    "partition": "Partitions: list those that are offline, under-replicated or moving.",
+    "group": "Groups: list, show, lag, delete, reset their offsets.",
+    "plan": "Plans that move, add and remove replicas: make, list, show, watch, set, cancel.",
+    "election": "Leaders by hand: list, preferred, unclean.",
+    "config": "Settings of topics and brokers: get, set, remove.",
+    "why": "Why a partition, a group or a plan is as it is, and what you can do.",
+    "timeline": "What happened in the cluster, and what happens.",
+    "zookeeper": "Start a real ZooKeeper on this machine.",
+    "log": "A broker's files: dump, verify.",
+    "verify": "Load any Kafka-compatible cluster, and report what it did wrong.",
     "simulate": "Run whole clusters with faults on virtual time, from seeds.",
     "replay": "Decide again what a controller decided, from its journal.",
-    "verify": "Load any Kafka-compatible cluster, and report what it did wrong.",
+    "completion": "Print what makes a shell complete commands and options.",
 }
-"""By name: one line of help.  The command itself is ``command`` in the module of that name."""
+"""By name: one line of help."""
 
 
-class _Subcommands(click.Group):
-    """Imports a subcommand when it runs: one does not wait for what another needs."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(SUBCOMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SUBCOMMANDS:
-            return None
-        command: click.Command = import_module(f"kreplica.cli.{cmd_name}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
-
-
-@click.group(cls=_Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, later=SUBCOMMANDS, context_settings=HELP_OPTIONS)
 @click.version_option(__version__, message="kreplica %(version)s")
 def main() -> None:
-    """A replicated log server that speaks the Kafka protocol: its tools."""
+    """A replicated log server that speaks the Kafka protocol: its tools.
+
+    Commands that ask a running cluster find it with --admin or KREPLICA_ADMIN.  They end with status 0 when all is
+    well, 1 when something was refused or failed, and 2 when the command was mistyped.
+    """

@@ -1,0 +1,24 @@
+"""``kreplica completion``: the script that makes a shell complete commands and options."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print what makes a shell complete commands and options.
+
+    \b
+    bash: kreplica completion bash > ~/.local/share/bash-completion/completions/kreplica
+    zsh:  kreplica completion zsh > ~/.zfunc/_kreplica    (a directory of $fpath)
+    fish: kreplica completion fish > ~/.config/fish/completions/kreplica.fish
+    """
+    root = click.get_current_context().find_root()
+    kind = get_completion_class(shell)
+    assert kind is not None
+    # Not .source(): for bash it would ask which bash there is, and the script is the same for all.
+    script = kind(root.command, {}, "kreplica", "_KREPLICA_COMPLETE")
+    click.echo(script.source_template % script.source_vars())

@@ -1,0 +1,144 @@
+"""What people see: tables and lines, as wide as the terminal, and without colours where there is none."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+WIDTH_WITHOUT_TERMINAL = 1000
+"""Wider than any row: a program that reads lines is given whole ones."""
+
+PROSE_WIDTH_MIN = 20
+
+NOTHING = "-"
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+class Screen:
+    """Standard output."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._is_terminal = self._console.is_terminal
+
+    def line(self, text: str | Text = "", style: str = "") -> None:
+        """Some prose."""
+        self._print(Text(plain(text), style) if isinstance(text, str) else text)
+
+    def pairs(self, rows: Iterable[tuple[str, object]]) -> None:
+        """Names, and what they have; those that have None are left out."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in rows:
+            if value is not None:
+                grid.add_row(name, _cell(value))
+        self._print(grid)
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str, prose: Sequence[str] = ("",)
+    ) -> None:
+        """Rows under the columns' titles; columns of numbers stand to the right.
+
+        Names and numbers are never broken: where the terminal is too narrow for them, it breaks the line.
+
+        :param nothing: what is said where there is no row.
+        :param prose: the columns whose words may stand below each other.
+        """
+        rows = list(rows)
+        if not rows:
+            self.line(nothing)
+            return
+        shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for index, title in enumerate(columns):
+            cells = [row[index] for row in rows if row[index] is not None]
+            right = bool(cells) and all(map(_is_number, cells))
+            longest = max(len(title), *(_cell(row[index]).cell_len for row in rows))
+            shown.add_column(title, justify="right" if right else "left", overflow="fold",
+                             min_width=min(longest, PROSE_WIDTH_MIN) if title in prose else longest)  # fmt: skip
+        for row in rows:
+            shown.add_row(*map(_cell, row))
+        self._print(shown)
+
+    def _print(self, what: Table | Text) -> None:
+        if self._is_terminal:
+            needed = Measurement.get(self._console, self._console.options, what).minimum
+            self._console.print(what, width=max(needed, self._console.width), crop=False, soft_wrap=False)
+            return
+        text = io.StringIO()
+        Console(file=text, width=WIDTH_WITHOUT_TERMINAL, highlight=False).print(what)
+        click.echo("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
+
+
+def bad(value: object, *, when: bool = True) -> Text:
+    """A value that somebody should look at."""
+    return Text(_words(value), style="bold red" if when else "")
+
+
+def plain(text: str) -> str:
+    """The same without what a terminal would obey: names and records may hold anything."""
+    return _CONTROL.sub(lambda found: "\n" if found[0] == "\n" else f"\\x{ord(found[0]):02x}", text)
+
+
+def time_text(at_ms: int | None) -> str | None:
+    """A time of the reader's own zone, to the millisecond; None stays None."""
+    if at_ms is None or at_ms < 0:
+        return None
+    return datetime.fromtimestamp(at_ms / 1000).isoformat(" ", "milliseconds")
+
+
+def bytes_text(size: float | None) -> str | None:
+    """A size with its unit: ``1.5 GiB``; None stays None."""
+    if size is None:
+        return None
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def seconds_text(seconds: float | None) -> str | None:
+    """How long: ``45 s``, ``3 min``, ``2 h 5 min``; None stays None."""
+    if seconds is None:
+        return None
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """``1 move``, ``2 moves``."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Text):
+        return value.plain.isdecimal()
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cell(value: object) -> Text:
+    return value if isinstance(value, Text) else Text(_words(value))
+
+
+def _words(value: object) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(map(_words, value)) or NOTHING
+    return plain(str(value)).replace("\n", "\\n")

@@ -1,0 +1,169 @@
+"""What people type: times, durations, sizes, settings, partitions; each a parameter type of click's."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    ParameterType = click.ParamType[Any]
+else:
+    ParameterType = click.ParamType  # takes no type in square brackets in older versions of click
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?")
+_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000, 1)
+_ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(i?)(?:B(?:/s)?)?", re.IGNORECASE)
+
+
+class Duration(ParameterType):
+    """``90s``, ``2h30m``, ``1d``, or ISO 8601's ``PT2H30M``; becomes milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = _ISO_DURATION.fullmatch(value.upper()) or _DURATION.fullmatch(value.lower())
+        if match is None or not any(match.groups()):
+            self.fail(f"{value!r}: a duration is expected, as in 90s, 2h30m, 1d or PT2H30M", param, ctx)
+        return sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_MS, strict=False))
+
+
+class Time(ParameterType):
+    """A date with or without a time of day, in the local zone unless it names one, or milliseconds since 1970; becomes
+    milliseconds since 1970.
+    """
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if value.isascii() and value.isdigit() and len(value) > 8:
+            return int(value)
+        try:
+            return round(datetime.fromisoformat(value).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r}: a time is expected, as in 2027-01-31T08:30:00, 2027-01-31T08:30:00+01:00 or "
+                "milliseconds since 1970",
+                param,
+                ctx,
+            )
+
+
+class Size(ParameterType):
+    """Bytes: ``1048576``, ``10MB`` (powers of 1000) or ``10MiB`` (powers of 1024)."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(value)
+        if match is None:
+            self.fail(f"{value!r}: a number of bytes is expected, as in 1048576, 10MB or 10MiB", param, ctx)
+        number, unit, binary = match.groups()
+        power = " KMGT".index(unit.upper() or " ")
+        return int(float(number) * (1024 if binary else 1000) ** power)
+
+
+class Setting(ParameterType):
+    """``NAME=VALUE``; becomes a pair."""
+
+    name = "NAME=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            self.fail(f"{value!r}: NAME=VALUE is expected, as in retention.ms=86400000", param, ctx)
+        return name, text
+
+
+class Partition(ParameterType):
+    """``TOPIC:PARTITION``; becomes a pair."""
+
+    name = "TOPIC:PARTITION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        topic, colon, number = value.rpartition(":")
+        if not colon or not topic or not (number.isascii() and number.isdigit()):
+            self.fail(f"{value!r}: TOPIC:PARTITION is expected, as in orders:0", param, ctx)
+        return topic, int(number)
+
+
+class Partitions(ParameterType):
+    """``TOPIC`` (all of its partitions) or ``TOPIC:0,1,4-7``; becomes the topic and its partitions, or None for all."""
+
+    name = "TOPIC[:PARTITIONS]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, list[int] | None]:
+        if isinstance(value, tuple):
+            return value
+        topic, colon, numbers = value.partition(":")
+        found = _numbers(numbers) if colon else []
+        if not topic or found is None:
+            self.fail(f"{value!r}: TOPIC or TOPIC:PARTITIONS is expected, as in orders or orders:0,1,4-7", param, ctx)
+        return topic, found if colon else None
+
+
+class Assignment(ParameterType):
+    """``PARTITION=BROKER,BROKER,...``, the preferred leader first; becomes a pair."""
+
+    name = "PARTITION=BROKERS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, list[int]]:
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(\d{1,9})=(\d+(?:,\d+)*)", value, re.ASCII)
+        if match is None:
+            self.fail(f"{value!r}: PARTITION=BROKERS is expected, as in 0=1,2,3", param, ctx)
+        return int(match[1]), [int(broker) for broker in match[2].split(",")]
+
+
+class Replicas(ParameterType):
+    """``TOPIC:PARTITION=BROKER,BROKER,...``, the preferred leader first; becomes three."""
+
+    name = "TOPIC:PARTITION=BROKERS"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int, list[int]]:
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"([^:=]+):(\d+)=(\d+(?:,\d+)*)", value, re.ASCII)
+        if match is None:
+            self.fail(f"{value!r}: TOPIC:PARTITION=BROKERS is expected, as in orders:0=1,2,3", param, ctx)
+        return match[1], int(match[2]), [int(broker) for broker in match[3].split(",")]
+
+
+def partitions_by_topic(given: tuple[tuple[str, list[int] | None], ...]) -> dict[str, list[int] | None]:
+    """Several of ``Partitions`` together: a topic that was given whole is whole."""
+    together: dict[str, list[int] | None] = {}
+    for topic, numbers in given:
+        known = together.get(topic, [])
+        together[topic] = None if numbers is None or known is None else sorted({*known, *numbers})
+    return together
+
+
+def _numbers(text: str) -> list[int] | None:
+    numbers: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part, re.ASCII)
+        if match is None:
+            return None
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last < first + 100_000:
+            return None
+        numbers += range(first, last + 1)
+    return numbers

@@ -1,0 +1,398 @@
+"""``kreplica produce``, ``consume`` and ``topic export|import|copy`` against a real cluster, as users run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions, Reader, ReaderOptions
+from kreplica.blocking.batches import Isolation
+from kreplica.blocking.offsets import EARLIEST, end_offsets, topic_partitions
+from kreplica.blocking.reader import ReadRecord
+from kreplica.cli import main
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
+    """A cluster that no test here breaks."""
+    with kafka_cluster_factory(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(shared: KafkaCluster) -> str:
+    """A new topic of three partitions."""
+    name = f"topic-{next(numbers)}"
+    shared.create_topic(name, 3)
+    return name
+
+
+@pytest.fixture
+def run(shared: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs a command in an empty directory, and expects it to end so."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_command(*words: object, status: int = 0) -> Result:
+        environment = {"KREPLICA_BOOTSTRAP": shared.bootstrap_servers}
+        result = CliRunner().invoke(main, [str(word) for word in words], env=environment)
+        assert result.exit_code == status, result.output
+        return result
+
+    return run_command
+
+
+@pytest.fixture
+def start(shared: KafkaCluster) -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts a command as a process, which can be interrupted."""
+
+    def started(*words: object, bootstrap: str = shared.bootstrap_servers) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [sys.executable, "-m", "kreplica.cli", *map(str, words)],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env={**os.environ, "KREPLICA_BOOTSTRAP": bootstrap},
+        )
+
+    return started
+
+
+def read(bootstrap: str, topic: str, isolation: Isolation = Isolation.READ_COMMITTED) -> list[ReadRecord]:
+    """All records, by partition and offset."""
+    with Cluster(bootstrap) as cluster:
+        partitions = topic_partitions(cluster, topic)
+        ends = end_offsets(cluster, partitions)
+        with Reader(
+            cluster, dict.fromkeys(partitions, EARLIEST), ends=ends, options=ReaderOptions(isolation=isolation)
+        ) as reader:
+            return sorted(reader.records(), key=lambda record: (record.partition, record.offset))
+
+
+def write(bootstrap: str, topic: str, values: int, size: int = 10, **options: Any) -> None:
+    """Records to all three partitions in turn."""
+    with Cluster(bootstrap) as cluster, Producer(cluster, ProducerOptions(**options)) as producer:
+        for number in range(values):
+            producer.send(topic, b"%0*d" % (size, number), partition=number % 3, timestamp_ms=1000 + number)
+
+
+def contents(records: list[ReadRecord]) -> list[tuple[object, ...]]:
+    """All but topic and offset."""
+    return [(each.partition, each.timestamp_ms, each.key, each.value, each.headers) for each in records]
+
+
+# --- produce ---
+
+
+def test_lines_become_records(shared: KafkaCluster, topic: str, run: Callable[..., Result], tmp_path: Path) -> None:
+    """Keys, headers, a partition of one's choice, and a codec."""
+    (tmp_path / "lines").write_bytes(b"anna:1\nbert:2:3\n\n:\n".replace(b"\n\n", b"\n"))
+    more = ("--header", "a=b", "--partition", 1, "--codec", "zstd")
+    run("produce", topic, "--file", "lines", "--key-separator", ":", *more)
+    found = read(shared.bootstrap_servers, topic)
+    assert [(each.key, each.value) for each in found] == [(b"anna", b"1"), (b"bert", b"2:3"), (b"", b"")]
+    assert {(each.partition, each.headers) for each in found} == {(1, (("a", b"b"),))}
+
+
+def test_json_lines_become_records(
+    shared: KafkaCluster, topic: str, run: Callable[..., Result], tmp_path: Path
+) -> None:
+    """What ``consume --json`` prints, ``produce --json`` takes."""
+    lines = [
+        {"key": "k", "value": None, "partition": 2, "timestamp_ms": 5, "headers": {"h": "x"}},
+        {"value": "/w==", "value_encoding": "base64", "partition": 0},
+    ]
+    (tmp_path / "lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run("produce", topic, "--file", "lines", "--json")
+    first, second = read(shared.bootstrap_servers, topic)
+    assert (first.partition, first.value) == (0, b"\xff")
+    assert (second.partition, second.timestamp_ms, second.key, second.value) == (2, 5, b"k", None)
+    (tmp_path / "again").write_text(run("consume", topic, "--json").stdout)
+    run("produce", topic, "--file", "again", "--json")
+    assert len(read(shared.bootstrap_servers, topic)) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "why"),
+    [
+        ("nokey", ("--key-separator", ":"), "lines, line 2: no key: ':' is expected"),
+        ("nonsense", ("--json",), "lines, line 2: no JSON"),
+    ],
+)
+def test_a_line_that_is_no_record(
+    shared: KafkaCluster,
+    topic: str,
+    run: Callable[..., Result],
+    tmp_path: Path,
+    line: str,
+    options: tuple[str, ...],
+    why: str,
+) -> None:
+    """The error names the line and what is wrong; the lines before it are written."""
+    good = '{"value": "v"}' if options == ("--json",) else "k:v"
+    (tmp_path / "lines").write_text(f"{good}\n{line}\n{good}\n")
+    result = run("produce", topic, "--file", "lines", *options, status=1)
+    assert why in result.output
+    assert "(1 record written)" in result.output
+    assert len(read(shared.bootstrap_servers, topic)) == 1
+
+
+def test_what_excludes_each_other_or_is_not_there(run: Callable[..., Result], topic: str) -> None:
+    """Mistakes in options are told before anything is done."""
+    assert "exclude each other" in run("produce", topic, "--json", "--key-separator", ":", status=2).output
+    assert "HOST:PORT is expected" in run("produce", topic, "--bootstrap", "nonsense", status=2).output
+    assert "there is no topic 'nope'" in run("consume", "nope", status=1).output
+    assert "it has 3, counted from 0" in run("consume", topic, "--partitions", "3", status=2).output
+    assert "cannot be copied to itself" in run("topic", "copy", topic, topic, status=2).output
+
+
+def test_a_line_is_written_when_no_other_one_comes(
+    shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """Who types does not have to end the command to have a record written; Ctrl-C says what was."""
+    with start("produce", topic) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"typed\n")
+        process.stdin.flush()
+        assert shared.records(topic, at_least=1)[0].value == b"typed"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b"kreplica: interrupted: 1 record written\n"
+
+
+# --- consume ---
+
+
+def test_where_to_begin_and_to_end(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
+    """Offsets, the last few, times, partitions, and a number of records."""
+    write(shared.bootstrap_servers, topic, 30, size=1)
+
+    def printed(*options: object) -> list[str]:
+        return run("consume", topic, *options).stdout.split()
+
+    assert sorted(map(int, printed())) == list(range(30))
+    assert printed("--partitions", "1") == [str(number) for number in range(1, 30, 3)]
+    assert printed("--partitions", "0", "--from", "8") == ["24", "27"]
+    assert sorted(printed("--from", "-1")) == ["27", "28", "29"]
+    assert sorted(printed("--from", "timestamp:1027")) == ["27", "28", "29"]
+    assert printed("--from", "2100-01-01") == []
+    assert len(printed("--count", "4")) == 4
+    assert printed("--format", "{partition}/{offset}\\n", "--partitions", "2", "--count", "2") == ["2/0", "2/1"]
+
+
+def test_committed_records_only(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
+    """Records of an aborted transaction are shown, or not, as one wishes."""
+    options = ProducerOptions(transactional_id=topic)
+    with Cluster(shared.bootstrap_servers) as cluster, Producer(cluster, options) as producer:
+        for value in (b"good", b"bad"):
+            producer.begin()
+            producer.send(topic, value, partition=0)
+            if value == b"good":
+                producer.commit()
+            else:
+                producer.flush()
+                producer.abort()
+    assert run("consume", topic).stdout.split() == ["good", "bad"]
+    assert run("consume", topic, "--read-committed").stdout.split() == ["good"]
+
+
+def test_following_until_interrupted(
+    shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """Records are printed as they come; Ctrl-C ends it with a word on standard error."""
+    write(shared.bootstrap_servers, topic, 1)
+    with start("consume", topic, "--follow") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"0000000000\n"
+        write(shared.bootstrap_servers, topic, 1)
+        assert process.stdout.readline() == b"0000000000\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b"kreplica: interrupted: 2 records read\n"
+
+
+def test_a_pipe_that_closes_is_no_error(
+    shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """``consume | head`` ends without a word."""
+    write(shared.bootstrap_servers, topic, 30_000, size=100)
+    with start("consume", topic) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+# --- export and import ---
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
+def test_a_topic_comes_back_from_a_file(
+    shared: KafkaCluster, topic: str, run: Callable[..., Result], kind: str
+) -> None:
+    """Each kind of file holds all of it; the new topic has as many partitions as it needs."""
+    write(shared.bootstrap_servers, topic, 1500, codec=Codec.LZ4)
+    file = f"{topic}.{kind}"
+    assert "1,500 records" in run("topic", "export", topic, file).output
+    assert "is there already" in run("topic", "export", topic, file, status=1).output
+    run("topic", "export", topic, file, "--force")
+    assert "--create makes it" in run("topic", "import", file, f"{topic}-2", status=1).output
+    run("topic", "import", file, f"{topic}-2", "--create", "--config", "retention.ms=-1", "--codec", "gzip")
+    assert contents(read(shared.bootstrap_servers, f"{topic}-2")) == contents(read(shared.bootstrap_servers, topic))
+
+
+blobs = st.none() | st.binary(max_size=40) | st.integers(10_000, 60_000).map(bytes)
+header_lists = st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), blobs), max_size=3)
+rows = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 10**13), blobs, blobs, header_lists.map(tuple)), max_size=30
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows, st.sampled_from(Codec), st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst", "parquet"]))
+def test_whatever_is_in_a_topic_comes_back(
+    shared: KafkaCluster, run: Callable[..., Result], made: list[Any], codec: Codec, kind: str
+) -> None:
+    """Binary keys, nulls, empty headers, large records, any time, with every codec."""
+    topic = f"any-{next(numbers)}"
+    shared.create_topic(topic, 3)
+    with Cluster(shared.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(codec=codec)) as producer:
+        for partition, timestamp_ms, key, value, headers in made:
+            producer.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+    run("topic", "export", topic, f"{topic}.{kind}")
+    run(
+        "topic", "import", f"{topic}.{kind}", f"{topic}-2", "--create", "--partitions", 3, "--codec", codec.name.lower()
+    )
+    found = contents(read(shared.bootstrap_servers, f"{topic}-2"))
+    assert found == contents(read(shared.bootstrap_servers, topic))
+    assert found == sorted(made, key=lambda row: row[0])
+
+
+def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path: Path) -> None:
+    """The first record that cannot be written is named, with what to do."""
+    (tmp_path / "a.jsonl").write_text('{"value": "v", "partition": 0}\n{"value": "v", "partition": 7}\n')
+    output = run("topic", "import", "a.jsonl", topic, status=1).output
+    assert f"a.jsonl, line 2: partition 7, and {topic} has 3 (1 record written)" in output
+    run("topic", "import", "a.jsonl", topic, "--by-key")
+    (tmp_path / "b.jsonl").write_text('{"value": 1}\n')
+    assert "b.jsonl, line 1: value: text or null" in run("topic", "import", "b.jsonl", topic, status=1).output
+    assert "what kind of file" in run("topic", "export", topic, "c.csv", status=1).output
+
+
+def test_an_export_that_is_interrupted_leaves_nothing(
+    shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    """The file appears when it is whole; until then there is none of that name, and afterwards none of any."""
+    write(shared.bootstrap_servers, topic, 60_000)
+    with start("topic", "export", topic, tmp_path / "t.jsonl") as process:
+        while not (found := [each.name for each in tmp_path.iterdir()]):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert b"t.jsonl was not written" in process.stderr.read()
+    assert found[0].endswith(".partial")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- copy ---
+
+
+def test_a_copy_is_checked(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
+    """All is there, in order and with its times; a second copy comes behind the first, and is checked by itself."""
+    write(shared.bootstrap_servers, topic, 3000)
+    for _ in range(2):
+        output = run("topic", "copy", topic, f"{topic}-2", "--create", "--verify", "--codec", "snappy").output
+        assert "3,000 records read again: counts and checksums agree" in output
+    found = contents(read(shared.bootstrap_servers, f"{topic}-2"))
+    wanted = contents(read(shared.bootstrap_servers, topic))
+    assert [row for row in found if row[0] == 1] == [row for row in wanted if row[0] == 1] * 2
+
+
+def test_copies_between_different_numbers_of_partitions(
+    shared: KafkaCluster, topic: str, run: Callable[..., Result]
+) -> None:
+    """Fewer partitions are refused unless keys may choose anew."""
+    write(shared.bootstrap_servers, topic, 300)
+    shared.create_topic(f"{topic}-small", 1)
+    assert f"has 3 partitions and {topic}-small 1" in run("topic", "copy", topic, f"{topic}-small", status=1).output
+    assert "agree" in run("topic", "copy", topic, f"{topic}-small", "--by-key", "--verify").output
+    assert len(read(shared.bootstrap_servers, f"{topic}-small")) == 300
+
+
+def test_a_topic_that_stamps_records_itself(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
+    """Its times differ, and that is not taken for damage."""
+    write(shared.bootstrap_servers, topic, 30)
+    setting = "message.timestamp.type=LogAppendTime"
+    assert "agree" in run("topic", "copy", topic, f"{topic}-2", "--create", "--config", setting, "--verify").output
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["idempotent", "transactional"])
+def test_a_broker_dies_during_a_copy(
+    kafka_cluster: KafkaCluster, start: Callable[..., subprocess.Popen[bytes]], transactional: bool
+) -> None:
+    """Between two clusters' worth of leaders that go: nothing lost, nothing twice, order kept, and the check agrees."""
+    for name in ("t", "u"):
+        kafka_cluster.create_topic(name, 3, min_insync_replicas=2)
+    write(kafka_cluster.bootstrap_servers, "t", 40_000, size=100)
+    victim = kafka_cluster.leader_of("u", 1)
+    options = ("--transactional", "id") if transactional else ()
+    with start("topic", "copy", "t", "u", "--verify", *options, bootstrap=kafka_cluster.bootstrap_servers) as process:
+        while sum(kafka_cluster.end_offsets("u").values()) < 5000:
+            assert process.poll() is None
+        kafka_cluster.kill(victim)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert b"counts and checksums agree" in output
+    found, wanted = (contents(read(kafka_cluster.bootstrap_servers, name)) for name in ("u", "t"))
+    assert found == wanted
+
+
+def test_a_transactional_copy_goes_on_where_it_stopped(
+    shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]], run: Callable[..., Result]
+) -> None:
+    """It is killed half-way, and started again with the same id: nothing is lost and nothing is there twice."""
+    write(shared.bootstrap_servers, topic, 48_000, size=100)
+    shared.create_topic(f"{topic}-2", 3)
+    for sign in (signal.SIGKILL, signal.SIGINT):
+        begun = sum(shared.end_offsets(f"{topic}-2").values())
+        with start("topic", "copy", topic, f"{topic}-2", "--transactional", topic) as process:
+            while sum(shared.end_offsets(f"{topic}-2").values()) < begun + 11_000:
+                assert process.poll() is None
+            process.send_signal(sign)
+            process.wait(20)
+    run("topic", "copy", topic, f"{topic}-2", "--transactional", topic, "--verify")
+    write(shared.bootstrap_servers, topic, 3)
+    assert "3 records, " in run("topic", "copy", topic, f"{topic}-2", "--transactional", topic).output
+    found, wanted = (contents(read(shared.bootstrap_servers, name)) for name in (f"{topic}-2", topic))
+    assert found == wanted
+
+
+def test_a_copy_between_clusters(
+    shared: KafkaCluster, topic: str, kafka_cluster: KafkaCluster, run: Callable[..., Result]
+) -> None:
+    """The target's cluster is another one, and need not have a topic of the source's name."""
+    write(shared.bootstrap_servers, topic, 300)
+    to = ("--to-bootstrap", kafka_cluster.bootstrap_servers, "--from-bootstrap", shared.bootstrap_servers)
+    assert "agree" in run("topic", "copy", topic, "far", *to, "--create", "--verify", "--transactional", "x").output
+    assert contents(read(kafka_cluster.bootstrap_servers, "far")) == contents(read(shared.bootstrap_servers, topic))
+    assert "0 records, " in run("topic", "copy", topic, "far", *to, "--transactional", "x").output

@@ -1,0 +1,125 @@
+"""``kreplica group``: who is in them, how far they are behind, and from where they go on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+OFFSETS = {
+    "group": "kitchen",
+    "offsets": [
+        {"topic": "orders", "partition": 0, "before": 10, "after": 4},
+        {"topic": "orders", "partition": 1, "before": None, "after": 7},
+    ],
+    "dry_run": True,
+}
+
+
+def test_groups_are_listed(admin, kreplica):
+    """Those of all coordinators; where one did not answer, that is said."""
+    row = {"group": "kitchen", "type": "consumer", "protocol_type": "consumer", "state": "Stable", "coordinator": 2,
+           "members": 3}  # fmt: skip
+    problems = ["broker 3 does not answer"]
+    admin.answers["GET /v1/groups"] = {"groups": [row], "next": None, "is_complete": False, "problems": problems}
+    lines = kreplica("group", "list").stdout.splitlines()
+    assert lines[1].split() == ["kitchen", "consumer", "consumer", "Stable", "2", "3"]
+    assert lines[2:] == ["Not complete: some coordinators did not answer.", "  broker 3 does not answer"]
+
+
+def test_a_group_is_shown(admin, kreplica):
+    """Its members, and what each of them reads."""
+    member = {"member_id": "m-1", "client_id": "c", "client_host": "/127.0.0.1", "instance_id": None,
+              "assignment": [{"topic": "orders", "partitions": [0, 2]}]}  # fmt: skip
+    admin.answers["GET /v1/groups/kitchen"] = {"group": "kitchen", "type": "classic", "protocol_type": "consumer",
+                                               "state": "Stable", "coordinator": 1, "members": [member],
+                                               "offsets": []}  # fmt: skip
+    shown = kreplica("group", "show", "kitchen").stdout
+    assert "coordinator  1\n" in shown
+    assert shown.splitlines()[-1].split() == ["m-1", "c", "/127.0.0.1", "-", "orders:0,2"]
+
+
+def test_lag(admin, kreplica):
+    """How far behind it is, by partition, and whether that is a reason to worry."""
+    row = {"topic": "orders", "partition": 0, "committed_offset": 4, "committed_leader_epoch": 0,
+           "committed_at_ms": 1_790_000_000_000, "metadata": "", "log_end_offset": 10, "lag": 6,
+           "status": "STOPPED"}  # fmt: skip
+    admin.answers["GET /v1/groups/kitchen/lag"] = {"group": "kitchen", "state": "Empty", "status": "STOPPED", "lag": 6,
+                                                   "partitions": [row]}  # fmt: skip
+    shown = kreplica("group", "lag", "kitchen").stdout
+    assert "behind  6 records\n" in shown
+    assert shown.splitlines()[-1].split()[:6] == ["orders", "0", "4", "10", "6", "STOPPED"]
+
+
+def test_a_group_is_deleted(admin, kreplica):
+    """When one means it."""
+    admin.answers["DELETE /v1/groups/kitchen"] = {"group": "kitchen", "dry_run": False}
+    assert kreplica("group", "delete", "kitchen", answer="\n").exit_code == 1
+    assert not admin.asked
+    assert kreplica("group", "delete", "kitchen", "-y").stdout == "Group kitchen was deleted.\n"
+    assert "can be deleted" in kreplica("group", "delete", "kitchen", "--dry-run").stdout
+    assert admin.last.query == {"dry_run": "true"}
+
+
+def test_a_reset_changes_nothing_by_itself(admin, kreplica):
+    """It shows what would become of each offset, and says how it is done."""
+    admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
+    shown = kreplica("group", "reset", "kitchen", "--earliest").stdout
+    assert admin.last.query == {"dry_run": "true"}
+    assert admin.last.body == {"to": {"kind": "earliest"}}
+    lines = shown.splitlines()
+    assert lines[1].split() == ["orders", "0", "10", "4", "-6"]
+    assert lines[2].split() == ["orders", "1", "-", "7", "-"]
+    assert lines[3] == "Nothing was changed: --execute does it."
+    assert json.loads(kreplica("group", "reset", "kitchen", "--latest", "--json").stdout) == OFFSETS
+
+
+def test_a_reset_is_done(admin, kreplica):
+    """With --execute."""
+    admin.answers["POST /v1/groups/kitchen/offsets"] = {**OFFSETS, "dry_run": False}
+    shown = kreplica("group", "reset", "kitchen", "--latest", "--execute").stdout
+    assert admin.last.query == {"dry_run": "false"}
+    assert shown.splitlines()[-1] == "Group kitchen goes on from there."
+
+
+@pytest.mark.parametrize(
+    ("words", "goal"),
+    [
+        (["--time", "1790000000000"], {"kind": "timestamp", "value": 1_790_000_000_000}),
+        (["--time", "2026-09-21T14:13:20+00:00"], {"kind": "timestamp", "value": 1_790_000_000_000}),
+        (["--duration", "1h30m"], {"kind": "duration", "value": 5_400_000}),
+        (["--shift", "-100"], {"kind": "shift", "value": -100}),
+        (["--offset", "0"], {"kind": "offset", "value": 0}),
+    ],
+)
+def test_the_goals_of_a_reset(admin, kreplica, words, goal):
+    """A time, a duration, so many records, an offset."""
+    admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
+    assert kreplica("group", "reset", "kitchen", *words).exit_code == 0
+    assert admin.last.body == {"to": goal}
+
+
+def test_a_reset_of_some_partitions(admin, kreplica):
+    """Topics and partitions add up; a topic that is given whole is whole."""
+    admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
+    kreplica("group", "reset", "kitchen", "--earliest", "-t", "a:0,4-6", "-t", "a:1", "-t", "b", "-t", "b:3")
+    assert admin.last.body["topics"] == {"a": [0, 1, 4, 5, 6], "b": None}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give one of --earliest, --latest, --time, --duration, --shift, --offset"),
+        (["--earliest", "--latest"], "give one of"),
+        (["--time", "yesterday"], "'yesterday': a time is expected"),
+        (["--duration", "soon"], "'soon': a duration is expected"),
+        (["--earliest", "-t", "a:x"], "'a:x': TOPIC or TOPIC:PARTITIONS is expected"),
+        (["--earliest", "-t", "a:5-2"], "TOPIC or TOPIC:PARTITIONS is expected"),
+    ],
+)
+def test_mistyped(admin, kreplica, words, message):
+    """What is wrong is said, and nothing is asked."""
+    done = kreplica("group", "reset", "kitchen", *words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not admin.asked

@@ -1,0 +1,354 @@
+"""Records as people and files have them: JSON, Parquet, templates; no cluster is needed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kreplica.blocking.reader import ReadRecord
+from kreplica.cli import archive_files
+from kreplica.cli.archive_files import LINES, appearing, kind_of, line_sink, read_lines
+from kreplica.cli.archive_parquet import ParquetSink, read_parquet, row_count
+from kreplica.cli.copying import Checksums
+from kreplica.cli.line_input import lines_of_files
+from kreplica.cli.positions import NumbersType, Start, StartType
+from kreplica.cli.record_format import for_terminal, template
+from kreplica.cli.record_json import BadRecord, parse_line, record_line
+from kreplica.cli.session import Failed
+from kreplica.wire.batches import TimestampType
+
+data = st.none() | st.binary(max_size=60) | st.text(max_size=20).map(str.encode)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=10) | st.binary(max_size=5).map(
+    lambda name: name.decode(errors="surrogateescape")
+)
+headers = st.lists(st.tuples(names, data), max_size=4).map(tuple)
+times = st.integers(-1, 253402300799999)
+records = st.builds(
+    ReadRecord,
+    st.just("t"),
+    st.integers(0, 3),
+    st.integers(0, 2**62),
+    times,
+    st.sampled_from(TimestampType),
+    data,
+    data,
+    headers,
+)
+
+
+def record(**more: object) -> ReadRecord:
+    fields = {
+        "topic": "t",
+        "partition": 2,
+        "offset": 7,
+        "timestamp_ms": 1_700_000_000_123,
+        "timestamp_type": TimestampType.CREATE_TIME,
+        "key": b"k",
+        "value": b"v",
+        "headers": (("a", b"b"),),
+    }
+    return ReadRecord(**(fields | more))  # type: ignore[arg-type]
+
+
+# --- JSON ---
+
+
+@given(records)
+def test_json_keeps_everything(made: ReadRecord) -> None:
+    """Binary keys, nulls, headers whose names are no UTF-8: the line gives back what it was made of."""
+    line = record_line(made)
+    assert b"\n" not in line
+    assert parse_line(line) == (made.key, made.value, made.headers, made.partition, made.timestamp_ms)
+
+
+def test_json_as_people_write_it() -> None:
+    """Members may be left out, and headers be an object."""
+    assert parse_line(b'{"value": "v"}') == (None, b"v", (), None, None)
+    assert parse_line(b'{"key": "k", "headers": {"a": "b", "c": null}}').headers == (("a", b"b"), ("c", None))
+    assert parse_line(b'{"value": "AAE=", "value_encoding": "base64"}').value == b"\0\1"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"", "no JSON"),
+        (b"[1]", "a JSON object is expected.*not a list"),
+        (b'{"value": {"a": 1}}', "value: text or null is expected, not an object"),
+        (b'{"value": "?", "value_encoding": "base64"}', "value: "),
+        (b'{"value": "v", "value_encoding": "rot13"}', "rot13"),
+        (b'{"value": "\\udc80"}', "value: "),
+        (b'{"partition": -1}', "partition: a number from 0 on"),
+        (b'{"partition": true}', "partition: "),
+        (b'{"timestamp_ms": 1.5}', "timestamp_ms: "),
+        (b'{"headers": [1]}', "headers: a list of objects"),
+        (b'{"headers": [{"value": "v"}]}', "headers: a key that is text"),
+        (b'{"headers": [{"key": "\\ud800"}]}', "headers: "),
+    ],
+)
+def test_lines_that_are_no_records(line: bytes, why: str) -> None:
+    """The error names the member and what is expected there."""
+    with pytest.raises(BadRecord, match=why):
+        parse_line(line)
+
+
+# --- files ---
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_lines_are_kept_in_each_kind_of_file(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the programs of those kinds read what was written, also where it is many frames."""
+    monkeypatch.setattr(archive_files, "FRAME_SIZE", 5000)
+    lines = [b"%d " % number + bytes(97 + number % 26 for _ in range(number % 500)) for number in range(1000)]
+    path = tmp_path / f"lines{kind}"
+    assert kind_of(path) == kind
+    sink = line_sink(path, kind)
+    for line in lines:
+        sink.write(line + b"\n")
+    sink.close()
+    seen: list[int] = []
+    assert list(read_lines(path, kind, seen.append)) == lines
+    assert seen[-1] == path.stat().st_size
+    peers = {
+        ".jsonl": lambda content: content,
+        ".jsonl.gz": gzip.decompress,
+        ".jsonl.zst": lambda content: (
+            zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content), read_across_frames=True).read()
+        ),
+    }
+    assert peers[kind](path.read_bytes()).split(b"\n")[:-1] == lines
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize("sized", [True, False])
+def test_zstd_files_of_others_are_read(tmp_path: Path, checksum: bool, sized: bool) -> None:
+    """With and without the content's size and a checksum, which are both parts of a frame."""
+    content = b"".join(b"%d\n" % number for number in range(100_000)) + bytes(300_000)
+    compressor = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
+    path = tmp_path / "x.jsonl.zst"
+    path.write_bytes(compressor.compress(content) + compressor.compress(b"x\n"))
+    found = list(read_lines(path, ".jsonl.zst", lambda _: None))
+    assert found[:2] == [b"0", b"1"]
+    assert len(found) == 100_001
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        (".jsonl.gz", "cut"),
+        (".jsonl.gz", "changed"),
+        (".jsonl.gz", "other"),
+        (".jsonl.zst", "cut"),
+        (".jsonl.zst", "other"),
+    ],
+)
+def test_damaged_files_say_so(tmp_path: Path, kind: str, damage: str) -> None:
+    """A file that is cut short, changed, or something else ends with one error that names it."""
+    path = tmp_path / f"x{kind}"
+    sink = line_sink(path, kind)
+    sink.write(bytes(range(256)) * 50)
+    sink.close()
+    content = path.read_bytes()
+    damaged = {"cut": content[:-9], "changed": content[:20] + b"\xff" * 20 + content[40:], "other": b"nonsense"}[damage]
+    path.write_bytes(damaged)
+    with pytest.raises(Failed, match=str(path)):
+        list(read_lines(path, kind, lambda _: None))
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    """Whatever goes wrong before, the name is not taken, and nothing is left."""
+    path = tmp_path / "x.jsonl"
+    with suppress(KeyboardInterrupt), appearing(path) as partial:
+        partial.write_bytes(b"half")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    with appearing(path) as partial:
+        partial.write_bytes(b"whole")
+        assert not path.exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["x.jsonl"]
+    with pytest.raises(Failed, match="No such file"), appearing(tmp_path / "none" / "x.jsonl") as partial:
+        partial.write_bytes(b"")
+
+
+def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
+    """Its name says what it is, or the error says which names do."""
+    with pytest.raises(Failed, match=r"\.jsonl\.zst or \.parquet"):
+        kind_of(tmp_path / "x.csv")
+
+
+# --- Parquet ---
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(records, max_size=20))
+def test_parquet_keeps_everything(tmp_path_factory: pytest.TempPathFactory, made: list[ReadRecord]) -> None:
+    """Binary keys, nulls, headers and times to the millisecond."""
+    made = [each for each in made if _utf8(each)]
+    path = tmp_path_factory.mktemp("parquet") / "x.parquet"
+    sink = ParquetSink(path)
+    for each in made:
+        sink.write(each)
+    sink.close()
+    assert row_count(path) == len(made)
+    found = list(read_parquet(path, lambda _: None))
+    assert found == [(each.key, each.value, each.headers, each.partition, each.timestamp_ms) for each in made]
+
+
+def _utf8(made: ReadRecord) -> bool:
+    try:
+        return all(name.encode() is not None for name, _ in made.headers)
+    except UnicodeEncodeError:
+        return False
+
+
+def test_parquet_has_the_columns_of_sparks_sources(tmp_path: Path) -> None:
+    """So that a file can be read there, and written from there."""
+    import pyarrow.parquet as parquet
+
+    path = tmp_path / "x.parquet"
+    sink = ParquetSink(path)
+    sink.write(record())
+    sink.close()
+    assert [(field.name, str(field.type)) for field in parquet.read_schema(path)] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int32"),
+        ("offset", "int64"),
+        ("timestamp", "timestamp[ms, tz=UTC]"),
+        ("timestampType", "int32"),
+        ("headers", "list<element: struct<key: string, value: binary>>"),
+    ]
+
+
+def test_parquet_of_others(tmp_path: Path) -> None:
+    """Text columns and finer times are taken; a file without values is refused, and so is what is no Parquet."""
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    path = tmp_path / "x.parquet"
+    table = pyarrow.table(
+        {"value": ["v", None], "timestamp": pyarrow.array([1_234_567, None], pyarrow.timestamp("us", tz="UTC"))}
+    )
+    parquet.write_table(table, path)
+    assert list(read_parquet(path, lambda _: None)) == [
+        (None, b"v", (), None, 1234),
+        (None, None, (), None, -1),
+    ]
+    parquet.write_table(pyarrow.table({"a": [1]}), path)
+    with pytest.raises(Failed, match="no column value, only a"):
+        list(read_parquet(path, lambda _: None))
+    path.write_bytes(b"nonsense")
+    with pytest.raises(Failed, match=str(path)):
+        row_count(path)
+
+
+def test_parquet_cannot_hold_each_header(tmp_path: Path) -> None:
+    """A header's name that is no UTF-8 is refused with what to do instead."""
+    sink = ParquetSink(tmp_path / "x.parquet")
+    sink.write(record(headers=(("\udc80", b""),)))
+    with pytest.raises(Failed, match=r"use [.]jsonl"):
+        sink.close()
+
+
+def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One line says what to install."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(Failed, match=r"pip install 'kreplica\[spark\]'"):
+        ParquetSink(tmp_path / "x.parquet")
+
+
+# --- what people type and see ---
+
+
+def test_templates() -> None:
+    """Each name that the help lists, escapes, and braces that mean themselves."""
+    printed = template("{topic} {partition} {offset} {timestamp_ms} {timestamp_type} {key} {value} {headers}\\t{{}}\\n")
+    assert printed(record()) == b"t 2 7 1700000000123 create_time k v a=b\t{}\n"
+    assert template("{key_size} {value_size}")(record(key=None)) == b"0 1"
+    assert template("{key}|{value}|{time}")(record(key=None, value=b"\xff\n", timestamp_ms=-1)) == b"null|\xff\n|null"
+    assert template("{time}")(record()).startswith(b"2023-11-1")
+    assert template("é{value}")(record()) == "év".encode()
+    for wrong in ("{nope}", "{value", "{value!r}", "{value:>3}", "{}"):
+        with pytest.raises(ValueError, match=r"known|expected|brace"):
+            template(wrong)
+
+
+def test_a_terminal_obeys_no_record() -> None:
+    """Control characters are shown."""
+    assert for_terminal(template("{value}\\n"))(record(value=b"a\x1b[2Jb\xff")) == "a\\x1b[2Jb\ufffd\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("earliest", Start("earliest")),
+        ("latest", Start("latest")),
+        ("7", Start("offset", 7)),
+        ("offset:7", Start("offset", 7)),
+        ("-10", Start("last", 10)),
+        ("timestamp:99", Start("timestamp", 99)),
+        ("2027-01-31T08:30:00+01:00", Start("timestamp", 1801380600000)),
+    ],
+)
+def test_where_to_begin(text: str, start: Start) -> None:
+    """Words, offsets, the last few, and times."""
+    assert StartType().convert(text, None, None) == start
+
+
+def test_where_not_to_begin() -> None:
+    """What is none of that says what is expected."""
+    with pytest.raises(click.BadParameter, match="a time is expected"):
+        StartType().convert("yesterday", None, None)
+    assert NumbersType().convert("3,0-2", None, None) == [0, 1, 2, 3]
+    for wrong in ("", "a", "1-", "0-999999999"):
+        with pytest.raises(click.BadParameter):
+            NumbersType().convert(wrong, None, None)
+
+
+def test_lines_of_several_files(tmp_path: Path) -> None:
+    """Each line is told with its file and number; the last one may have no end."""
+    (tmp_path / "a").write_bytes(b"1\n\n3")
+    (tmp_path / "b").write_bytes(b"4\n")
+    found = list(lines_of_files((tmp_path / "a", tmp_path / "b"), 1.0))
+    assert [line for _, line in found] == [b"1", b"", b"3", b"4"]
+    assert found[2][0] == f"{tmp_path / 'a'}, line 3"
+
+
+# --- checksums ---
+
+
+def test_checksums_find_what_differs() -> None:
+    """A record that is missing, changed, moved to another place or cut elsewhere; times only where they count."""
+    rows = [(0, 1, b"k", b"v", ()), (0, 2, None, b"ab", (("h", b"x"),)), (1, 3, b"", None, ())]
+
+    def sums(changed: list[tuple[object, ...]], *, with_times: bool = True) -> Checksums:
+        made = Checksums(with_times=with_times)
+        for row in changed:
+            made.add(*row)  # type: ignore[arg-type]
+        return made
+
+    assert sums(rows).differences(sums(rows)) == []  # type: ignore[arg-type]
+    assert sums(rows).count == 3  # type: ignore[arg-type]
+    changes = {
+        "one is missing": rows[:2],
+        "another order": [rows[1], rows[0], rows[2]],
+        "another time": [(0, 9, b"k", b"v", ()), *rows[1:]],
+        "null is not empty": [*rows[:2], (1, 3, None, None, ())],
+        "another cut": [(0, 1, b"kv", b"", ()), *rows[1:]],
+        "another header": [rows[0], (0, 2, None, b"ab", (("hx", b""),)), rows[2]],
+    }
+    for name, changed in changes.items():
+        assert len(sums(rows).differences(sums(changed))) == 1, name  # type: ignore[arg-type]
+    others = [(0, 9, b"k", b"v", ()), *rows[1:]]
+    assert sums(rows, with_times=False).differences(sums(others, with_times=False)) == []  # type: ignore[arg-type]
+    assert json.loads(record_line(record()))["timestamp_type"] == "create_time"

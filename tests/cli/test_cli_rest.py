@@ -1,0 +1,208 @@
+"""The client of the admin API: streams, certificates, sizes; and what people type."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from itertools import chain
+
+import click
+import pytest
+from conftest import serving
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from kreplica.cli import rest, server_events
+from kreplica.cli.rest import Refused, RestClient, Server, Unreachable
+from kreplica.cli.screen import bytes_text, plain, seconds_text, time_text
+from kreplica.cli.server_events import EventParser, EventTooLong, ReceivedEvent
+from kreplica.cli.session import path_of
+from kreplica.cli.texts import Assignment, Duration, Partition, Partitions, Replicas, Setting, Size, Time
+from kreplica.testing import real_reactor
+
+STREAM = (
+    b": a comment\n\nid: 7\nevent: timeline\ndata: {\"a\":\ndata: 1}\n\ndata: x\r\n\r\nevent: empty\n\ndata: cut off"
+)
+EVENTS = [ReceivedEvent("timeline", '{"a":\n1}', "7"), ReceivedEvent("message", "x", "7")]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, len(STREAM)])
+def test_events_however_they_are_cut(size):
+    """Whole events come out, wherever the network cuts the bytes; comments and empty events do not."""
+    parser = EventParser()
+    pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
+    assert [event for piece in pieces for event in parser.feed(piece)] == EVENTS
+
+
+def test_an_event_has_a_bound(monkeypatch):
+    """What never ends is not kept."""
+    monkeypatch.setattr(server_events, "EVENT_SIZE_MAX", 1000)
+    parser = EventParser()
+    pieces = (b"x" * 100 for _ in range(11))
+    with pytest.raises(EventTooLong):
+        list(chain.from_iterable(map(parser.feed, pieces)))
+
+
+def asked(admin, work, **server):
+    """What comes of asking."""
+
+    async def begun():
+        from twisted.internet import reactor
+
+        return await work(RestClient(Server(admin.url, **server), reactor))
+
+    return real_reactor.run(begun())
+
+
+def test_a_stream_ends_with_its_server(admin):
+    """All events, then the end; a later one goes on after what one had."""
+    admin.answers["GET /v1/events"] = STREAM
+
+    async def all_of(client):
+        return [event async for event in client.events("/v1/events", {"kind": "x"}, last_event_id="6")]
+
+    assert asked(admin, all_of) == EVENTS
+    assert admin.last.headers["last-event-id"] == "6"
+    assert admin.last.headers["accept"] == "text/event-stream"
+    assert admin.last.query == {"kind": "x"}
+
+
+def test_a_stream_that_is_left(admin):
+    """Whoever has enough leaves no connection behind."""
+    admin.answers["GET /v1/events"] = STREAM
+
+    async def first(client):
+        events = client.events("/v1/events")
+        event = await anext(events)
+        await events.aclose()
+        return event
+
+    assert asked(admin, first) == EVENTS[0]
+
+
+def test_a_stream_that_is_refused(admin):
+    """Is a problem like any other."""
+    with pytest.raises(Refused, match="nothing is at /v1/events"):
+        asked(admin, lambda client: anext(client.events("/v1/events")))
+
+
+def test_a_silent_stream_is_given_up(admin, monkeypatch):
+    """A server that hangs is no server that has nothing to tell: that one sends comments."""
+    monkeypatch.setattr(rest, "SILENCE_S_MAX", 0.05)
+
+    def hang(_):
+        time.sleep(0.3)
+        return 200, "text/event-stream", b""
+
+    admin.answer = hang
+    monkeypatch.setattr(rest, "ANSWER_TIME_S_MAX", 0.05)
+    with pytest.raises(Unreachable, match="it took too long"):
+        asked(admin, lambda client: anext(client.events("/v1/events")))
+    with pytest.raises(Unreachable, match="it took too long"):
+        asked(admin, lambda client: client.get("/v1/cluster"))
+
+
+def test_an_answer_has_a_bound(admin, monkeypatch):
+    """What would fill the memory is not taken."""
+    monkeypatch.setattr(rest, "ANSWER_SIZE_MAX", 1000)
+    admin.answers["GET /v1/cluster"] = {"a": "x" * 1000}
+    with pytest.raises(Unreachable, match="an answer of more than 1,000 bytes"):
+        asked(admin, lambda client: client.get("/v1/cluster"))
+
+
+def test_what_must_still_hold_goes_along(admin):
+    """An ETag that was read may be asked for in a write."""
+    admin.answers["PATCH /v1/configs/topics/t"] = {"configs": []}
+
+    async def write(client):
+        return await client.send("PATCH", path_of("configs", "topics", "t"), {"remove": ["a"]}, if_match="3.x")
+
+    asked(admin, write)
+    assert admin.last.headers["if-match"] == '"3.x"'
+    assert admin.last.headers["content-type"] == "application/json"
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate of 127.0.0.1 that nobody vouches for, with its key in the same file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kreplica")])
+    now, names = datetime.now(UTC), x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = tmp_path / "certificate.pem"
+    path.write_bytes(made.add_extension(names, critical=False).sign(key, hashes.SHA256()).public_bytes(pem) + private)
+    return path
+
+
+def test_certificates(certificate):
+    """A server that shows a certificate that is trusted is talked to, and no other."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    with serving(tls) as admin:
+        admin.answers["GET /v1/cluster"] = {"a": 1}
+        assert asked(admin, lambda client: client.get("/v1/cluster"), ca_file=certificate) == {"a": 1}
+        with pytest.raises(Unreachable, match=r"certificate verify failed \(--ca-file names"):
+            asked(admin, lambda client: client.get("/v1/cluster"))
+        assert len(admin.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Duration(), "90s", 90_000),
+        (Duration(), "1d2h3m4s5ms", 93_784_005),
+        (Duration(), "PT2H30M", 9_000_000),
+        (Duration(), "p1d", 86_400_000),
+        (Time(), "1790000000123", 1_790_000_000_123),
+        (Time(), "2026-09-21T14:13:20.5+00:00", 1_790_000_000_500),
+        (Size(), "1048576", 1_048_576),
+        (Size(), "10MB", 10_000_000),
+        (Size(), "1.5MiB", 1_572_864),
+        (Size(), "2k", 2000),
+        (Size(), "50MB/s", 50_000_000),
+        (Setting(), "a=b=c", ("a", "b=c")),
+        (Setting(), "a=", ("a", "")),
+        (Partition(), "a.b-c:12", ("a.b-c", 12)),
+        (Partitions(), "t", ("t", None)),
+        (Partitions(), "t:1,3-5", ("t", [1, 3, 4, 5])),
+        (Replicas(), "t:0=1,2", ("t", 0, [1, 2])),
+        (Assignment(), "3=2", (3, [2])),
+    ],
+)
+def test_what_people_type(kind, text, value):
+    """Is understood as they mean it."""
+    assert kind.convert(text, None, None) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Duration(), ""), (Duration(), "10"), (Duration(), "P"), (Duration(), "-1s"),
+        (Time(), "12"), (Time(), "2027-13-01"),
+        (Size(), "-1"), (Size(), "1XB"),
+        (Setting(), "=x"), (Setting(), "x"),
+        (Partition(), ":0"), (Partition(), "t:"), (Partition(), "t:\u0663"),
+        (Partitions(), "t:"), (Partitions(), "t:1-"), (Partitions(), "t:0-999999999"),
+        (Replicas(), "t:0="), (Replicas(), "t=1"), (Assignment(), "=1"),
+    ],
+)  # fmt: skip
+def test_what_nobody_can_mean(kind, text):
+    """Is refused with an example."""
+    with pytest.raises(click.BadParameter, match="expected"):
+        kind.convert(text, None, None)
+
+
+def test_figures_for_people():
+    """Sizes, times and durations read well."""
+    assert list(map(bytes_text, (None, 0, 1023, 1536, 5 << 40))) == [None, "0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
+    assert list(map(seconds_text, (None, 0, 89, 3599, 7260))) == [None, "0 s", "89 s", "1 h 0 min", "2 h 1 min"]
+    assert time_text(None) is None
+    assert time_text(-1) is None
+    assert (time_text(1_790_000_000_123) or "")[-4:] == ".123"
+    assert plain("a\tb\x9bc") == "a\\x09b\\x9bc"

@@ -1,0 +1,200 @@
+"""What all commands have in common that ask the admin API."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import resource
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from kreplica.cli import SUBCOMMANDS, main, screen
+from kreplica.cli.lazy import LazyGroup
+
+CLUSTER = {
+    "cluster_id": "abc",
+    "kreplica_version": "1.0",
+    "broker_id": 2,
+    "controller": {"broker_id": 1, "epoch": 7},
+    "live_brokers": 3,
+    "topics": 4,
+    "partitions": 12,
+    "offline_partitions": 0,
+    "under_replicated_partitions": 5,
+    "under_min_isr_partitions": None,
+    "zookeeper": {"connect": "127.0.0.1:2181", "session": "connected"},
+    "standalone": False,
+}
+
+
+def test_the_cluster_in_a_few_lines(admin, kreplica):
+    """A person sees who decides, and what is not as it should be."""
+    admin.answers["GET /v1/cluster"] = CLUSTER
+    done = kreplica("cluster")
+    assert done.exit_code == 0
+    assert "controller          broker 1, epoch 7\n" in done.stdout
+    assert "  under-replicated  5\n" in done.stdout
+    assert "min.insync.replicas" not in done.stdout, "nobody knows"
+    assert "\x1b" not in done.stdout, "no colours where no terminal is"
+
+
+def test_json_is_the_document(admin, kreplica):
+    """A program gets what the admin API answered, and nothing else."""
+    admin.answers["GET /v1/cluster"] = CLUSTER
+    done = kreplica("cluster", "--json")
+    assert json.loads(done.stdout) == CLUSTER
+    assert done.stderr == ""
+
+
+def test_a_problem_says_what_to_do(admin, kreplica):
+    """A refusal is what is wrong and what to do, with status 1 and nothing on standard output."""
+    problem = {"title": "X", "status": 503, "detail": "no controller", "what_to_do": "Wait, or start a broker."}
+    admin.answers["GET /v1/cluster"] = 503, problem
+    done = kreplica("cluster")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "kreplica: no controller\nWait, or start a broker.\n"
+    done = kreplica("cluster", "--json")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert json.loads(done.stderr) == problem
+
+
+def test_nobody_answers():
+    """Where nobody listens, one line names the address and what to try."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kreplica.cli", "cluster", "--admin", "http://127.0.0.1:1"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "kreplica: no answer from http://127.0.0.1:1: Connection refused.  Is a broker's admin API there?  "
+        "Name it with --admin URL or KREPLICA_ADMIN\n"
+    )
+
+
+def test_another_server_answers(admin, kreplica):
+    """What is no admin API is told from one."""
+    admin.answers["GET /v1/cluster"] = 200, "text/html", b"<html>hello"
+    done = kreplica("cluster")
+    assert done.exit_code == 1
+    assert "answered with status 200 and text/html, which kreplica's admin API does not" in done.stderr
+
+
+def test_the_token_is_shown(admin, kreplica, tmp_path):
+    """The token of the file goes along with each request."""
+    admin.answers["GET /v1/cluster"] = CLUSTER
+    file = tmp_path / "token"
+    file.write_text("s3cret\n")
+    kreplica("cluster", "--token-file", str(file))
+    assert admin.last.headers["authorization"] == "Bearer s3cret"
+    kreplica("cluster")
+    assert "authorization" not in admin.last.headers
+
+
+def test_without_a_token_one_is_asked_for(admin, kreplica):
+    """Where a token is wanted and none was given, its option is named."""
+    admin.answers["GET /v1/cluster"] = 401, {"title": "Unauthorized", "status": 401, "detail": "a token is needed"}
+    done = kreplica("cluster")
+    assert "Give the token with --token-file or KREPLICA_TOKEN_FILE." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--admin", "ftp://x"], "'ftp://x': http://HOST:PORT or https://HOST:PORT is expected"),
+        (["--admin", "http://x/path"], "http://HOST:PORT or https://HOST:PORT is expected"),
+        (["--admin", "http://x:99999"], "http://HOST:PORT or https://HOST:PORT is expected"),
+        (["--token-file", "/nowhere"], "'/nowhere' does not exist"),
+        (["--token-file", "EMPTY"], "holds no token"),
+        (["--ca-file", "EMPTY"], "holds no certificate (PEM)"),
+    ],
+)
+def test_mistyped(words, message, tmp_path, monkeypatch):
+    """What is wrong with the connection's options is said, with status 2, before anything is asked."""
+    monkeypatch.chdir(tmp_path)
+    Path("EMPTY").write_text("")
+    done = CliRunner().invoke(main, ["cluster", *words])
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+
+
+def test_lists_are_read_to_their_end(admin, kreplica):
+    """However many pages there are, a list is whole, for people and for programs."""
+
+    def partition(number):
+        return {"topic": "t", "partition": number, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1],
+                "offline_replicas": [], "adding": [], "removing": [], "read_only": False}  # fmt: skip
+
+    pages = [
+        {"partitions": [partition(0), partition(1)], "next": "t:1"},
+        {"partitions": [partition(2)], "next": None},
+    ]
+    admin.answers["GET /v1/partitions"] = list(pages)
+    document = json.loads(kreplica("partition", "list", "--json").stdout)
+    assert [each["partition"] for each in document["partitions"]] == [0, 1, 2]
+    assert document["next"] is None
+    assert [asked.query.get("after") for asked in admin.asked] == [None, "t:1"]
+
+
+def test_what_names_hold_does_not_reach_the_terminal(admin, kreplica):
+    """A name with escape sequences is shown, not obeyed."""
+    group = {"group": "a\x1b[2Jb", "type": "classic", "protocol_type": "consumer", "state": "Empty", "coordinator": 1,
+             "members": None}  # fmt: skip
+    admin.answers["GET /v1/groups"] = {"groups": [group], "is_complete": True, "problems": []}
+    done = kreplica("group", "list")
+    assert "a\\x1b[2Jb" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_help_is_quick():
+    """``kreplica --help`` does not wait for what it does not need."""
+    command = [sys.executable, "-c", "import sys; from kreplica.cli import main\ntry: main(['--help'])\n"
+               "finally: print(sorted({'twisted', 'rich', 'treq'} & set(sys.modules)))"]  # fmt: skip
+    quickest_s = 10.0
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        quickest_s = min(quickest_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert quickest_s < 0.3
+
+
+def test_every_command_exists():
+    """What the helps list can be called, and says what it does."""
+
+    def walk(command, context):
+        assert command.help, context.command_path
+        if isinstance(command, LazyGroup) or hasattr(command, "list_commands"):
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                assert found is not None, name
+                with type(context)(found, info_name=name, parent=context) as child:
+                    yield child.command_path
+                    yield from walk(found, child)
+
+    with main.make_context("kreplica", [], resilient_parsing=True) as context:
+        paths = list(walk(main, context))
+    assert len(paths) == len(set(paths))
+    assert {f"kreplica {name}" for name in SUBCOMMANDS} <= set(paths)
+    assert "kreplica plan make replication-factor" in paths
+
+
+def test_a_narrow_terminal(monkeypatch):
+    """Prose goes on below itself; names and numbers stay whole, however narrow it is."""
+    out = io.StringIO()
+    narrow = partial(Console, file=out, width=50, force_terminal=True)
+    monkeypatch.setattr(screen, "Console", narrow)
+    rows = [("a-long-name-that-is-never-broken", 12, "some words that say more than fits beside the name")]
+    screen.Screen().table(("NAME", "NUMBER", ""), rows, nothing="")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert lines[1].startswith("a-long-name-that-is-never-broken      12  some words")
+    assert " ".join(word for line in lines[1:] for word in line.split()[-4:]).endswith("beside the name")
+    assert len(lines) > 3

@@ -1,0 +1,235 @@
+"""Commands of topics, partitions, brokers, settings and elections: what they ask for, and what people read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+PARTITION = {"topic": "orders", "partition": 3, "leader": 1, "leader_epoch": 7, "replicas": [1, 2], "isr": [1, 2],
+             "offline_replicas": [], "adding": [], "removing": [], "read_only": False}  # fmt: skip
+TOPIC = {"name": "orders", "topic_id": "x", "partitions": 6, "replication_factor": 3, "is_internal": False,
+         "offline_partitions": 0, "under_replicated_partitions": 0, "deleting": False}  # fmt: skip
+ZNODES = [{"operation": "create", "path": "/brokers/topics/orders", "data": {"version": 3}}]
+
+
+def config(name, value, *, default="1", sensitive=False):
+    return {"name": name, "value": value, "default_value": default, "is_default": value == default,
+            "source": "dynamic_topic_config", "type": "long", "documentation": "", "read_only": False,
+            "sensitive": sensitive}  # fmt: skip
+
+
+def test_topics_are_listed(admin, kreplica):
+    """A row for each topic; those that need attention say so."""
+    sick = {**TOPIC, "name": "audit", "offline_partitions": 2, "deleting": True}
+    admin.answers["GET /v1/topics"] = {"topics": [sick, TOPIC], "next": None}
+    lines = kreplica("topic", "list", "--search", "o").stdout.splitlines()
+    assert lines[1].split() == ["audit", "6", "3", "2", "0", "is", "being", "deleted"]
+    assert lines[2].split() == ["orders", "6", "3", "0", "0"]
+    assert admin.last.query == {"limit": "10000", "search": "o", "internal": "false"}
+
+
+def test_no_topics(admin, kreplica):
+    """An empty list is a sentence."""
+    admin.answers["GET /v1/topics"] = {"topics": [], "next": None}
+    assert kreplica("topic", "list").stdout == "There is no such topic.\n"
+
+
+def test_a_topic_is_shown_with_its_partitions(admin, kreplica):
+    """One page tells where its partitions are, and which settings are its own."""
+    admin.answers["GET /v1/topics/orders"] = {**TOPIC, "configs": [config("a", "1"), config("retention.ms", "5")]}
+    odd = {**PARTITION, "leader": None, "isr": [2], "offline_replicas": [1], "adding": [3], "read_only": True}
+    admin.answers["GET /v1/topics/orders/partitions"] = {"partitions": [odd], "next": None}
+    shown = kreplica("topic", "show", "orders").stdout
+    assert "settings    retention.ms=5\n" in shown
+    assert shown.splitlines()[-1].split(maxsplit=5) == [
+        "3", "none", "7", "1,2", "2", "offline on 1; moves to 3; read-only",
+    ]  # fmt: skip
+
+
+def test_a_topic_is_made(admin, kreplica):
+    """What is asked for is sent; what is left out is the broker's to say."""
+    made = {"name": "orders", "topic_id": "x", "partitions": 6, "replication_factor": 3, "assignment": {}, "led": True,
+            "dry_run": False, "znodes": ZNODES}  # fmt: skip
+    admin.answers["POST /v1/topics"] = made
+    done = kreplica("topic", "create", "orders", "--partitions", "6", "--config", "retention.ms=5")
+    assert done.stdout == "Topic orders was made, with 6 partitions of 3 replicas.\n"
+    assert admin.last.body == {"name": "orders", "partitions": 6, "configs": {"retention.ms": "5"}}
+    assert admin.last.query == {"dry_run": "false"}
+    admin.answers["POST /v1/topics"] = {**made, "led": False}
+    assert "Not every partition has a leader yet" in kreplica("topic", "create", "orders").stdout
+    kreplica("topic", "create", "orders", "--assign", "0=1,2", "--assign", "1=2,1")
+    assert admin.last.body == {"name": "orders", "assignment": {"0": [1, 2], "1": [2, 1]}}
+
+
+def test_a_dry_run_shows_the_znodes(admin, kreplica):
+    """What would be written is shown, path and data."""
+    admin.answers["POST /v1/topics"] = {"name": "orders", "dry_run": True, "znodes": ZNODES}
+    done = kreplica("topic", "create", "orders", "--dry-run")
+    assert admin.last.query == {"dry_run": "true"}
+    assert done.stdout.splitlines() == [
+        "Nothing was changed (--dry-run).  This would be written to ZooKeeper:",
+        '  create /brokers/topics/orders  {"version": 3}',
+    ]
+
+
+def test_a_topic_is_deleted_when_one_means_it(admin, kreplica):
+    """One is asked first; no is no, and programs say --yes."""
+    admin.answers["DELETE /v1/topics/orders"] = {"name": "orders", "deleted": True, "dry_run": False, "znodes": []}
+    done = kreplica("topic", "delete", "orders", answer="n\n")
+    assert done.exit_code == 1
+    assert "Delete topic orders and all its records?" in done.stderr
+    assert not admin.asked
+    assert "give --yes" in kreplica("topic", "delete", "orders", "--json").stderr
+    assert not admin.asked
+    assert kreplica("topic", "delete", "orders", "--yes").stdout == "Topic orders was deleted.\n"
+    assert kreplica("topic", "delete", "orders", answer="y\n").stdout == "Topic orders was deleted.\n"
+
+
+def test_a_topic_grows(admin, kreplica):
+    """The number is that of all partitions."""
+    grown = {"name": "orders", "partitions": 8, "assignment": {}, "led": True, "dry_run": False, "znodes": []}
+    admin.answers["PATCH /v1/topics/orders"] = grown
+    assert kreplica("topic", "grow", "orders", "8").stdout == "Topic orders has 8 partitions now.\n"
+    assert admin.last.body == {"partitions": 8}
+
+
+def test_settings_of_a_topic(admin, kreplica):
+    """Those that were set, or those that are asked for; secrets stay secret."""
+    rows = [config("a", "1"), config("b", "2"), config("c", None, sensitive=True)]
+    admin.answers["GET /v1/configs/topics/orders"] = {"configs": rows}
+
+    def names(*words):
+        lines = kreplica("topic", "config", "get", "orders", *words).stdout.splitlines()
+        return [line.split()[:2] for line in lines if not line.startswith("SETTING")]
+
+    assert names() == [["b", "2"], ["c", "(hidden)"]]
+    assert names("a") == [["a", "1"]]
+    assert names("--all") == [["a", "1"], ["b", "2"], ["c", "(hidden)"]]
+    assert names("a", "nonsense") == [["No", "setting"], ["a", "1"]]
+    admin.answers["PATCH /v1/configs/topics/orders"] = {"configs": rows, "dry_run": False, "znodes": []}
+    done = kreplica("topic", "config", "set", "orders", "a=1", "b=x=y")
+    assert admin.last.body == {"set": {"a": "1", "b": "x=y"}, "remove": []}
+    assert done.stdout == "topic orders: a=1\ntopic orders: b=x=y\n"
+    done = kreplica("topic", "config", "remove", "orders", "a")
+    assert admin.last.body == {"set": {}, "remove": ["a"]}
+    assert done.stdout == "topic orders: a is by default again\n"
+
+
+def test_settings_of_brokers(admin, kreplica):
+    """Of one, or of all."""
+    admin.answers["PATCH /v1/configs/brokers/default"] = {"configs": [], "dry_run": False, "znodes": []}
+    done = kreplica("config", "set", "broker", "default", "log.retention.ms=5")
+    assert done.stdout == "broker default: log.retention.ms=5\n"
+    admin.answers["GET /v1/configs/brokers/2"] = {"configs": []}
+    assert kreplica("config", "get", "broker", "2").stdout == "All settings are by default (--all).\n"
+
+
+def test_partitions_that_need_attention(admin, kreplica):
+    """The state goes to the server, and the rows say what is wrong."""
+    admin.answers["GET /v1/partitions"] = {"partitions": [{**PARTITION, "isr": [1]}], "next": None}
+    shown = kreplica("partition", "list", "--under-replicated").stdout
+    assert admin.last.query == {"limit": "10000", "state": "under_replicated"}
+    assert shown.splitlines()[1].split() == ["orders", "3", "1", "7", "1,2", "1"]
+    kreplica("partition", "list")
+    assert "state" not in admin.last.query
+
+
+def test_one_partition(admin, kreplica):
+    """All that is known of it; what is not known is left out."""
+    document = {**PARTITION, "controller_epoch": 2, "partition_epoch": 9, "written_at_ms": 1_790_000_000_000,
+                "eligible_leader_replicas": [], "start_offset": 5, "end_offset": 90, "size_bytes": 2048}  # fmt: skip
+    admin.answers["GET /v1/topics/orders/partitions/3"] = document
+    shown = kreplica("partition", "show", "orders:3").stdout
+    assert "offsets           from 5 to 90\n" in shown
+    assert "size              2.0 KiB\n" in shown
+    assert "eligible" not in shown
+
+
+BROKER = {"broker_id": 2, "live": True, "rack": "r1", "endpoints": ["PLAINTEXT://h:9092"], "broker_epoch": 34,
+          "registered_at_ms": 1_790_000_000_000, "admin_url": "http://h:8080", "is_controller": True,
+          "cordoned": True, "leaders": 3, "replicas": 6, "under_replicated_leaders": 1}  # fmt: skip
+
+
+def test_brokers(admin, kreplica):
+    """Who lives, who decides, who gets no replicas, and who is missing."""
+    dead = {**BROKER, "broker_id": 3, "live": False, "endpoints": [], "admin_url": None, "is_controller": False,
+            "cordoned": False}  # fmt: skip
+    admin.answers["GET /v1/brokers"] = {"brokers": [BROKER, dead]}
+    lines = kreplica("broker", "list").stdout.splitlines()
+    assert "live, controller, cordoned" in lines[1]
+    assert "DEAD" in lines[2]
+    disk = {"path": "/d", "error": "KAFKA_STORAGE_ERROR", "total_bytes": None, "usable_bytes": 1 << 30,
+            "size_bytes": 10, "partitions": 6}  # fmt: skip
+    admin.answers["GET /v1/brokers/2"] = {**BROKER, "log_dirs": [disk]}
+    shown = kreplica("broker", "show", "2").stdout
+    assert shown.splitlines()[-1].split() == ["/d", "6", "10", "B", "1.0", "GiB", "-", "KAFKA_STORAGE_ERROR"]
+    admin.answers["GET /v1/brokers/2"] = {**BROKER, "log_dirs": None}
+    assert "It tells nothing of its log directories." in kreplica("broker", "show", "2").stdout
+
+
+def test_a_broker_is_cordoned(admin, kreplica):
+    """And uncordoned."""
+    answer = {"broker_id": 2, "cordoned": True, "dry_run": False, "znodes": []}
+    admin.answers["PUT /v1/brokers/2/cordon"] = admin.answers["DELETE /v1/brokers/2/cordon"] = answer
+    assert kreplica("broker", "cordon", "2", "--reason", "disks").stdout == "Broker 2 gets no new replicas.\n"
+    assert admin.last.body == {"reason": "disks"}
+    assert kreplica("broker", "uncordon", "2").exit_code == 0
+    assert admin.last.method == "DELETE"
+
+
+def test_elections(admin, kreplica):
+    """What came of each partition; a failure is the exit status too."""
+    fine = {"topic": "orders", "partition": 0, "leader": 1, "error": None}
+    admin.answers["POST /v1/elections"] = {"type": "preferred", "partitions": [fine], "dry_run": False, "znodes": []}
+    assert kreplica("election", "preferred").exit_code == 0
+    assert admin.last.body == {"type": "preferred", "partitions": None}
+    failed = {**fine, "leader": None, "error": "ELIGIBLE_LEADERS_NOT_AVAILABLE"}
+    admin.answers["POST /v1/elections"] = {"type": "unclean", "partitions": [failed], "dry_run": False, "znodes": []}
+    done = kreplica("election", "unclean", "orders:0", answer="y\n")
+    assert "Records that only dead brokers have are lost by this." in done.stderr
+    assert admin.last.body == {"type": "unclean", "partitions": [{"topic": "orders", "partition": 0}]}
+    assert "ELIGIBLE_LEADERS_NOT_AVAILABLE" in done.stdout
+    assert done.exit_code == 1
+
+
+def test_what_to_do_is_said_in_commands(admin, kreplica):
+    """Advice of the admin API names commands here, not requests."""
+    problem = {"title": "X", "status": 404, "detail": "none", "what_to_do": "GET /v1/topics lists what there is."}
+    admin.answers["GET /v1/topics/x"] = 404, problem
+    assert "`kreplica topic list` lists what there is." in kreplica("topic", "show", "x").stderr
+
+
+def test_names_with_odd_characters_stay_one_segment(admin, kreplica):
+    """A name is never taken for a path."""
+    kreplica("topic", "show", "a/../b?c")
+    assert admin.last.path == "/v1/topics/a%2F..%2Fb%3Fc"
+
+
+def test_json_of_a_topic_is_its_document(admin, kreplica):
+    """Not its partitions too."""
+    document = {**TOPIC, "configs": []}
+    admin.answers["GET /v1/topics/orders"] = document
+    assert json.loads(kreplica("topic", "show", "orders", "--json").stdout) == document
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["topic", "create", "t", "--config", "x"], "'x': NAME=VALUE is expected"),
+        (["topic", "create", "t", "--assign", "0:1"], "'0:1': PARTITION=BROKERS is expected"),
+        (["topic", "create", "t", "--assign", "0=1", "--partitions", "2"], "leave the numbers out"),
+        (["topic", "grow", "t", "0"], "0 is not in the range x>=1"),
+        (["partition", "show", "orders"], "'orders': TOPIC:PARTITION is expected"),
+        (["partition", "list", "--topic", "t", "--offline"], "leave the other one out"),
+        (["config", "get", "broker", "x"], "'x' is no broker"),
+        (["election", "unclean"], "name the partitions"),
+        (["broker", "cordon", "x"], "'x' is not a valid integer"),
+    ],
+)
+def test_mistyped(kreplica, admin, words, message):
+    """What is wrong with a command is said, with status 2, and nothing is asked."""
+    done = kreplica(*words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not admin.asked

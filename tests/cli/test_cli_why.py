@@ -1,0 +1,159 @@
+"""``kreplica why`` and ``kreplica timeline``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from kreplica.cli import timeline
+from kreplica.cli.request_commands import command_of
+
+WHY = {
+    "subject": {"topic": "orders", "partition": 0},
+    "state": "offline",
+    "summary": "Nobody leads orders:0: its replicas 1 and 2 are on brokers that are gone.",
+    "decided": [
+        {"at_ms": 1_790_000_000_000, "broker_id": 3, "controller_epoch": 4, "event": "broker 1 went",
+         "change": "leader 1 -> none"},
+    ],
+    "waits_for": ["Broker 1 must come back."],
+    "you_can": [
+        {"text": "Start broker 1."},
+        {"text": "Let another replica lead, and lose records.",
+         "request": {"method": "POST", "path": "/v1/elections",
+                     "body": {"type": "unclean", "partitions": [{"topic": "orders", "partition": 0}]}}},
+    ],
+    "facts": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (("partition", "orders:0"), "/v1/why/partitions/orders/0"),
+        (("group", "kitchen"), "/v1/why/groups/kitchen"),
+        (("plan", "plan-1"), "/v1/why/plans/plan-1"),
+    ],
+)
+def test_why(admin, kreplica, words, path):
+    """What it is, what it waits for, what one can do, and who decided it."""
+    admin.answers[f"GET {path}"] = WHY
+    lines = [line.rstrip() for line in kreplica("why", *words).stdout.splitlines()]
+    assert lines[0] == WHY["summary"]
+    assert lines[2:4] == ["It waits for", "  Broker 1 must come back."]
+    assert lines[5:9] == [
+        "You can", "  Start broker 1.", "  Let another replica lead, and lose records.",
+        "    kreplica election unclean orders:0",
+    ]  # fmt: skip
+    assert lines[-1].split()[2:] == ["3", "4", "broker", "1", "went", "leader", "1", "->", "none"]
+    assert json.loads(kreplica("why", *words, "--json").stdout) == WHY
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "command"),
+    [
+        ("GET", "/v1/why/partitions/orders/3", None, "kreplica why partition orders:3"),
+        ("GET", "/v1/plans/plan-1/moves", None, "kreplica plan show plan-1 --moves"),
+        ("DELETE", "/v1/plans/plan-1", None, "kreplica plan delete plan-1"),
+        ("POST", "/v1/plans/plan-1/cancel", {"rollback": True}, "kreplica plan cancel plan-1 --rollback"),
+        ("POST", "/v1/plans/plan-1/cancel", {"rollback": False}, "kreplica plan cancel plan-1"),
+        ("PATCH", "/v1/plans/p", {"throttle_bytes_per_second": 9}, "kreplica plan set p --throttle 9"),
+        ("PATCH", "/v1/plans/p", {"comment": "x"}, 'PATCH /v1/plans/p {"comment": "x"}'),
+        (
+            "POST", "/v1/plans",
+            {"kind": "reassign", "assignments": [{"topic": "a", "partition": 0, "replicas": [1, 2]}]},
+            "kreplica plan make reassign a:0=1,2",
+        ),
+        ("POST", "/v1/plans", {"kind": "drain", "brokers": [3]}, "kreplica plan make drain 3"),
+        (
+            "POST", "/v1/plans", {"kind": "replication_factor", "topics": ["a"], "replication_factor": 3},
+            "kreplica plan make replication-factor a 3",
+        ),
+        ("POST", "/v1/plans", {"kind": "rebalance"}, "kreplica plan make rebalance"),
+        ("POST", "/v1/elections", {"type": "preferred", "partitions": None}, "kreplica election preferred"),
+        (
+            "PATCH", "/v1/configs/topics/a", {"set": {"min.insync.replicas": "1"}},
+            "kreplica topic config set a min.insync.replicas=1",
+        ),
+        (
+            "POST", "/v1/groups/a%20b/offsets", {"to": {"kind": "latest"}},
+            "kreplica group reset 'a b' --latest --execute",
+        ),
+        ("DELETE", "/v1/groups/a%2Fb", None, "kreplica group delete a/b"),
+        ("GET", "/v1/topics", None, "kreplica topic list"),
+        ("POST", "/v1/elsewhere", {}, "POST /v1/elsewhere {}"),
+    ],
+)  # fmt: skip
+def test_advice_is_a_command(method, path, body, command):
+    """What the admin API advises is shown as one would type it; what nobody can type, as it is."""
+    assert command_of(method, path, body) == command
+
+
+def entry(number):
+    return {"id": f"1-{number}", "at_ms": 1_790_000_000_000 + number, "broker_id": 1, "controller_epoch": 2,
+            "kind": "election", "subject": "orders:0", "text": f"change {number}", "details": {}}  # fmt: skip
+
+
+def test_the_timeline(admin, kreplica):
+    """What happened, oldest first; whoever did not answer is named."""
+    admin.answers["GET /v1/timeline"] = {"entries": [entry(2), entry(1)], "problems": ["broker 3 does not answer"]}
+    lines = kreplica("timeline", "--limit", "5", "--kind", "election").stdout.splitlines()
+    assert [line.split()[-1] for line in lines[1:3]] == ["1", "2"]
+    assert lines[3] == "Not complete: broker 3 does not answer"
+    assert admin.last.query == {"limit": "5", "kind": "election"}
+
+
+def event(number):
+    return f"id: 1-{number}\nevent: timeline\ndata: {json.dumps(entry(number))}\n\n".encode()
+
+
+def follow(admin, count, *words):
+    """The first lines of a program that follows, and how it ended at Ctrl-C."""
+    command = [sys.executable, "-m", "kreplica.cli", "timeline", "--follow", "--admin", admin.url, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(count)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    return lines, process.returncode
+
+
+def test_following(admin):
+    """What was, what comes, each once, also over a connection that ends; Ctrl-C is the end."""
+    admin.answers["GET /v1/timeline"] = {"entries": [entry(2), entry(1)], "problems": []}
+    admin.answers["GET /v1/events"] = [b": hello\n\n" + event(2) + event(3), event(3) + event(4), b""]
+    lines, status = follow(admin, 4, "--json")
+    assert [json.loads(line)["id"] for line in lines] == ["1-1", "1-2", "1-3", "1-4"]
+    assert status == 0
+    ids = [asked.headers.get("last-event-id") for asked in admin.asked if asked.path == "/v1/events"]
+    assert ids[:2] == ["1-2", "1-3"]
+
+
+def test_following_only_one_kind(admin):
+    """Entries of other kinds are left out of what comes, too."""
+    other = {**entry(3), "kind": "broker"}
+    admin.answers["GET /v1/timeline"] = {"entries": [entry(1)], "problems": []}
+    stream = f"event: timeline\ndata: {json.dumps(other)}\n\n".encode() + event(4)
+    admin.answers["GET /v1/events"] = [stream, b""]
+    lines, _ = follow(admin, 2, "--kind", "election")
+    assert [line.split()[-1] for line in lines] == ["1", "4"]
+
+
+def test_a_server_that_stays_away_is_given_up(admin, kreplica, monkeypatch):
+    """After a while of trying."""
+    monkeypatch.setattr(timeline, "RETRY_S", 0.001)
+    monkeypatch.setattr(timeline, "RETRIES_MAX", 3)
+    admin.answers["GET /v1/timeline"] = {"entries": [], "problems": []}
+    admin.answers["GET /v1/events"] = 500, "text/html", b"sorry"
+    done = kreplica("timeline", "--follow")
+    assert done.exit_code == 1
+    assert done.stderr.count("trying again") == 2
+
+
+def test_following_starts_now(admin, kreplica):
+    """Not at an older entry."""
+    assert kreplica("timeline", "--follow", "--before", "x").exit_code == 2
