@@ -3,11 +3,17 @@
 * ``options`` what users type; ``process`` a whole process as a Twisted service
 * ``broker`` one broker, ``broker_process`` by itself; ``replication`` the part of it that replicates
 * ``handlers`` its table of APIs, with ``group_handlers`` and ``transaction_handlers``
-* ``settings_maps`` its settings, room by room
+* ``settings_maps`` its settings, room by room; ``watches`` what it keeps up with of the whole cluster
 * ``coordinators`` of groups and transactions; ``cluster_view`` what they see of the cluster
-* ``figures`` what it tells Prometheus
+* ``plugins`` those that its settings choose
+* ``figures`` what it tells Prometheus, with ``controller_figures``, ``group_figures`` and ``machine_figures``, made
+  by ``families``
+* ``operating`` what its admin API wants to explain how things are, and for plans;
+  ``live_figures`` for charts, ``group_facts`` of its groups
 * ``readiness`` whether it can serve; ``neighbours`` what it knows of the others; ``stopping`` the end, step by step
 * ``standalone`` an embedded coordinator and brokers in one process; ``coordinator`` the coordinator alone
+* ``hosted_standalone`` the same with several, each of ``hosted_brokers``; ``standalone_admin`` the process's own port
+* ``service_manager`` what systemd is told
 * ``banner``, ``log_output`` what people and machines read; ``open_files`` the process's limit of them
 
 ``twistd`` looks for ``Options`` and ``makeService`` here.

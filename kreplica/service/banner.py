@@ -12,7 +12,7 @@ def banner(
     servers = ",".join(bootstrap_servers)
     rows = [
         ("brokers", f"{servers}    (bootstrap.servers of any Kafka client)"),
-        ("admin", f"{admin_url}/health/ready" if admin_url else "off"),
+        ("admin", f"{admin_url}/    (dashboard in a browser, REST API)" if admin_url else "off"),
         ("coordinator", f"{coordinator}    (ZooKeeper protocol)"),
         ("data", data_directory),
     ]

@@ -30,14 +30,17 @@ from kreplica.replication import ControlFence, Wakeups
 from kreplica.replication.partitions import DELETE_WHATEVER_EPOCH
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import StallWatch
+from kreplica.server.authorization import guarded
 from kreplica.server.fetch_sessions import FetchSessions
 from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.topic_admin import TopicAdmin, TopicDefaults
 from kreplica.server.turn import Turn
 from kreplica.service.coordinators import Coordinators
+from kreplica.service.figures import BrokerFigures
 from kreplica.service.handlers import handler_table
 from kreplica.service.neighbours import Neighbours
+from kreplica.service.plugins import Plugins
 from kreplica.service.readiness import not_ready, wait_until_served
 from kreplica.service.replication import Replication
 from kreplica.service.settings_maps import (
@@ -50,11 +53,13 @@ from kreplica.service.settings_maps import (
     storage_config,
 )
 from kreplica.service.stopping import stop_all
+from kreplica.service.watches import Watches
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.directories import LogDirectories
 from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
 
 if TYPE_CHECKING:
+    from kreplica.admin.resources.standalone import StandaloneBrokers
     from kreplica.admin.site import AdminSite
 
 log = Logger()
@@ -65,6 +70,7 @@ class Broker:
 
     :param settings: Kafka's ``server.properties``, checked.
     :param failed: told, with one line, when the broker cannot go on; it stops itself where nobody is told.
+    :ivar standalone: the brokers of the same process, where they can be killed alone; set before the start.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class Broker:
         self.settings = settings
         self._failed = failed or self._stop_alone
         self.broker_id: int = settings["broker.id"]
+        self.plugins = Plugins(self, runtime, settings)
         self.client = ZooKeeperClient(
             runtime.reactor,
             settings["zookeeper.connect"],
@@ -84,6 +91,7 @@ class Broker:
         self.fence = ControlFence()
         self.producer_ids = ProducerIds(self.client, self.broker_id)
         self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
+        self.watches = Watches(runtime.reactor, self.client)
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(runtime.random, settings["max.incremental.fetch.session.cache.slots"])
         self.incarnations = Incarnations(runtime, self.directories)
@@ -97,19 +105,30 @@ class Broker:
             lambda: self.incarnations.intact_since,
             self._replaced,
         )
-        config = controller_config(settings, self.dynamic_settings)
+        config = controller_config(settings, self.dynamic_settings, self.plugins.preference)
         self.controller, self._close_journal = journaled(
             Surroundings.real(runtime, self.client, config), journal_settings(settings)
         )
         self.turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
+        self.topic_admin = TopicAdmin(
+            runtime,
+            self.client,
+            self.metadata,
+            self._topic_defaults,
+            self.dynamic_settings.check_topic,
+            self.plugins.place,
+            lambda: self.watches.cordoned.brokers,
+        )
         self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
         self.replication = Replication(self, Wakeups(self.turn.at_end))
         self.partitions = self.replication.partitions
+        self.plugins.roles.observe(self.partitions)
         self.coordinators = Coordinators(self)
         self.server: Server | None = None
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
+        self.standalone: StandaloneBrokers | None = None
         self._stalls = StallWatch(runtime.reactor)
         self._opened = False
         self.stopping = False
@@ -140,6 +159,7 @@ class Broker:
         await create_persistent_paths(self.client)
         cluster_id = await read_or_make_cluster_id(self.client, self.runtime.random)
         await self.dynamic_settings.start()
+        await self.watches.start()
         self.metadata.cluster_id = cluster_id
         await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
         self._opened = True
@@ -158,12 +178,17 @@ class Broker:
         self.replication.start()
         self.coordinators.start()
         await wait_until_served(self, self._connection_timeout_ms() / 1000)
+        await self._start_plugins()
+
+    async def _start_plugins(self) -> None:
+        if self.plugins.has_reporters and self.admin is None:  # whose metrics have started it
+            self._stalls.start()
+        await self.plugins.start(lambda: BrokerFigures(self, self._stalls))
 
     def _build_server(self) -> Server:
-        topics = TopicAdmin(
-            self.runtime, self.client, self.metadata, self._topic_defaults, self.dynamic_settings.check_topic
-        )
-        table = handler_table(self, topics)
+        table = handler_table(self, self.topic_admin)
+        if self.plugins.gate is not None:
+            table = guarded(table, self.plugins.gate, self.metadata)
         unreadable = self.directories.unreadable
         return Server(self.runtime, table, bounds(self.settings), turn=self.turn, unreadable=unreadable)
 
@@ -184,13 +209,9 @@ class Broker:
         listener = admin_listener(self.settings)
         if listener is not None:
             # Its web framework takes a sixth of the time in which a broker starts: not where nobody asks for it.
-            from kreplica.admin.site import AdminSite
-            from kreplica.service.figures import BrokerFigures
-            from kreplica.service.group_documents import GroupDocuments
+            from kreplica.service.admin import admin_site
 
-            figures = BrokerFigures(self, self._stalls)
-            groups = GroupDocuments(self.coordinators)
-            self.admin = AdminSite(self.runtime, self, figures, groups, host=listener[0], port=listener[1])
+            self.admin = admin_site(self, self._stalls, listener)
             self.admin.start()
             self._stalls.start()
 
@@ -200,7 +221,7 @@ class Broker:
             endpoints,
             self.settings["broker.rack"],
             timestamp_ms=self.runtime.wall_clock_ms(),
-            admin_url=self.admin.url if self.admin is not None else None,
+            admin_url=self.admin.announced_url(socket.gethostname()) if self.admin is not None else None,
         )
 
     @property
@@ -231,6 +252,7 @@ class Broker:
                 self.runtime.disk, self._session_directory, self.client, self.settings["zookeeper.connect"]
             )
             self.dynamic_settings.session_renewed()
+            self.watches.session_renewed()
             self.controller.stand_for_election()
             self._remove_strays(last_epoch)
         self._joined_once = True
@@ -276,11 +298,13 @@ class Broker:
             return
         self.stopping = True
         await stop_all(
+            self.plugins.stop,
             self._hand_over,
             self.controller.stop,
             self._close_journal,
             self.membership.leave,
             self.dynamic_settings.stop,
+            self.watches.stop,
             self._stop_serving,
             self._close_directories,
             self._close_session,

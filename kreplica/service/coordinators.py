@@ -32,6 +32,7 @@ class Coordinators:
 
     :ivar view: what coordinators see of the cluster.
     :ivar connections: to the other brokers, and to this one.
+    :ivar data_connections: the same for what may take long: records that people look at.
     :ivar admission: where those wait who write in transactions.
     :ivar groups: the coordinator of groups; ``consumer_groups`` is that of those of KIP-848.
     :ivar lag: how far groups are behind.
@@ -41,9 +42,9 @@ class Coordinators:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.view = PublishedCluster(broker.metadata)
-        self.connections = BrokerConnections(
-            broker.runtime.reactor, broker.neighbours.endpoint_of, f"broker-{broker.broker_id}-coordinator"
-        )
+        reactor, endpoint_of = broker.runtime.reactor, broker.neighbours.endpoint_of
+        self.connections = BrokerConnections(reactor, endpoint_of, f"broker-{broker.broker_id}-coordinator")
+        self.data_connections = BrokerConnections(reactor, endpoint_of, f"broker-{broker.broker_id}-admin")
         self._internal_topics: InternalTopics | None = None
         self.verifier = Verifier(broker.runtime.reactor, self.view, self.connections, broker.turn.at_end)
         self.admission = Admission(self.verifier, lambda: broker.dynamic_settings.verifies_transactions)
@@ -121,7 +122,7 @@ class Coordinators:
 
     def start(self) -> None:
         """What coordinators do by themselves begins."""
-        if admin_listener(self._broker.settings) is not None:  # nobody else asks
+        if admin_listener(self._broker.settings) is not None or self._broker.plugins.has_reporters:  # who else asks?
             self.lag.start()
         self.transactions.start()
 
@@ -133,6 +134,7 @@ class Coordinators:
         self.transactions.stop()
         self.verifier.stop()
         self.connections.stop()
+        self.data_connections.stop()
 
 
 def coordinator_settings(brokers: int) -> dict[str, str]:

@@ -17,25 +17,26 @@ Document = dict[str, Any]
 
 
 class GroupDocuments:
-    """An ``admin.groups.Groups`` of one broker's coordinators."""
+    """An ``admin.groups.asking.WhoCoordinates``, and the lag of those groups that one broker coordinates."""
 
     def __init__(self, coordinators: Coordinators) -> None:
         self._coordinators = coordinators
 
-    async def listed(self) -> Document:
-        code, groups = await self._coordinators.groups.list_groups((), ())
-        rows = [
-            {
-                "group": group.group_id,
-                "type": group.type_name,
-                "protocol_type": group.protocol_type,
-                "state": group.state_name,
-            }
-            for group in sorted(groups)
-        ]
-        return {"groups": rows, "is_complete": code is ErrorCode.NONE}
+    @property
+    def has_any(self) -> bool:
+        return bool(self._coordinators.view.partition_count(CONSUMER_OFFSETS))
+
+    def coordinator_of(self, group: str) -> int | None:
+        view = self._coordinators.view
+        count = view.partition_count(CONSUMER_OFFSETS)
+        return view.leader_of(TopicPartition(CONSUMER_OFFSETS, partition_of(group, count))) if count else None
 
     async def lag_of(self, group_id: str) -> Document:
+        """How far a group is behind, in all and by partition.
+
+        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR, whose message names the broker to be asked; or one that
+            asks for patience.
+        """
         try:
             found = await self._coordinators.lag.lag_of(group_id)
         except KafkaError as error:
@@ -51,10 +52,7 @@ class GroupDocuments:
         }
 
     def _who_coordinates(self, group_id: str) -> str:
-        view = self._coordinators.view
-        count = view.partition_count(CONSUMER_OFFSETS)
-        key = TopicPartition(CONSUMER_OFFSETS, partition_of(group_id, count)) if count else None
-        leader = view.leader_of(key) if key is not None else None
+        leader = self.coordinator_of(group_id)
         return f"broker {leader} coordinates it" if leader is not None else "nobody is known to coordinate it"
 
 

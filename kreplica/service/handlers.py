@@ -30,6 +30,7 @@ from kreplica.server.handlers.list_partition_reassignments import ListPartitionR
 from kreplica.server.handlers.metadata import Metadata
 from kreplica.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kreplica.server.handlers.produce import Produce
+from kreplica.server.interception import InterceptedProduce
 from kreplica.server.partition_reads import PartitionReads
 from kreplica.server.request import Handler, HandlerEntry, HandlerTable
 from kreplica.server.topic_admin import TopicAdmin
@@ -82,6 +83,31 @@ def _reads(broker: Broker) -> PartitionReads:
     )
 
 
+def _produce(broker: Broker) -> Produce:
+    runtime, interception = broker.runtime, broker.plugins.interception
+    arguments = (
+        runtime.reactor,
+        broker.partitions,
+        broker.metadata,
+        runtime.wall_clock_ms,
+        broker.coordinators.admission,
+    )
+    return Produce(*arguments) if interception is None else InterceptedProduce(*arguments, interception)
+
+
+def _fetch(broker: Broker) -> Fetch:
+    gate = broker.plugins.gate
+    return Fetch(
+        broker.runtime.reactor,
+        broker.partitions,
+        broker.metadata,
+        broker.fetch_sessions,
+        broker.settings["fetch.max.bytes"],
+        _reads(broker),
+        gate.may_read if gate is not None else None,
+    )
+
+
 def _controller_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
     """What the controller itself is asked."""
 
@@ -112,17 +138,13 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     coordinators = broker.coordinators
     internal_topics = coordinators.internal_topics(topics)
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
-    wall_clock_ms = broker.runtime.wall_clock_ms
 
     def is_controller() -> bool:
         return broker.controller.active
 
     handlers: list[tuple[Api, Handler]] = [
-        (messages.PRODUCE, Produce(reactor, partitions, metadata, wall_clock_ms, coordinators.admission)),
-        (
-            messages.FETCH,
-            Fetch(reactor, partitions, metadata, broker.fetch_sessions, settings["fetch.max.bytes"], _reads(broker)),
-        ),
+        (messages.PRODUCE, _produce(broker)),
+        (messages.FETCH, _fetch(broker)),
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (
             messages.METADATA,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from typing import Any, TextIO, cast
 
 from twisted.internet.error import ReactorNotRunning
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
+from twisted.python import context
+from twisted.python.log import ILogContext
 from zope.interface import provider
 
 FORMATS = ("text", "json")
 
 OURS = "kreplica"
+_HOST = re.compile(r"broker-[0-9]+")
 _NOT_FIELDS = frozenset(
     {
         "log_logger",
@@ -75,9 +79,17 @@ def _is_wanted(event: LogEvent) -> bool:
 def _text_line(event: LogEvent) -> str:
     at = time.localtime(event.get("log_time"))
     level = (event.get("log_level") or LogLevel.info).name
-    text = f"{time.strftime('%H:%M:%S', at)} {level:<8} {formatEvent(event)}\n"
+    host = _host()
+    who = f"{host}: " if host is not None else ""
+    text = f"{time.strftime('%H:%M:%S', at)} {level:<8} {who}{formatEvent(event)}\n"
     failure = event.get("log_failure")
     return text + (_indented(failure.getTraceback()) if failure is not None else "")
+
+
+def _host() -> str | None:
+    """Which of several brokers of the process says it: the name of its host is in Twisted's log context."""
+    system: str = context.get(ILogContext)["system"]
+    return system if _HOST.fullmatch(system) else None
 
 
 def _indented(text: str) -> str:
@@ -91,6 +103,9 @@ def _json_line(event: LogEvent) -> str:
         "logger": event.get("log_namespace"),
         "message": formatEvent(event),
     }
+    host = _host()
+    if host is not None:
+        line["host"] = host
     fields = {name: _plain(value) for name, value in event.items() if name not in _NOT_FIELDS}
     if fields:
         line["fields"] = fields

@@ -17,6 +17,7 @@ from twisted.python.components import Componentized
 
 from kreplica.errors import KreplicaError
 from kreplica.service.open_files import raise_open_files_limit
+from kreplica.service.service_manager import ServiceManager, of_this_process
 
 log = Logger()
 
@@ -50,6 +51,7 @@ class ProcessService(Service):
         self._build = build
         self._observer = observer
         self._thing: Startable | None = None
+        self._manager: ServiceManager | None = None
         self._starting: Deferred[None] | None = None
 
     def setServiceParent(self, parent: Any) -> None:
@@ -71,6 +73,8 @@ class ProcessService(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def _start(self, reactor: Any) -> None:
+        manager = self._manager = of_this_process(reactor)
+        manager.starting()
         try:
             raise_open_files_limit()
             # Most of what a start makes stays, and need not be looked at again and again meanwhile.
@@ -79,6 +83,7 @@ class ProcessService(Service):
             self._thing = self._build(reactor, partial(self._give_up, reactor))
             await self._thing.start()
             gc.freeze()
+            manager.ready()
         except CancelledError:
             pass
         except (KreplicaError, OSError) as error:
@@ -96,11 +101,16 @@ class ProcessService(Service):
 
     async def _stop(self) -> None:
         thing, self._thing = self._thing, None
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager.stopping()
         if thing is not None:
             try:
                 await thing.stop()
             except Exception:
                 log.failure("stopping failed")
+        if manager is not None:
+            manager.stopped()
 
 
 def _stop_with_status(reactor: Any, status: int) -> None:

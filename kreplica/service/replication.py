@@ -29,7 +29,8 @@ class Replication:
     def __init__(self, broker: Broker, wakeups: Wakeups) -> None:
         reactor, client, settings = broker.runtime.reactor, broker.client, broker.settings
         lag_s_max = settings["replica.lag.time.max.ms"] / 1000
-        self.throttle = replication_throttle(reactor, broker.broker_id, broker.dynamic_settings)
+        plans = broker.watches.plan_throttle
+        self.throttle = replication_throttle(reactor, broker.broker_id, broker.dynamic_settings, plans)
         self.fetchers = Fetchers(
             broker.runtime,
             broker.broker_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kreplica.controller.context import Preference
 from kreplica.controller.journal_files import JournalSettings
 from kreplica.controller.surroundings import ControllerConfig
 from kreplica.errors import SettingsError
@@ -12,8 +13,10 @@ from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.expiry import ExpiryConfig
 from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
+from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.model import Endpoint
 from kreplica.replication.fetcher_config import FetcherConfig
+from kreplica.replication.throttle import UNLIMITED as UNTHROTTLED
 from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.runtime import Reactor
 from kreplica.server.bounds import UNLIMITED, Bounds
@@ -61,7 +64,9 @@ def storage_config(settings: BrokerSettings) -> StorageConfig:
     )
 
 
-def controller_config(settings: BrokerSettings, dynamic: DynamicSettings) -> ControllerConfig:
+def controller_config(
+    settings: BrokerSettings, dynamic: DynamicSettings, preference: Preference | None = None
+) -> ControllerConfig:
     """What this broker does as the controller."""
     return ControllerConfig(
         settings["broker.id"],
@@ -74,6 +79,7 @@ def controller_config(settings: BrokerSettings, dynamic: DynamicSettings) -> Con
         rebalance_interval_s=float(settings["leader.imbalance.check.interval.seconds"]),
         imbalance_percentage=settings["leader.imbalance.per.broker.percentage"],
         removal_wait_s=settings["kreplica.partition.removal.wait.ms"] / 1000,
+        preference=preference,
     )
 
 
@@ -104,14 +110,21 @@ def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
     )
 
 
-def replication_throttle(reactor: Reactor, broker_id: int, dynamic: DynamicSettings) -> ReplicationThrottle:
-    """How fast replicas that move are copied, as the settings have it at the time."""
+def replication_throttle(
+    reactor: Reactor, broker_id: int, dynamic: DynamicSettings, plans: PlanThrottle
+) -> ReplicationThrottle:
+    """How fast replicas that move are copied, as the settings and plans have it at the time."""
+
+    def plan_rate() -> int:
+        return UNTHROTTLED if plans.bytes_per_second is None else plans.bytes_per_second
+
     return ReplicationThrottle(
         reactor.seconds,
         broker_id,
         lambda: dynamic.replication_rate("leader"),
         lambda: dynamic.replication_rate("follower"),
         dynamic.partition_settings,
+        plan_rate,
     )
 
 

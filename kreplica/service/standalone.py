@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +26,10 @@ from kreplica.zookeeper.embedded.store import Store
 
 HOST = "127.0.0.1"
 
+SESSION_TIMEOUT_MS = 6000
+"""So long the others take to notice that a broker was killed: whoever does that by a button is watching."""
+
+
 @dataclass(frozen=True, slots=True)
 class StandaloneConfig:
     """What ``twistd kreplica standalone`` was asked for; port 0 lets the system choose."""
@@ -37,8 +41,8 @@ class StandaloneConfig:
     coordinator_port: int = 2181
     overrides: tuple[str, ...] = ()
 
-    def broker_settings(self, number: int, coordinator_port: int) -> BrokerSettings:
-        """The settings of one broker; the first is 1, and has the admin API.
+    def broker_settings(self, number: int, coordinator_port: int, admin_port: int) -> BrokerSettings:
+        """The settings of one broker; the first is 1.
 
         :raise SettingsError: an override is unknown or malformed.
         """
@@ -48,10 +52,11 @@ class StandaloneConfig:
             "listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": os.path.join(self.data_directory, f"broker-{number}"),
             "zookeeper.connect": f"{HOST}:{coordinator_port}",
+            "kreplica.admin.listener": f"{HOST}:{admin_port}",
             **coordinator_settings(self.brokers),
         }
-        if number == 1:
-            settings["kreplica.admin.listener"] = f"{HOST}:{self.admin_port}"
+        if self.brokers > 1:
+            settings["zookeeper.session.timeout.ms"] = str(SESSION_TIMEOUT_MS)
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         return BrokerSettings.from_text(text.replace("\\", "\\\\"), self.overrides, origin="standalone")
 
@@ -84,25 +89,39 @@ class Standalone:
             on_failure=None if failed is None else partial(coordinator_failed, failed),
         )
         self._failed = failed
-        self.brokers: list[Broker] = []
+        self._brokers: list[Broker] = []
+
+    @property
+    def brokers(self) -> Sequence[Broker]:
+        """Those that run, by their ids."""
+        return self._brokers
 
     async def start(self) -> None:
         """:raise KreplicaError: with what is wrong and what to do."""
         config = self._config
         # Settings first: a mistake in them is told before anything is opened.
-        config.broker_settings(1, config.coordinator_port)
+        config.broker_settings(1, config.coordinator_port, config.admin_port)
         if self._store is None:
             self._refuse_without_coordinator_data()
         make_directories_durably(self._runtime.disk, config.data_directory)
         await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
-        self.brokers = [
-            Broker(self._runtime, config.broker_settings(number, self.coordinator.port), self._failed)
-            for number in range(1, config.brokers + 1)
-        ]
+        await self._start_brokers()
+
+    async def _start_brokers(self) -> None:
+        """On the process's own reactor, all of them: they can be stopped only together."""
+        numbers = range(1, self._config.brokers + 1)
+        self._brokers = [self._broker(number, self._runtime, self._admin_port(number)) for number in numbers]
         # The first becomes the controller while nobody competes; the others then find one.
-        first, *others = self.brokers
+        first, *others = self._brokers
         await first.start()
         await together(broker.start() for broker in others)
+
+    def _admin_port(self, number: int) -> int:
+        return self._config.admin_port if number == 1 else 0
+
+    def _broker(self, number: int, runtime: Runtime, admin_port: int) -> Broker:
+        settings = self._config.broker_settings(number, self.coordinator.port, admin_port)
+        return Broker(runtime, settings, self._failed)
 
     def _refuse_without_coordinator_data(self) -> None:
         """Brokers' data without the coordinator's is of a cluster that nobody remembers: an empty one must not be made.
@@ -121,34 +140,47 @@ class Standalone:
                     "cluster's topics, is gone: put it back, or start with another --data-dir"
                 )
 
+    @property
+    def admin_url(self) -> str | None:
+        """Where the process's admin API is; None where it has none."""
+        admin = self._brokers[0].admin
+        return admin.url if admin is not None else None
+
     def describe(self) -> str:
         """The banner."""
-        admin = self.brokers[0].admin
         return banner(
             __version__,
             [f"{HOST}:{broker.port}" for broker in self.brokers],
-            admin.url if admin is not None else None,
+            self.admin_url,
             f"{HOST}:{self.coordinator.port}",
             self._config.data_directory,
         )
 
     async def stop(self) -> None:
-        await stop_all(*(broker.stop for broker in reversed(self.brokers)), self.coordinator.stop)
+        """Stop everything in order."""
+        await stop_all(self._stop_brokers, self.coordinator.stop)
         self._runtime.offload.stop()
 
+    async def _stop_brokers(self) -> None:
+        await stop_all(*(broker.stop for broker in reversed(self._brokers)))
 
-class StandaloneProcess(Standalone):
-    """The same, which greets whoever started it."""
+
+class StandaloneProcess:
+    """A standalone that has the process for itself, and greets whoever started it."""
+
+    def __init__(self, standalone: Standalone) -> None:
+        self._standalone = standalone
 
     async def start(self) -> None:
-        await super().start()
+        await self._standalone.start()
         # Not through the log: a banner is for people, and twistd would put a time before each line.
-        print(self.describe(), file=sys.__stdout__, flush=True)
+        print(self._standalone.describe(), file=sys.__stdout__, flush=True)
+
+    async def stop(self) -> None:
+        await self._standalone.stop()
 
 
-def standalone_from_options(
-    reactor: Any, options: dict[str, Any], failed: Callable[[str], None]
-) -> StandaloneProcess:
+def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> StandaloneProcess:
     config = StandaloneConfig(
         data_directory=os.path.abspath(options["data-dir"]),
         brokers=options["brokers"],
@@ -157,4 +189,10 @@ def standalone_from_options(
         coordinator_port=options["coordinator-port"],
         overrides=tuple(options["overrides"]),
     )
-    return StandaloneProcess(real_runtime(reactor), config, failed=failed)
+    runtime = real_runtime(reactor)
+    if config.brokers == 1:
+        # Nobody would be left to see it go: it has the reactor for itself, with nothing between.
+        return StandaloneProcess(Standalone(runtime, config, failed=failed))
+    from kreplica.service.hosted_standalone import HostedStandalone
+
+    return StandaloneProcess(HostedStandalone(runtime, config, failed=failed))

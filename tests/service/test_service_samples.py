@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.settings.broker_settings import load
+from kreplica.service.settings_maps import admin_listener
+from kreplica.settings.broker_settings import BrokerSettings, load
+from kreplica.settings.definitions import BROKER_SETTINGS
 
 ROOT = Path(__file__).parents[2]
+SETTINGS = sorted((ROOT / "etc/kreplica").glob("*.properties"))
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
+EXPOSURE_MAX = 1.5
+"""What docs/operations.md tells of, with some room for other versions of systemd."""
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_the_brokers_of_one_host(number: int) -> None:
-    """Three files that differ where brokers must: number, port and directory; each starts without a warning."""
+    """Three files that differ where brokers must: number, port and directory."""
     settings = load(ROOT / f"etc/kreplica/broker-{number}.properties")
-    assert settings.warnings == ()
     assert settings["broker.id"] == number
     assert [endpoint.port for endpoint in settings.listeners] == [9091 + number]
     assert settings.log_dirs == (f"/var/lib/kreplica/broker-{number}",)
@@ -27,17 +31,105 @@ def test_the_brokers_of_one_host(number: int) -> None:
     assert settings["min.insync.replicas"] == 2
 
 
+@pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
+def test_settings_are_obeyed(path: Path) -> None:
+    """Each file starts a broker without a warning, and is explained as much as it sets."""
+    settings = load(path)
+    assert settings.warnings == ()
+    admin_listener(settings)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert sum(line.startswith("# ") for line in lines) >= 3
+    assert all(len(line) <= 120 for line in lines)
+
+
+@pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
+def test_what_is_commented_out_could_be_set(path: Path) -> None:
+    """A line ``#name=value`` is right once the sign is taken away."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name = line.removeprefix("#").partition("=")[0]
+        if line.startswith("#") and name in BROKER_SETTINGS:
+            BrokerSettings.from_text(
+                "broker.id=1\nlisteners=PLAINTEXT://:9092\nzookeeper.connect=z:2181\n", [line.removeprefix("#")]
+            )
+
+
+def test_a_cluster_that_loses_nothing() -> None:
+    """The file for production asks two replicas of three for each acknowledgement, of every kind of topic."""
+    settings = load(ROOT / "etc/kreplica/production.properties")
+    assert settings["broker.rack"]
+    for name in ("default", "offsets.topic", "transaction.state.log"):
+        assert settings[f"{name}.replication.factor"] == 3
+    assert settings["min.insync.replicas"] == settings["transaction.state.log.min.isr"] == 2
+    assert settings["unclean.leader.election.enable"] is False
+    assert len(settings.log_dirs) == 2
+
+
+def words_of(unit: Path) -> list[str]:
+    text = unit.read_text(encoding="utf-8").replace("%i", "1").replace("\\\n", " ")
+    (command,) = re.findall(r"^ExecStart=(.*)$", text, flags=re.MULTILINE)
+    return command.split()
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_units_run_what_there_is(unit: Path) -> None:
     """The command, its options and the file that a unit names are there."""
-    text = unit.read_text(encoding="utf-8").replace("%i", "1").replace("\\\n", " ")
-    (command,) = re.findall(r"^ExecStart=(.*)$", text, flags=re.MULTILINE)
-    words = command.split()
+    words = words_of(unit)
     assert words[0].endswith("/.venv/bin/twistd")
-    config = Path(words[words.index("--config") + 1])
-    assert (ROOT / "etc/kreplica" / config.name).exists()
-    asked = [word for word in words[words.index("broker") + 1 :] if word.startswith("--")]
+    command = words[words.index("kreplica") + 1]
+    if command == "broker":
+        config = Path(words[words.index("--config") + 1])
+        assert (ROOT / "etc/kreplica" / config.name).exists()
+    asked = [word for word in words[words.index(command) + 1 :] if word.startswith("--")]
+    if command == "coordinator":
+        asked += re.findall(r"--[\w-]+", (ROOT / "etc/kreplica/coordinator.env").read_text().splitlines()[-1])
+        assert {"--interface", "--port"} <= set(asked)
     twistd = Path(sys.executable).with_name("twistd")
-    command_line = [twistd, "kreplica", "broker", "--help"]
+    command_line = [twistd, "kreplica", command, "--help"]
     helped = subprocess.run(command_line, cwd=ROOT, capture_output=True, text=True, check=True)
     assert all(option in helped.stdout for option in asked)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_units_may_do_little(unit: Path) -> None:
+    """They run as an account of their own, tell systemd of themselves, and see only their own data."""
+    text = unit.read_text(encoding="utf-8")
+    for line in ("User=kreplica", "Type=notify", "NotifyAccess=main", "ProtectSystem=strict", "CapabilityBoundingSet="):
+        assert f"\n{line}\n" in text, line
+
+
+def analyzed(*words: str) -> str:
+    done = subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
+    """``systemd-analyze verify`` says nothing of the unit but that the program is not installed here."""
+    copy = tmp_path / unit.name.replace("@", "@1")
+    twistd = tmp_path / "twistd"
+    twistd.write_text("#!/bin/sh\n")
+    twistd.chmod(0o755)
+    copy.write_text(unit.read_text().replace("/opt/kreplica/.venv/bin/twistd", str(twistd)))
+    said = analyzed("verify", "--recursive-errors=no", "--man=no", str(copy))
+    assert [line for line in said.splitlines() if copy.name in line] == []
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_units_are_hardly_exposed(unit: Path) -> None:
+    """The figure of ``systemd-analyze security`` is about the one in the docs."""
+    said = analyzed("security", "--offline=true", "--no-pager", str(unit))
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)
+    assert found is not None, said
+    assert float(found[1]) <= EXPOSURE_MAX
+    page = (ROOT / "docs" / "operations.md").read_text()
+    told = re.search(rf"\| `{re.escape(unit.name)}` \| ([\d.]+) \|", page)
+    assert told is not None
+    assert abs(float(told[1]) - float(found[1])) <= 0.3
+
+
+def test_the_account_and_its_directories() -> None:
+    """The unit's account is made by sysusers.d, and only it reads the data."""
+    users = (ROOT / "systemd/sysusers.d/kreplica.conf").read_text()
+    assert re.search(r'^u kreplica - "kreplica" /var/lib/kreplica /usr/sbin/nologin$', users, re.MULTILINE)
+    directories = (ROOT / "systemd/tmpfiles.d/kreplica.conf").read_text()
+    assert re.search(r"^d /var/lib/kreplica 0750 kreplica kreplica -$", directories, re.MULTILINE)

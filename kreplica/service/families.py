@@ -1,0 +1,40 @@
+"""Figures in the form in which they are told: families of one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kreplica.interfaces import Buckets, Family, Histogram, Sample
+from kreplica.interfaces import MetricKind as Kind
+
+Row = tuple[Sequence[str], Sequence[float], Sequence[int], float]
+"""Labels' values; bounds; how many fell to each and beyond the last; the sum."""
+
+
+def gauge(name: str, text: str, value: float) -> Family:
+    """One figure that grows and shrinks."""
+    return Family(name, Kind.GAUGE, text, (), [Sample((), value)])
+
+
+def counter(name: str, text: str, value: float) -> Family:
+    """One figure that only grows."""
+    return Family(name, Kind.COUNTER, text, (), [Sample((), value)])
+
+
+def by_api(name: str, text: str, values: Iterable[tuple[str, float]]) -> Family:
+    """A counter for each API."""
+    samples = [Sample((api,), value) for api, value in values]
+    return Family(f"kafka_network_requestmetrics_{name}", Kind.COUNTER, text, ("request",), samples)
+
+
+def histogram(name: str, text: str, rows: Iterable[Row], labels: Sequence[str] = ()) -> Histogram:
+    """Distributions of one name."""
+    return Histogram(name, text, labels, [_buckets(*row) for row in rows])
+
+
+def _buckets(labels: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float) -> Buckets:
+    buckets, below = [], 0
+    for bound, count in zip([*map(str, bounds), "+Inf"], counts, strict=True):
+        below += count
+        buckets.append((bound, float(below)))
+    return Buckets(labels, buckets, total)

@@ -1,0 +1,65 @@
+"""A listener that tells load balancers whether this broker can serve clients, in HAProxy's agent-check protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.protocol import Factory, Protocol
+from zope.interface import implementer
+
+from kreplica.interfaces import BrokerView, IExtraListener, PluginContext
+
+
+@implementer(IExtraListener)
+class AgentCheck:
+    """Whoever connects gets ``up``, or ``down`` and the reasons, and the connection is closed.
+
+    :ivar port: where it listens, once it does.
+    """
+
+    def __init__(self, context: PluginContext) -> None:
+        """:raise ValueError: ``listen`` is not host:port."""
+        text = context.settings.get("listen", "127.0.0.1:0")
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > 65535:
+            raise ValueError(f"listen: {text!r} is not HOST:PORT")
+        self._address = (host, int(port))
+        self._reactor = context.runtime.reactor
+        self._factory = _Answers(context.broker)
+        self._listening: Any = None
+
+    @property
+    def port(self) -> int:
+        return int(self._listening.getHost().port)
+
+    async def start(self) -> None:
+        host, port = self._address
+        self._listening = self._reactor.listenTCP(port, self._factory, interface=host)
+
+    async def stop(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            await maybeDeferred(listening.stopListening)
+
+
+class _Answers(Factory):
+    noisy = False
+
+    def __init__(self, broker: BrokerView) -> None:
+        self._broker = broker
+
+    def buildProtocol(self, addr: object) -> Protocol:
+        return _Answer(self._broker)
+
+
+class _Answer(Protocol):
+    def __init__(self, broker: BrokerView) -> None:
+        self._broker = broker
+
+    def connectionMade(self) -> None:
+        reasons = self._broker.not_ready()
+        text = f"down #{'; '.join(reasons)}" if reasons else "up"
+        transport: Any = self.transport
+        transport.write(text.encode() + b"\n")
+        transport.loseConnection()

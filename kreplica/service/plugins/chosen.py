@@ -1,0 +1,155 @@
+"""All plugins of one broker, as its settings choose them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from zope.interface.interface import InterfaceClass
+
+from kreplica.controller.context import Preference
+from kreplica.errors import SettingsError
+from kreplica.interfaces import (
+    IAuthorizer,
+    IExtraListener,
+    ILeaderElection,
+    IMetricsReporter,
+    IPluginMaker,
+    IProduceInterceptor,
+    IReplicaPlacement,
+    PluginContext,
+)
+from kreplica.runtime import Runtime
+from kreplica.server.authorization import Gate
+from kreplica.server.interception import Interception, Interceptor
+from kreplica.server.topic_admin import Place, place_evenly
+from kreplica.service.plugins.choices import ChosenElection, ChosenPlacement
+from kreplica.service.plugins.containment import Containment
+from kreplica.service.plugins.discovery import find
+from kreplica.service.plugins.led_partitions import Roles
+from kreplica.service.plugins.running import Listener, Listening, Reporter, Reporting
+from kreplica.service.plugins.view import PluginBroker
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.settings.names import PLUGIN_PREFIX
+
+if TYPE_CHECKING:
+    from kreplica.admin.metrics import Figures
+    from kreplica.service.broker import Broker
+
+PLACEMENT, ELECTION, AUTHORIZER = "kreplica.placement", "kreplica.leader.election", "kreplica.authorizer"
+INTERCEPTORS, REPORTERS = "kreplica.produce.interceptors", "kreplica.metrics.reporters"
+LISTENERS = "kreplica.extra.listeners"
+
+BUILT_INTO = {PLACEMENT: "racks", ELECTION: "assigned", AUTHORIZER: "allow-all"}
+"""What the settings say where no plugin is chosen: nothing is looked for, and nobody asked."""
+
+
+class Plugins:
+    """Owned by the broker; made before its other parts, which are told of what was chosen.
+
+    :ivar place: says where new replicas are placed.
+    :ivar preference: says who should lead; None where the assignment does.
+    :ivar gate: asks who may do what; None where everybody may do everything.
+    :ivar interception: what produced batches go through; None where there is nothing.
+    :ivar roles: who follows what this broker leads.
+    :raise SettingsError: a plugin does not exist, or does not like its settings.
+    """
+
+    def __init__(self, broker: Broker, runtime: Runtime, settings: BrokerSettings) -> None:
+        self._broker = broker
+        self._runtime = runtime
+        self._settings = settings
+        self._contained: dict[str, Containment] = {}
+        self._made: dict[tuple[str, InterfaceClass], Any] = {}
+        self._makers: dict[str, list[IPluginMaker]] = {}
+        self.roles = Roles()
+        self.place: Place = self._one(PLACEMENT, IReplicaPlacement, ChosenPlacement) or place_evenly
+        self.preference: Preference | None = self._one(ELECTION, ILeaderElection, ChosenElection)
+        self.gate: Gate | None = self._one(
+            AUTHORIZER, IAuthorizer, lambda plugin, contained: Gate(plugin, contained.failed)
+        )
+        interceptors = [
+            Interceptor(contained.name, plugin, contained.failed)
+            for plugin, contained in self._all(INTERCEPTORS, IProduceInterceptor)
+        ]
+        self.interception = Interception(interceptors) if interceptors else None
+        interval_s = settings["kreplica.metrics.report.interval.ms"] / 1000
+        reporters = [Reporter(*each) for each in self._all(REPORTERS, IMetricsReporter)]
+        self.has_reporters = bool(reporters)
+        self._reporting = Reporting(runtime.reactor, reporters, interval_s)
+        self._listening = Listening(
+            runtime.reactor, [Listener(*each) for each in self._all(LISTENERS, IExtraListener)]
+        )
+        self._check_settings()
+
+    def errors(self) -> Mapping[str, int]:
+        """How often each plugin has failed."""
+        return {name: contained.errors for name, contained in sorted(self._contained.items())}
+
+    async def start(self, figures: Callable[[], Figures]) -> None:
+        """The broker serves.
+
+        :raise KreplicaError: of a listener that has to be there.
+        """
+        self._reporting.start(figures)
+        await self._listening.start()
+
+    async def stop(self) -> None:
+        """Before the broker stops anything else."""
+        self._reporting.stop()
+        await self._listening.stop()
+
+    # --- making ------------------------------------------------------------------------------------------------------
+
+    def _one(self, setting: str, provides: InterfaceClass, use: Callable[[Any, Containment], Any]) -> Any:
+        name = self._settings[setting]
+        if name == BUILT_INTO[setting]:
+            return None
+        return use(*self._plugin(setting, name, provides))
+
+    def _all(self, setting: str, provides: InterfaceClass) -> Iterator[tuple[Any, Containment]]:
+        names = self._settings[setting]
+        for name in names:
+            if names.count(name) > 1:
+                raise SettingsError(f"{setting}: {name} is there twice")
+            yield self._plugin(setting, name, provides)
+
+    def _plugin(self, setting: str, name: str, provides: InterfaceClass) -> tuple[Any, Containment]:
+        maker = find(setting, name, provides)
+        contained = self._contained.setdefault(name, Containment(self._runtime.reactor, name))
+        self._makers.setdefault(name, []).append(maker)
+        context = PluginContext(name, self._of(name), self._runtime, PluginBroker(self._broker, self.roles, name))
+        try:
+            return maker.make(context), contained
+        except ValueError as error:
+            raise SettingsError(f"{setting}: the plugin {name} cannot be made: {error}") from error
+        except Exception as error:
+            raise SettingsError(f"{setting}: the plugin {name} failed to be made: {error!r}") from error
+
+    def _of(self, name: str) -> dict[str, str]:
+        prefix = f"{PLUGIN_PREFIX}{name}."
+        return {
+            given.removeprefix(prefix): self._settings.text(given) or ""
+            for given in self._settings.given
+            if given.startswith(prefix)
+        }
+
+    def _check_settings(self) -> None:
+        """A setting of a plugin that was not chosen, or does not have it, is a mistake of somebody."""
+        for given in self._settings.given:
+            if given.startswith(PLUGIN_PREFIX):
+                self._check_setting(given)
+
+    def _check_setting(self, given: str) -> None:
+        rest = given.removeprefix(PLUGIN_PREFIX)
+        name = next((name for name in self._makers if rest.startswith(f"{name}.")), None)
+        if name is None:
+            chosen = ", ".join(sorted(self._makers)) or "none"
+            raise SettingsError(f"{given}: it is of no plugin that was chosen; chosen are: {chosen}")
+        setting = rest.removeprefix(f"{name}.")
+        known = [each for maker in self._makers[name] for each in maker.settings]
+        if setting not in known and not any(k.endswith("*") and setting.startswith(k[:-1]) for k in known):
+            near = get_close_matches(setting, known, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"it has: {', '.join(known) or 'none'}"
+            raise SettingsError(f"{given}: the plugin {name} has no setting {setting!r}; {meant}")

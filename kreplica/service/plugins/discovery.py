@@ -1,0 +1,49 @@
+"""From a plugin's name to what makes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.plugin import getPlugins
+from twisted.python.modules import getModule
+from zope.interface.interface import InterfaceClass
+
+import kreplica.plugins
+from kreplica.errors import SettingsError
+from kreplica.interfaces import IPluginMaker
+
+
+def find(setting: str, name: str, provides: InterfaceClass) -> IPluginMaker:
+    """The maker of the plugin of that name.
+
+    :param setting: which one asks for it, for the error.
+    :raise SettingsError: there is none, or several; it names those that there are, and the modules that could not be
+        imported, with the reason.
+    """
+    makers = makers_of(provides)
+    found = [maker for maker in makers if maker.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SettingsError(f"{setting}: {len(found)} plugins are called {name!r}: {', '.join(map(repr, found))}")
+    known = ", ".join(sorted(maker.name for maker in makers)) or "none"
+    broken = broken_modules()
+    more = "".join(f"; {module} could not be imported: {error}" for module, error in broken.items())
+    raise SettingsError(f"{setting}: there is no plugin {name!r}; there are: {known}{more}")
+
+
+def makers_of(provides: InterfaceClass) -> list[IPluginMaker]:
+    """All that make objects of that interface, by name."""
+    found: list[Any] = list(getPlugins(IPluginMaker, kreplica.plugins))
+    return sorted((maker for maker in found if maker.provides is provides), key=lambda maker: str(maker.name))
+
+
+def broken_modules() -> dict[str, str]:
+    """The modules among the plugins that cannot be imported, and why."""
+    broken = {}
+    for module in getModule(kreplica.plugins.__name__).iterModules():
+        try:
+            module.load()
+        except Exception as error:
+            broken[module.name] = f"{type(error).__name__}: {error}"
+    return dict(sorted(broken.items()))

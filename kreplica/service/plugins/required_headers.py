@@ -1,0 +1,34 @@
+"""Refuses records that lack a header: a trace id, a tenant, the version of a schema."""
+
+from __future__ import annotations
+
+from zope.interface import implementer
+
+from kreplica.interfaces import IProduceInterceptor, PluginContext, ProducedBatch, Refuse
+from kreplica.service.plugins.patterns import Patterns
+
+
+@implementer(IProduceInterceptor)
+class RequiredHeaders:
+    """Nothing of a batch is taken where one of its records lacks one."""
+
+    def __init__(self, context: PluginContext) -> None:
+        """:raise ValueError: no header is given."""
+        self._headers = [name.strip() for name in context.settings.get("headers", "").split(",") if name.strip()]
+        if not self._headers:
+            raise ValueError("headers: name at least one header")
+        self._topics = Patterns(context.settings.get("topics", "*"))
+
+    def intercept(self, batch: ProducedBatch) -> Refuse | None:
+        if batch.topic_partition.topic not in self._topics:
+            return None
+        wrong = {}
+        for record in batch.records:
+            there = {name for name, _ in record.headers}
+            missing = [name for name in self._headers if name not in there]
+            if missing:
+                wrong[record.offset] = f"the header {missing[0]} is missing"
+        return Refuse(f"{len(wrong)} records lack a header", wrong) if wrong else None
+
+    def appended(self, batch: ProducedBatch, note_offset: int) -> None:
+        """It leaves no notes."""

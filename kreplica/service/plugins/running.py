@@ -1,0 +1,101 @@
+"""What starts and stops with the broker: metrics reporters and extra listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import TimeoutError as DeferredTimeoutError
+
+from kreplica.errors import KreplicaError
+from kreplica.interfaces import IExtraListener, IMetricsReporter
+from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
+from kreplica.service.plugins.containment import Containment
+
+if TYPE_CHECKING:
+    from kreplica.admin.metrics import Figures
+
+STOP_SECONDS_MAX = 10.0
+
+
+class Reporter(NamedTuple):
+    plugin: IMetricsReporter
+    containment: Containment
+
+
+class Listener(NamedTuple):
+    plugin: IExtraListener
+    containment: Containment
+
+
+class Reporting:
+    """Tells reporters the figures, each at its own pace where one is slow."""
+
+    def __init__(self, reactor: Reactor, reporters: Sequence[Reporter], interval_s: float) -> None:
+        self._reactor = reactor
+        self._reporters = reporters
+        self._interval_s = interval_s
+        self._running: list[Deferred[None]] = []
+
+    def start(self, figures: Callable[[], Figures]) -> None:
+        """Begin; nothing is collected where there is no reporter."""
+        for reporter in self._reporters:
+            running = Deferred.fromCoroutine(self._report(reporter, figures()))
+            running.addErrback(lambda failure: failure.trap(CancelledError))
+            self._running.append(running)
+
+    async def _report(self, reporter: Reporter, figures: Figures) -> None:
+        while True:
+            await pause(self._reactor, self._interval_s)
+            try:
+                await reporter.plugin.report(figures.families())
+            except CancelledError:
+                raise
+            except Exception:
+                reporter.containment.failed("reporting metrics")
+
+    def stop(self) -> None:
+        """Report no more; what is being reported is cancelled."""
+        running, self._running = self._running, []
+        for each in running:
+            each.cancel()
+
+
+class Listening:
+    """Starts extra listeners in order, and stops them in the opposite one."""
+
+    def __init__(self, reactor: Reactor, listeners: Sequence[Listener]) -> None:
+        self._reactor = reactor
+        self._listeners = listeners
+        self._started: list[Listener] = []
+
+    async def start(self) -> None:
+        """:raise KreplicaError: of a listener that has to be there."""
+        for listener in self._listeners:
+            self._started.append(listener)
+            try:
+                await listener.plugin.start()
+            except (CancelledError, KreplicaError):
+                raise
+            except Exception:
+                listener.containment.failed("starting")
+
+    async def stop(self) -> None:
+        """Stop those that were started, each for no longer than ten seconds."""
+        while self._started:
+            listener = self._started.pop()
+            try:
+                stopping = Deferred.fromCoroutine(_awaited(listener.plugin.stop()))
+                await stopping.addTimeout(STOP_SECONDS_MAX, self._reactor)  # type: ignore[arg-type]
+            except DeferredTimeoutError:
+                listener.containment.wrong(f"it has not stopped within {STOP_SECONDS_MAX:.0f} s")
+            except CancelledError:
+                raise
+            except Exception:
+                listener.containment.failed("stopping")
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work

@@ -1,0 +1,32 @@
+"""What a broker keeps up with of the whole cluster, besides settings: who is cordoned, and the throttle of plans."""
+
+from __future__ import annotations
+
+from kreplica.membership.cordoned import CordonedBrokers
+from kreplica.membership.plan_throttle import PlanThrottle
+from kreplica.runtime import Reactor
+from kreplica.runtime.together import together
+from kreplica.zookeeper import ZooKeeperClient
+
+
+class Watches:
+    """Owned by the broker; started when the persistent paths are there."""
+
+    def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
+        self.cordoned = CordonedBrokers(reactor, client)
+        self.plan_throttle = PlanThrottle(reactor, client)
+        self._all = (self.cordoned.watching, self.plan_throttle.watching)
+
+    async def start(self) -> None:
+        """Read both, and watch for changes."""
+        await together([watching.start() for watching in self._all])
+
+    def session_renewed(self) -> None:
+        """Changes may have been missed."""
+        for watching in self._all:
+            watching.session_renewed()
+
+    async def stop(self) -> None:
+        """Follow no more changes."""
+        for watching in self._all:
+            watching.stop()

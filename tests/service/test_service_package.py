@@ -1,0 +1,142 @@
+"""The Debian package holds what its page says, as the tools of Debian see it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("kreplica-broker.service", "kreplica-broker@.service", "kreplica-coordinator.service")
+
+
+class Entry(NamedTuple):
+    mode: str
+    owner: str
+    target: str
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory) -> Path:
+    """Built as ``make deb`` does, around a small environment instead of the real one of 100 MB."""
+    directory = tmp_path_factory.mktemp("package")
+    programs = directory / "environment" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("twistd", "kreplica"):
+        (programs / name).write_text(f"#!{directory}/environment/bin/python3.11\nprint({name!r})\n")
+    (programs / "activate").write_text("VIRTUAL_ENV=elsewhere\n")
+    (programs / "python").symlink_to(sys.executable)
+    (directory / "environment" / "lib").mkdir()
+    (directory / "environment" / "lib" / "module.so").write_text("")
+    words = [sys.executable, ROOT / "packaging" / "deb.py", "--output", directory / "out"]
+    built = subprocess.run(
+        [*words, "--environment", directory / "environment"], capture_output=True, text=True, check=True
+    )
+    return Path(built.stdout.strip())
+
+
+def told(*words: object) -> str:
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def contents(package) -> dict[str, Entry]:
+    found = {}
+    for line in told("dpkg-deb", "--contents", package).splitlines():
+        mode, owner, _, _, _, path = line.split(None, 5)
+        name, _, target = path.partition(" -> ")
+        found[name.removeprefix(".").rstrip("/")] = Entry(mode, owner, target)
+    return found
+
+
+@pytest.fixture(scope="module")
+def unpacked(package, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("unpacked")
+    told("dpkg-deb", "-R", package, directory)
+    return directory
+
+
+def test_all_is_there(contents):
+    """Units, the account, the directories, the settings, the programs, and the pages."""
+    for name in NAMES:
+        assert f"/lib/systemd/system/{name}" in contents
+    for path in ("/usr/lib/sysusers.d/kreplica.conf", "/usr/lib/tmpfiles.d/kreplica.conf"):
+        assert path in contents
+    settings = {path.name for path in (ROOT / "etc/kreplica").iterdir()}
+    assert {Path(path).name for path in contents if path.startswith("/etc/kreplica/")} == settings
+    for path in ("docs/operations.md", "docs/plugins/kreplica/plugins/tags.py", "grafana/kreplica.json"):
+        assert f"/opt/kreplica/{path}" in contents
+    assert "/usr/share/doc/kreplica/copyright" in contents
+    assert contents["/usr/bin/kreplica"].target == "/opt/kreplica/.venv/bin/kreplica"
+
+
+def test_owners_and_modes(contents):
+    """All is root's; nobody else writes, programs run, settings are not for everybody to read."""
+    for path, entry in contents.items():
+        assert entry.owner == "root/root", path
+        if not entry.target:
+            assert "w" not in entry.mode[4:], path
+            assert "s" not in entry.mode.lower()[1:], path
+        if path.startswith("/etc/kreplica/"):
+            assert entry.mode == "-rw-r-----", path
+        elif entry.mode.startswith("-"):
+            is_program = "/bin/" in path or path.endswith(".so")
+            assert entry.mode == ("-rwxr-xr-x" if is_program else "-rw-r--r--"), path
+        elif entry.mode.startswith("d"):
+            assert entry.mode == "drwxr-xr-x", path
+    assert not [path for path in contents if "__pycache__" in path or path.endswith(("~", ".orig", "dropin.cache"))]
+
+
+def test_the_environment_is_at_home_where_it_will_be(contents, unpacked):
+    """Programs name the path of the installation and Debian's Python, nothing of where the package was built."""
+    environment = unpacked / "opt/kreplica/.venv"
+    assert contents["/opt/kreplica/.venv/bin/python3.11"].target == "/usr/bin/python3.11"
+    assert contents["/opt/kreplica/.venv/bin/python"].target == "python3.11"
+    for name in ("twistd", "kreplica"):
+        assert (environment / "bin" / name).read_text().startswith("#!/opt/kreplica/.venv/bin/python\n")
+    assert not (environment / "bin" / "activate").exists()
+    assert (environment / "pyvenv.cfg").read_text().startswith("home = /usr/bin\n")
+
+
+def test_what_it_says_of_itself(package, unpacked):
+    """Name, version and what it needs; the settings are the operator's to change."""
+    assert told("dpkg-deb", "--field", package, "Package").strip() == "kreplica"
+    version = told("dpkg-deb", "--field", package, "Version").strip()
+    assert f'__version__ = "{version}"' in (ROOT / "kreplica/__init__.py").read_text()
+    needs = told("dpkg-deb", "--field", package, "Depends")
+    assert "python3.11" in needs
+    description = told("dpkg-deb", "--field", package, "Description")
+    assert all(len(line) <= 80 for line in description.splitlines())
+    kept = (unpacked / "DEBIAN" / "conffiles").read_text().split()
+    assert kept == sorted(f"/etc/kreplica/{path.name}" for path in (unpacked / "etc/kreplica").iterdir())
+
+
+@pytest.mark.parametrize("name", ["postinst", "prerm", "postrm"])
+def test_scripts_can_be_run(unpacked, name):
+    """They are executable, stop at the first error, are shell, and remove no data."""
+    script = unpacked / "DEBIAN" / name
+    assert script.stat().st_mode & 0o777 == 0o755
+    text = script.read_text()
+    assert text.startswith("#!/bin/sh\nset -e\n")
+    subprocess.run(["sh", "-n", script], check=True)
+    assert not re.search(r"\brm\b|deluser|userdel", text)
+
+
+def test_the_page_tells_of_what_is_there(contents):
+    """Each unit and file that an operator is told to use is in the package."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    commands = re.findall(r"^# (systemctl|cp|editor|apt) (.*)$", page, re.MULTILINE)
+    assert len(commands) >= 6
+    for program, rest in commands:
+        if program == "systemctl":
+            for unit in re.findall(r"kreplica-[\w]+@?", rest):
+                assert f"{unit}.service" in NAMES
+        elif program == "cp":
+            assert rest.split()[0] in contents
+    version = re.search(r"kreplica_([\d.]+)_amd64", page)
+    assert version is not None
+    assert f'"{version[1]}"' in (ROOT / "kreplica/__init__.py").read_text()
