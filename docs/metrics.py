@@ -1,0 +1,155 @@
+"""Writes ``metrics.md``: every figure of a cluster at work.  ``python docs/metrics.py``
+
+The cluster is a simulated one: records, a group, a plan that waits for a broker which is down.  ``tests/docs`` fails
+where the page differs from what would be written, and evaluates the Grafana dashboard's queries on the same scrapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kreplica.admin.metrics import Metrics
+from kreplica.cluster import znodes
+from kreplica.cluster.plans import documents
+from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
+from kreplica.interfaces import Family, Histogram
+from kreplica.runtime.stalls import StallWatch
+from kreplica.service.figures import BrokerFigures
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire import messages
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.records import Record
+from kreplica.zookeeper import Create
+
+PAGE = Path(__file__).parent / "metrics.md"
+SETTINGS = (
+    "kreplica.metrics.reporters=log",  # so that figures are kept, though nobody listens
+    "kreplica.plugin.log.names=none",
+    "kreplica.groups.lag.interval.ms=1000",
+)
+TOPIC, GROUP, PLAN = "orders", "billing", "plan-0000000001"
+DOWN = 4
+
+HEAD = """# Metrics
+
+`GET /metrics` of a broker's admin listener (`kreplica.admin.listener`) is what Prometheus scrapes; metrics reporters
+([plugins](plugins.md)) are told the same. Names are those of Kafka's JMX exporter and of kafka_exporter where these
+have one; ours begin with `kreplica_`. Ask every broker: each tells of what it holds, leads and coordinates, and a
+partition or a group that is summed over all brokers comes once. Counters are named with `_total` at the end,
+histograms have `_bucket`, `_sum` and `_count`.
+
+`etc/grafana/kreplica.json` is a dashboard of them: import it, and choose your Prometheus.
+
+This page is written by `python docs/metrics.py`.
+
+| name | kind | labels | what it is |
+| --- | --- | --- | --- |
+"""
+
+
+class Scene:
+    """A cluster at work: three brokers that run, and one that is down."""
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(1, brokers=4, overrides=SETTINGS)
+        self.cluster.start()
+        client = self.cluster.client()
+        self.cluster.run_until(client.create_topic(TOPIC, assignment=[(1, 2), (2, 3), (3, 1), (1, 4)]))
+        self.cluster.wait_in_sync(TOPIC, range(4))
+        self._topics = 0
+        self._watches = {n: StallWatch(self.cluster.brokers[n].host.reactor) for n in (1, 2, 3)}
+        for watch in self._watches.values():
+            watch.start()
+        self._produce()
+        self._commit()
+        self.cluster.brokers[DOWN].kill()
+        self.cluster.run(60)
+        self._plan()
+        self._produce()
+        self.cluster.run(5)
+
+    def stop(self) -> None:
+        for watch in self._watches.values():
+            watch.stop()
+        self.cluster.stop()
+
+    def work(self) -> None:
+        """What a cluster does in a while: records come and go, and somebody makes a topic."""
+        self._produce()
+        self._topics += 1
+        self.cluster.run_until(self.cluster.client().create_topic(f"made-{self._topics}"))
+
+    def _produce(self) -> None:
+        for partition in range(3):
+            client = self.cluster.leader_client(TOPIC, partition, name=f"app-{partition}")
+            for number in range(5):
+                batch = build_batch([Record(-1, 1000, None, b"%d" % number)])
+                self.cluster.run_until(client.produce(TOPIC, partition, batch))
+            self.cluster.run_until(client.read_all(TOPIC, partition))
+
+    def _commit(self) -> None:
+        row = {"partition_index": 0, "committed_offset": 2, "committed_metadata": ""}
+        body = {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [row]}], "member_id": ""}
+        client = self.cluster.client()
+        found: Any = None
+        for _ in range(100):
+            asked = {"key": GROUP, "key_type": 0, "coordinator_keys": [GROUP]}
+            found = self.cluster.run_until(client.request(messages.FIND_COORDINATOR, asked))["coordinators"][0]
+            if not found["error_code"]:
+                break
+            self.cluster.run(1)
+        other = self.cluster.client(broker=found["node_id"])
+        for _ in range(100):
+            answer = self.cluster.run_until(other.request(messages.OFFSET_COMMIT, body))
+            if not answer["topics"][0]["partitions"][0]["error_code"]:
+                return
+            self.cluster.run(1)
+        raise AssertionError("nothing could be committed")
+
+    def _plan(self) -> None:
+        """One that waits for the broker that is down."""
+        step = Step(Action.MOVE, TOPIC, 0, (1, 2), (1, DOWN), 100)
+        batches = documents.creation(Plan(PLAN, PlanKind.REASSIGN, PlanState.PENDING, 0, 1), [step])
+        client = self.cluster.brokers[1].program.client
+        for batch in batches:
+            self.cluster.run_until(client.multi([Create(path, data) for path, data in batch]))
+        assert self.cluster.run_until(client.exists(znodes.plan_path(PLAN))) is not None
+        self.cluster.run(2)
+
+    def families(self, broker: int) -> Sequence[Family | Histogram]:
+        """All figures of one broker."""
+
+        async def collect() -> list[Family | Histogram]:
+            figures = BrokerFigures(self.cluster.brokers[broker].program, self._watches[broker])
+            return [family async for family in figures.families()]
+
+        found: list[Family | Histogram] = self.cluster.run_until(collect())
+        return found
+
+    def scrape(self, broker: int) -> str:
+        """What Prometheus gets of one broker."""
+        program = self.cluster.brokers[broker].program
+        (route,) = Metrics(BrokerFigures(program, self._watches[broker]), program.runtime.offload).routes()
+        answered: Any = self.cluster.run_until(route.handler(None))
+        return bytes(answered.content).decode()
+
+
+def page(scene: Scene) -> str:
+    """The page, of the broker that is the controller: it has the most to tell."""
+    controller = scene.cluster.controller()
+    assert controller is not None
+    rows = []
+    for family in sorted(scene.families(controller), key=lambda family: family.name):
+        kind = "histogram" if isinstance(family, Histogram) else family.kind.value
+        name = f"{family.name}_total" if kind == "counter" else family.name
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        rows.append(f"| `{name}` | {kind} | {labels} | {family.help} |")
+    return HEAD + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    at_work = Scene()
+    PAGE.write_text(page(at_work))
+    at_work.stop()

@@ -1,0 +1,201 @@
+"""Builds a Debian package: ``make deb``, or ``python packaging/deb.py --output DIRECTORY``.
+
+The package brings a virtual environment of its own in ``/opt/kreplica/.venv``, on Debian's ``python3.11``: brokers do
+not care what else is installed on a host, and nothing else cares for them.  Units, the account, the directories and the
+commented settings come along; nothing is started by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PREFIX = "opt/kreplica"
+PYTHON = "/usr/bin/python3.11"
+"""What the environment runs on, where the package is installed."""
+
+SETTINGS = ("broker-1", "broker-2", "broker-3", "broker", "production", "single")
+PAGES = "docs"
+DIRECTORY_MODE, FILE_MODE, PROGRAM_MODE = 0o755, 0o644, 0o755
+
+CONTROL = """Package: kreplica
+Version: {version}
+Architecture: {architecture}
+Maintainer: The kreplica project <kreplica@example.org>
+Installed-Size: {size_kb}
+Depends: python3.11, systemd
+Section: net
+Priority: optional
+Description: replicated, partitioned log server that speaks the Kafka protocol
+ A broker that every Kafka client uses unmodified, with its state in ZooKeeper
+ or in an embedded coordinator, a REST API, a dashboard and metrics.
+"""
+
+POSTINST = """#!/bin/sh
+set -e
+if [ "$1" = configure ]; then
+    systemd-sysusers kreplica.conf
+    systemd-tmpfiles --create kreplica.conf
+    chgrp kreplica /etc/kreplica/*
+    if [ -d /run/systemd/system ]; then
+        systemctl daemon-reload
+    fi
+fi
+"""
+
+# An upgrade leaves brokers running: who operates them restarts one after the other.
+PRERM = """#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl stop 'kreplica-broker*.service' kreplica-coordinator.service || true
+fi
+"""
+
+# Data is never deleted by a package.
+POSTRM = """#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi
+"""
+
+
+def version() -> str:
+    """That of the source."""
+    text = (ROOT / "kreplica" / "__init__.py").read_text()
+    found = re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def build(output: Path, environment: Path | None) -> Path:
+    """Build the package.
+
+    :param environment: a directory to take for the virtual environment; None makes one from the source.
+    :return: the package.
+    """
+    architecture = subprocess.run(
+        ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    package = output / f"kreplica_{version()}_{architecture}.deb"
+    with tempfile.TemporaryDirectory() as scratch:
+        stage = Path(scratch) / "stage"
+        _lay_out(stage, environment)
+        _set_modes(stage)
+        _control(stage, architecture)
+        output.mkdir(parents=True, exist_ok=True)
+        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(stage), str(package)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return package
+
+
+def _lay_out(stage: Path, environment: Path | None) -> None:
+    home = stage / PREFIX
+    home.mkdir(parents=True)
+    if environment is None:
+        _make_environment(home / ".venv")
+    else:
+        shutil.copytree(environment, home / ".venv", symlinks=True)
+    _relocate(home / ".venv")
+    pages = shutil.ignore_patterns("*.py", "*.pyc", "__pycache__", "dropin.cache")
+    shutil.copytree(ROOT / PAGES, home / "docs", ignore=pages)
+    shutil.copytree(ROOT / "docs" / "plugins", home / "docs" / "plugins", dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns("*.pyc", "__pycache__", "dropin.cache"))  # fmt: skip
+    shutil.copytree(ROOT / "etc" / "grafana", home / "grafana")
+    _copy([ROOT / "etc" / "kreplica" / f"{name}.properties" for name in SETTINGS], stage / "etc/kreplica")
+    _copy([ROOT / "etc" / "kreplica" / "coordinator.env"], stage / "etc/kreplica")
+    _copy(sorted((ROOT / "systemd").glob("*.service")), stage / "lib/systemd/system")
+    _copy([ROOT / "systemd/sysusers.d/kreplica.conf"], stage / "usr/lib/sysusers.d")
+    _copy([ROOT / "systemd/tmpfiles.d/kreplica.conf"], stage / "usr/lib/tmpfiles.d")
+    _copy([ROOT / "LICENSE"], stage / "usr/share/doc/kreplica", name="copyright")
+    (stage / "usr/bin").mkdir(parents=True)
+    (stage / "usr/bin/kreplica").symlink_to(f"/{PREFIX}/.venv/bin/kreplica")
+
+
+def _copy(files: list[Path], to: Path, name: str | None = None) -> None:
+    to.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        shutil.copyfile(file, to / (name or file.name))
+
+
+def _make_environment(path: Path) -> None:
+    """A virtual environment with the broker in it, without the tools that made it."""
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(path)], check=True)
+    python = str(path / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--no-compile", str(ROOT)], check=True)
+    # Where the package is installed nobody may write: what can be compiled and looked up once is, with relative paths.
+    subprocess.run([python, "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash",
+                    "-s", str(path), "-p", f"/{PREFIX}/.venv", str(path / "lib")], check=False)  # fmt: skip
+    subprocess.run([python, "-c", _SCAN], check=True, cwd="/")
+
+
+_SCAN = """
+from twisted import plugins
+from twisted.plugin import IPlugin, getPlugins
+import kreplica.plugins
+list(getPlugins(IPlugin, plugins)), list(getPlugins(IPlugin, kreplica.plugins))
+"""
+
+
+def _relocate(environment: Path) -> None:
+    """Have it know itself by the path where it will be, and Debian's Python as the one it runs on."""
+    there = f"/{PREFIX}/.venv"
+    programs = environment / "bin"
+    for program in sorted(programs.iterdir()):
+        if program.is_symlink():
+            continue
+        head, _, rest = program.read_bytes().partition(b"\n")
+        if head.startswith(b"#!") and b"python" in head:
+            program.write_bytes(f"#!{there}/bin/python\n".encode() + rest)
+        elif program.name.lower().startswith("activate"):
+            program.unlink()
+    for name, target in (("python3.11", PYTHON), ("python3", "python3.11"), ("python", "python3.11")):
+        (programs / name).unlink(missing_ok=True)
+        (programs / name).symlink_to(target)
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11\n")
+
+
+def _set_modes(stage: Path) -> None:
+    """Independent of whoever builds."""
+    for path in [stage, *sorted(stage.rglob("*"))]:
+        if path.is_symlink():
+            continue
+        if path.is_dir():
+            path.chmod(DIRECTORY_MODE)
+        else:
+            is_program = path.parent.name == "bin" or path.suffix == ".so" or ".so." in path.name
+            path.chmod(PROGRAM_MODE if is_program else FILE_MODE)
+    for file in (stage / "etc/kreplica").iterdir():
+        file.chmod(0o640)
+
+
+def _control(stage: Path, architecture: str) -> None:
+    size_kb = sum(path.lstat().st_size for path in stage.rglob("*") if path.is_file()) // 1024
+    directory = stage / "DEBIAN"
+    directory.mkdir(mode=DIRECTORY_MODE)
+    text = CONTROL.format(version=version(), architecture=architecture, size_kb=size_kb)
+    (directory / "control").write_text(text)
+    names = sorted(path.name for path in (stage / "etc/kreplica").iterdir())
+    (directory / "conffiles").write_text("".join(f"/etc/kreplica/{name}\n" for name in names))
+    for name, script in (("postinst", POSTINST), ("prerm", PRERM), ("postrm", POSTRM)):
+        (directory / name).write_text(script)
+        (directory / name).chmod(PROGRAM_MODE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build a Debian package of this source.")
+    parser.add_argument("--output", type=Path, default=ROOT / "build", help="where to put it (default: build)")
+    parser.add_argument("--environment", type=Path, help="take this virtual environment, instead of making one")
+    arguments = parser.parse_args()
+    print(build(arguments.output, arguments.environment))
+
+
+if __name__ == "__main__":
+    main()
