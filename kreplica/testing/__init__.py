@@ -3,6 +3,7 @@
 * ``simulation`` hosts, their clocks and processes: start here
 * ``cluster`` a coordinator and brokers on such hosts, by the very composition root
 * ``cluster_state`` what its files and znodes say
+* ``planner`` an administrator who makes plans for it
 * ``invariants`` what must hold after every event; ``committed_log`` what was ever committed
 * ``wire_client``, ``leader_client``, ``idempotent_producer``, ``tailing_consumer`` clients of it
 * ``coordinator_client``, ``group_member``, ``group_consumer``, ``consumer_member``, ``transactional_producer``,

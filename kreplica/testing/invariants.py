@@ -114,14 +114,21 @@ class Invariants:
         for partition in range(partitions):
             self.add(TopicPartition(topic, partition), history)
 
-    def add(self, key: TopicPartition, history: History | None = None, topic_id: UUID | None = None) -> None:
+    def add(
+        self,
+        key: TopicPartition,
+        history: History | None = None,
+        topic_id: UUID | None = None,
+        committed: CommittedLog | None = None,
+    ) -> None:
         """Check one more partition, which is new.
 
         :param topic_id: only replicas of this topic are meant, and none that is left of another of its name.
+        :param committed: what was committed of it already, where it was thought to be gone and is not.
         """
         self._topic_ids[key] = topic_id
         self._paths[key] = znodes.partition_state_path(*key)
-        self.committed[key] = CommittedLog()
+        self.committed[key] = committed or CommittedLog()
         if history is not None:
             self._histories[key] = history
 

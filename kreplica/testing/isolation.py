@@ -10,8 +10,8 @@ from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.runtime import Reactor
 from kreplica.testing.tailing_consumer import WAIT_MS, TailingConsumer
 from kreplica.testing.transaction_history import TransactionHistory
-from kreplica.testing.wire_client import WireClient
-from kreplica.wire.batches import iter_headers, verify_crc
+from kreplica.testing.wire_client import WireClient, check_sound
+from kreplica.wire.batches import iter_headers
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import Record, iter_records
 
@@ -35,12 +35,12 @@ def shown(row: dict[str, Any], position: int) -> Shown:
     if row["error_code"]:
         raise KafkaError(ErrorCode.of(row["error_code"]))
     data = memoryview(bytes(row["records"] or b""))
+    asked = position
     to_come = sorted(row.get("aborted_transactions") or (), key=lambda each: -each["first_offset"])
     aborted: set[int] = set()
     records: list[Record] = []
     for at, header in iter_headers(data, incomplete_last=True):
-        if not verify_crc(data, header, at):
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged")
+        check_sound(row, data, header, at, asked)
         while to_come and to_come[-1]["first_offset"] <= header.last_offset:
             aborted.add(to_come.pop()["producer_id"])
         batch = list(iter_records(data[at : at + header.size]))

@@ -56,7 +56,7 @@ class Start:
     def _office(self, known: dict[str, Any]) -> Office:
         controller = self._controller
         context = decode_context(known["context"])
-        office = Office(controller._surroundings, context, controller.queue.put, controller.counters)
+        office = Office(controller._surroundings, context, controller.queue.put, controller.counters, controller.memory)
         office.untold.update(known["untold"])
         office.noted_epochs = dict(known["noted_epochs"])
         office._watched.update(known["watched"])

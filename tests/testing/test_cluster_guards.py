@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from kreplica.testing.storms.burial import burial
-from kreplica.testing.storms.guards import GUARDS, Guard, without
+from kreplica.testing.storms.guard import Guard, without
+from kreplica.testing.storms.guards import GUARDS
 from kreplica.testing.storms.sweep import keep_quiet
 
 SEED = 1

@@ -23,7 +23,7 @@ def test_a_broker_that_was_cut_off_does_away_with_what_is_gone() -> None:
     cluster.run_until(client.create_topic(TOPIC, assignment=[[1, 2], [1, 3]]))
     cluster.wait_in_sync(TOPIC, [0, 1])
     removed = TopicPartition(TOPIC, 1)
-    assert removed in cluster.brokers[3].program.directories.logs
+    cluster.run_until(lambda: removed in cluster.brokers[3].program.directories.logs)
     program = cluster.brokers[3].program
     for other in OTHERS:
         cluster.simulation.network.cut("broker-3", other)

@@ -18,7 +18,7 @@ from kreplica.testing.storms.sweep import Tally, sweep
 
 SEEDS = 200
 SEEDS_OF_A_TEST = 50
-SECONDS = 20
+SECONDS = 12
 """Of virtual time; ``make soak`` takes a minute each."""
 
 JOBS = min(2, os.cpu_count() or 1)

@@ -6,16 +6,19 @@ from random import Random
 
 import pytest
 from cluster_runs import replicated
+from twisted.internet.defer import Deferred
 
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.testing.anomalies import Kind, report
 from kreplica.testing.group_history import GroupHistory
 from kreplica.testing.isolation import shown
+from kreplica.testing.simulation import Host
 from kreplica.testing.storms.chain import OVERRIDES, Chain
 from kreplica.testing.storms.faults import OF_CHAINS
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, ReplicatedRun
+from kreplica.testing.storms.seats import Seat
 from kreplica.testing.storms.storm import planned
 from kreplica.testing.transaction_history import TransactionHistory
 from kreplica.wire.batch_building import BatchBuilder
@@ -196,15 +199,15 @@ class TestShown:
     def test_what_is_aborted_and_markers_are_passed_over(self) -> None:
         """The same producer's next transaction is shown; what comes next is behind all of it."""
         aborted = [{"producer_id": 1, "first_offset": 0}]
-        row = {"error_code": 0, "records": self.log(), "aborted_transactions": aborted}
+        row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": aborted}
         records, position = shown(row, 0)
         assert [(record.offset, record.value) for record in records] == [(1, b"two"), (3, b"three")]
         assert position == 5
 
     def test_all_is_shown_to_who_reads_all(self) -> None:
-        """But for markers; and nothing from before the position."""
-        row = {"error_code": 0, "records": self.log(), "aborted_transactions": None}
-        assert [record.offset for record in shown(row, 1).records] == [1, 3]
+        """But for markers."""
+        row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": None}
+        assert [record.offset for record in shown(row, 0).records] == [0, 1, 3]
 
     def test_errors_are_raised(self) -> None:
         """What a broker refuses, and records that are damaged."""
@@ -213,4 +216,37 @@ class TestShown:
         damaged = bytearray(self.log())
         damaged[-1] ^= 1
         with pytest.raises(KafkaError, match="CORRUPT_MESSAGE"):
-            shown({"error_code": 0, "records": bytes(damaged)}, 0)
+            shown({"error_code": 0, "high_watermark": 5, "records": bytes(damaged)}, 0)
+
+
+class Patient:
+    """Works until it is told to go."""
+
+    def __init__(self) -> None:
+        self.told: Deferred[None] = Deferred()
+
+    async def run(self) -> None:
+        await self.told
+
+    def finish(self) -> None:
+        """It takes a while: the test says when it has gone."""
+
+
+def test_who_is_to_leave_at_last_is_not_replaced() -> None:
+    """A place that was to be taken again when its process had left is given up, while it still leaves."""
+    with replicated(1) as run:
+        workers: list[Patient] = []
+
+        def make(_: Host) -> Patient:
+            workers.append(Patient())
+            return workers[-1]
+
+        seat = Seat(run, "member", make)
+        seat.begin()
+        seat.leave()
+        seat.fill()
+        seat.leave()
+        workers[0].told.callback(None)
+        assert not seat.is_taken
+        assert len(workers) == 1
+        run.converge()

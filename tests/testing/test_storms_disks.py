@@ -68,3 +68,17 @@ def test_a_slow_disk_is_as_quick_as_before_in_the_end() -> None:
         end()
     assert all(machine.host.offload.delay_s == DELAY_S for machine in run.cluster.brokers.values())
     run.converge()
+
+
+def test_one_machine_at_a_time_loses_what_was_committed() -> None:
+    """Whoever else is in sync may be killed before it is noticed: only who lost something would be counted on then."""
+    run = ReplicatedRun(3)
+    run.acknowledge(20)
+    assert run.survives(1)
+    assert run.survives(2)
+    run.lose_power(1)
+    assert not run.survives(2), "1 has lost something, and counts as in sync"
+    run.launch(1)
+    run.settle()
+    assert run.survives(2)
+    run.converge()

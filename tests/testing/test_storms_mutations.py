@@ -16,7 +16,8 @@ from kreplica.replication import in_sync
 from kreplica.testing.invariants import BrokenRule
 from kreplica.testing.storms import mutations
 from kreplica.testing.storms.burial import burial
-from kreplica.testing.storms.guards import GUARDS, Place, without
+from kreplica.testing.storms.guard import Place, without
+from kreplica.testing.storms.guards import GUARDS
 from kreplica.testing.storms.log_watch import UnexpectedLog
 from kreplica.testing.storms.mutations import Score, score, score_guard
 from kreplica.testing.storms.options import StormOptions

@@ -218,3 +218,19 @@ def test_an_operation_with_nothing_to_do_makes_a_topic(operation: topics.Operati
         operation(run, Random(1))
         run.cluster.run_until(lambda: bool(run.side_topics.keys))
         run.converge()
+
+
+def test_a_deletion_that_nobody_was_told_of_may_be_undone() -> None:
+    """The coordinator crashes before it is durable; the topic's replicas are gone, and it is deleted once more."""
+    with replicated(7) as run:
+        create(run)
+        client = run.side_topics.administrator(Random(0))
+        topic = run.side_topics.topic(NAME)
+        asked = run.side_topics.ask(client, client.delete_topic(NAME), {topic.exists: False})
+        run.cluster.run_until(lambda: not run.side_topics.keys)
+        run.cluster.coordinator.kill()
+        run.cluster.run_until(run.cluster.coordinator.start())
+        assert assignment_of(run.cluster, NAME) is not None
+        run.cluster.run_until(asked)
+        run.cluster.run_until(lambda: assignment_of(run.cluster, NAME) is None)
+        run.converge()

@@ -11,7 +11,8 @@
 * ``chain`` consume, transform, produce in transactions, and a plain group; ``chain_clients`` who does that, ``seats``
   places in a group, in each of which one process after the other works
 * ``expected`` what may be, after what administrators asked for
-* ``scenarios`` rare orders of events, a script each; ``guards`` the rules that they are about, and how to be without
+* ``scenarios`` rare orders of events, a script each; ``guards`` and ``coordinator_guards`` the rules that they are
+  about, and ``guard`` how to be without one
 * ``mutations`` what notices that a guard is not there
 * ``journals`` of controllers, replayed; ``log_watch`` what no program may log; ``burial`` what killed ones leave behind
 """

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 from kreplica.testing.storms.burial import burial
-from kreplica.testing.storms.guards import GUARDS, Guard, without
+from kreplica.testing.storms.guard import Guard, without
+from kreplica.testing.storms.guards import GUARDS
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.outcome import Cause, run_storm
 from kreplica.testing.storms.sweep import keep_quiet

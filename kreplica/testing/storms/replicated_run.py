@@ -158,11 +158,17 @@ class ReplicatedRun:
         return [broker for broker in state.isr if broker != state.leader] if state else []
 
     def survives(self, broker: int) -> bool:
-        """Whether all that is committed is also on a broker that lost nothing, should this one lose power now."""
+        """Whether nothing that is committed may be lost, should this one lose power now.
+
+        Another in-sync replica must have it; and of those that lost something one at most may count as in sync, since
+        whoever has all may die, and leave the set, before the others are found to be dead.  That is what is promised:
+        the loss of any one machine.
+        """
         self.lost = {other: None for other in self.lost if not self._has_all(other)}
+        lost = {*self.lost, broker}
         for key in self._committed_ends():
             state = state_of(self.cluster, key)
-            if state is None or not set(state.isr).difference(self.lost, [broker]):
+            if state is None or not set(state.isr) - lost or len(lost.intersection(state.isr)) > 1:
                 return False
         return True
 

@@ -75,6 +75,7 @@ class Seat:
 
     def leave(self) -> None:
         """Let the process leave its group and end."""
+        self._is_wanted = False
         if self._worker is not None:
             self.tell("is to leave")
             self._is_leaving = True

@@ -151,8 +151,6 @@ class SidePartition:
     def begin(self) -> None:
         """Let clients of it start."""
         key, runtime = self.life.key, self._host.runtime
-        earlier, self.committed = self.committed, self._run.invariants.committed[key]
-        self.committed.start_offset = earlier.start_offset
         load = Load(
             key.topic,
             [key.partition],

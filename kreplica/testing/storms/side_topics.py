@@ -138,8 +138,13 @@ class SideTopics:
 
     def _change(self, topic: SideTopic) -> None:
         assignment = assignment_of(self._cluster, topic.name)
+        before = topic.current
         now = dict.fromkeys(lives_of(assignment) if assignment else ())
-        before, topic.current = topic.current, now
+        if znode(self._cluster, znodes.delete_topic_path(topic.name)) is not None:
+            # A coordinator that crashed may not have kept that a topic is gone, of which nobody was told yet.  Its
+            # replicas are deleted by then, and it is about to go again.
+            now = {life: None for life in now if life in before or life not in self._partitions}
+        topic.current = now
         for life in before:
             if life not in now:
                 self._run.tell(f"{self._partitions[life]} is gone")
@@ -158,7 +163,7 @@ class SideTopics:
         if topic.settings["retention.bytes"].values != {None: None}:
             partition.trimmed = True
         self._run.tell(f"{partition} is there")
-        self._run.invariants.add(life.key, partition.history, life.topic_id)
+        self._run.invariants.add(life.key, partition.history, life.topic_id, partition.committed)
         partition.begin()
 
     def _lives(self, life: Life) -> bool:

@@ -58,7 +58,7 @@ def is_asked_for_at_once(seed: int) -> None:
         first.is_slow = True
         group.scene.do(second.subscribe([SOURCE]))
         asking = group.scene.begin(first.subscribe([]))
-        group.beat(second)
+        group.beat(second, second)  # the first of them may be faster than what it is to be after
         group.scene.cluster.run_until(asking)
         first.is_slow = False
         first.die()

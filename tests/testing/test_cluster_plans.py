@@ -1,0 +1,229 @@
+"""Plans on four brokers under load, while controllers and others die: nothing acknowledged is lost, and they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from broker_runs import TOPIC
+from cluster_runs import replicated, seeds, traced_run
+
+from kreplica.cluster.plans.plan import PlanState, StepState
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.testing.cluster_state import assignment_of, replicas_of
+from kreplica.testing.planner import Planner
+from kreplica.testing.storms.replicated_run import ReplicatedRun
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+PARTITIONS = 4
+
+
+def loaded(seed: int) -> ReplicatedRun:
+    return traced_run(seed, brokers=4, partitions=PARTITIONS)
+
+
+@contextmanager
+def planned(seed: int) -> Iterator[tuple[ReplicatedRun, Planner]]:
+    with replicated(seed, loaded) as run:
+        planner = Planner(run.cluster)
+        run.acknowledge(40)
+        yield run, planner
+        planner.close()
+        run.converge()
+
+
+def begun(run: ReplicatedRun, planner: Planner, plan_id: str) -> None:
+    """Until the first step has finished, so that there is something of each kind."""
+    run.cluster.run_until(lambda: planner.count(plan_id, StepState.FINISHED) > 0)
+
+
+def copier(run: ReplicatedRun) -> int:
+    """A broker that copies a partition now."""
+
+    def adding() -> list[int]:
+        assignment = assignment_of(run.cluster, TOPIC)
+        return [broker for brokers in assignment.adding.values() for broker in brokers] if assignment else []
+
+    run.cluster.run_until(lambda: bool(adding()))
+    return adding()[0]
+
+
+def holders(run: ReplicatedRun) -> list[tuple[int, ...]]:
+    return [replicas_of(run.cluster, key) for key in run.keys]
+
+
+@pytest.mark.parametrize("seed", seeds([1]))
+def test_a_drained_broker_holds_nothing_and_gets_nothing(seed: int) -> None:
+    """Its replicas are elsewhere, its files are gone, and a topic that is made now has none there."""
+    with planned(seed) as (run, planner):
+        plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
+        assert planner.until_ended(plan_id) is PlanState.COMPLETED
+        assert all(2 not in replicas for replicas in holders(run))
+        client = run.cluster.client(broker=1)
+        run.cluster.run_until(client.create_topic("new", 6, replication_factor=3))
+        run.cluster.run(1)
+        known = run.cluster.brokers[1].program.metadata.topic("new")
+        assert known is not None
+        assert all(2 not in partition.replicas for partition in known.partitions.values())
+        with pytest.raises(KafkaError) as refused:
+            run.cluster.run_until(client.create_topic("too-many", 1, replication_factor=4))
+        assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert "[2] are cordoned" in str(refused.value)
+        # A group that cannot do without a cordoned broker is better off than one that waits for ever.
+        run.cluster.run_until(client.create_topic(CONSUMER_OFFSETS, 1, replication_factor=4))
+        run.cluster.run_until(client.close())
+        run.cluster.run_until(lambda: not any(key in run.machine(2).program.directories.logs for key in run.keys))
+
+
+@pytest.mark.parametrize("seed", seeds([1]))
+@pytest.mark.parametrize("victim", ["controller", "drained", "copying"])
+def test_a_plan_ends_although_somebody_dies_in_the_middle_of_it(seed: int, victim: str) -> None:
+    """Whoever it is: the controller's successor carries on, and a broker that copies goes on when it is back."""
+    with planned(seed) as (run, planner):
+        body = {"kind": "drain", "brokers": [2], "moves_at_once": 1, "throttle_bytes_per_second": 100_000}
+        plan_id = planner.make(body, topics=[TOPIC])
+        begun(run, planner, plan_id)
+        controller = run.cluster.controller()
+        assert controller is not None
+        chosen = {"controller": controller, "drained": 2, "copying": copier(run)}[victim]
+        run.kill(chosen)
+        run.acknowledge(20, timeout_s=60)
+        run.start(chosen)
+        assert planner.until_ended(plan_id) is PlanState.COMPLETED
+        assert all(2 not in replicas for replicas in holders(run))
+        run.cluster.run_until(lambda: planner.throttle is None)
+
+
+@pytest.mark.parametrize("seed", seeds([1]))
+def test_every_controller_dies_in_its_turn(seed: int) -> None:
+    """Each in the middle of the same plan; the third ends it."""
+    with planned(seed) as (run, planner):
+        plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
+        for _ in range(2):
+            controller = run.cluster.controller()
+            assert controller is not None
+            run.kill(controller)
+            run.cluster.run_until(lambda: run.cluster.controller() is not None, 30)
+            run.start(controller)
+        assert planner.until_ended(plan_id) is PlanState.COMPLETED
+
+
+@pytest.mark.parametrize("seed", seeds([1]))
+def test_a_rollback_ends_where_all_began(seed: int) -> None:
+    """Also where the controller dies in the middle of it."""
+    with planned(seed) as (run, planner):
+        before = holders(run)
+        plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
+        begun(run, planner, plan_id)
+        planner.cancel(plan_id, rollback=True)
+        controller = run.cluster.controller()
+        assert controller is not None
+        run.kill(controller)
+        run.acknowledge(10, timeout_s=60)
+        run.start(controller)
+        assert planner.until_ended(plan_id) is PlanState.CANCELLED
+        assert holders(run) == before
+
+
+@pytest.mark.parametrize("seed", seeds([1]))
+def test_a_throttle_slows_what_is_added_and_nothing_else(seed: int) -> None:
+    """The move takes as long as its rate says; producers with acks=all wait for nobody."""
+    with planned(seed) as (run, planner):
+        run.acknowledge(100)
+        before = holders(run)
+        plan_id = planner.make({"kind": "drain", "brokers": [2], "throttle_bytes_per_second": 400}, topics=[TOPIC])
+        run.cluster.run(2)
+        acknowledged = run.history.acked_count
+        run.cluster.run(4)
+        assert run.history.acked_count > acknowledged + 100, "replicas in sync are not throttled"
+        assert holders(run) != before
+        assert planner.count(plan_id, StepState.MOVING) > 0
+        planner.change(plan_id, throttle_bytes_per_second=None)
+        assert planner.until_ended(plan_id, 30) is PlanState.COMPLETED
+
+
+@pytest.mark.parametrize("seed", seeds([1]))
+def test_the_replication_factor_changes_in_one_step(seed: int) -> None:
+    """Up, and down again."""
+    with planned(seed) as (run, planner):
+        for factor in (4, 3):
+            body = {"kind": "replication_factor", "topics": [TOPIC], "replication_factor": factor}
+            assert planner.until_ended(planner.make(body, topics=[TOPIC])) is PlanState.COMPLETED
+            assert {len(replicas) for replicas in holders(run)} == {factor}
+
+
+ROUNDS = 6
+
+
+def some_request(run: ReplicatedRun, random: Random) -> dict[str, Any]:
+    """What an administrator may think of next; it may be refused."""
+    broker = random.randrange(1, 5)
+    rows = [
+        {"topic": TOPIC, "partition": key.partition, "replicas": random.sample(range(1, 5), 3)}
+        for key in random.sample(run.keys, 2)
+    ]
+    body: dict[str, Any] = random.choice(
+        [
+            {"kind": "drain", "brokers": [broker]},
+            {"kind": "rebalance"},
+            {"kind": "reassign", "assignments": rows},
+            {"kind": "replication_factor", "topics": [TOPIC], "replication_factor": random.choice([3, 4])},
+        ]
+    )
+    throttle = random.choice([None, 300_000, 1_000_000])
+    return {**body, "moves_at_once": random.randrange(1, 4), "throttle_bytes_per_second": throttle}
+
+
+def disturb(run: ReplicatedRun, random: Random) -> None:
+    """One thing goes wrong for a while."""
+    broker = random.choice([run.cluster.controller() or 1, random.randrange(1, 5)])
+    match random.randrange(4):
+        case 0:
+            run.kill(broker)
+            run.cluster.run(random.uniform(0.1, 10))
+            run.start(broker)
+        case 1:
+            run.tell(f"the session of broker {broker} expires")
+            run.cluster.expire_session(broker)
+        case 2:
+            run.tell(f"broker {broker} is cut off from ZooKeeper")
+            run.network.cut(f"broker-{broker}", "coordinator")
+            run.cluster.run(random.uniform(0.1, 10))
+            run.network.heal()
+        case 3:
+            run.tell(f"broker {broker} stands still")
+            run.machine(broker).host.pause()
+            run.cluster.run(random.uniform(0.1, 10))
+            run.machine(broker).host.resume()
+
+
+@pytest.mark.parametrize("seed", seeds([1]))
+def test_plans_end_whatever_happens_meanwhile(seed: int) -> None:
+    """Several at a time, some cancelled or rolled back, while brokers die, stand still and lose their sessions."""
+    with planned(seed) as (run, planner):
+        random, made = Random(seed), []
+        for _ in range(ROUNDS):
+            body = some_request(run, random)
+            try:
+                plan_id = planner.make(body, topics=[TOPIC])
+                made.append(plan_id)
+                run.tell(f"{plan_id}: {body}")
+            except KafkaError as error:
+                run.tell(f"{body} is refused: {error}")
+            run.cluster.run(random.choice([0.01, 0.1, 1.0]))
+            open_plans = [each for each in made if not planner.plan(each).state.is_ended]
+            if open_plans and random.random() < 0.4:
+                chosen, rollback = random.choice(open_plans), random.random() < 0.5
+                run.tell(f"{chosen} is cancelled{', and rolled back' if rollback else ''}")
+                planner.cancel(chosen, rollback=rollback)
+            disturb(run, random)
+        run.settle()
+        for plan_id in made:
+            planner.until_ended(plan_id)
+            assert planner.plan(plan_id).state is not PlanState.FAILED, planner.plan(plan_id).reason
+        run.cluster.run_until(lambda: planner.throttle is None)

@@ -1,0 +1,34 @@
+"""The simulator's client takes nothing from an answer that cannot be what was written."""
+
+from __future__ import annotations
+
+import pytest
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.testing.isolation import shown
+from kreplica.testing.wire_client import records_of
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.records import Record
+
+
+def answer(flipped_bit: int | None = None) -> dict[str, object]:
+    """One batch of one record at offset 0, of a log that ends there."""
+    batch = bytearray(build_batch([Record(0, 1, b"key", b"value", ())]))
+    if flipped_bit is not None:
+        batch[flipped_bit // 8] ^= 1 << flipped_bit % 8
+    return {"error_code": 0, "high_watermark": 1, "records": bytes(batch), "aborted_transactions": None}
+
+
+def test_what_was_written_is_taken() -> None:
+    assert [record.value for record in records_of(answer(), 0)] == [b"value"]
+    assert [record.value for record in shown(answer(), 0).records] == [b"value"]
+
+
+@pytest.mark.parametrize("bit", [0, 7, 56, 300])
+def test_an_offset_that_flipped_is_refused(bit: int) -> None:
+    """No checksum covers it; but nothing that is answered lies below what was asked for, or is not committed."""
+    with pytest.raises(KafkaError) as refused:
+        records_of(answer(bit), 0)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    with pytest.raises(KafkaError):
+        shown(answer(bit), 0)
