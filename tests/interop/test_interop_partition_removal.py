@@ -8,7 +8,7 @@ import time
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
@@ -45,7 +45,16 @@ class Removal:
         self._zookeeper.delete(self._request)
 
     def add_again(self):
-        self._admin.create_partitions([NewPartitions(self._topic, len(PARTITIONS))])[self._topic].result()
+        """Ask until all brokers have deleted the files of the one before."""
+        end = time.monotonic() + ANSWER_S_MAX
+        while True:
+            try:
+                self._admin.create_partitions([NewPartitions(self._topic, len(PARTITIONS))])[self._topic].result()
+                return
+            except KafkaException as error:
+                if "may still have its files" not in str(error) or time.monotonic() > end:
+                    raise
+            time.sleep(0.05)
 
     def wait_until(self, condition):
         """Wait until the last partition is ``writable``, ``read-only``, or ``gone``, for the broker too."""

@@ -1,0 +1,160 @@
+"""What the REST API writes, by request: a row for each, which ``test_system_rest.py`` makes on a real ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Write:
+    """One request, and the znodes that it writes.
+
+    In texts ``{topic}`` is the name of a topic that there is, ``{new}`` one that there is not, ``{plan}`` the plan that
+    is made next.
+
+    :param znodes: their paths; a ``*`` at the end stands for a number that ZooKeeper chooses.
+    :param before: other requests that have to be made first, as (method, path, body); ``after`` those that tidy up.
+    :param is_taken: whether the controller takes the znode away as it does what is asked: it is stopped meanwhile.
+    :param until: a path, and what a member of its document has to be before the request is made.
+    :param is_changed: whether the controller writes the znodes, too, as it does what is asked: it is stopped meanwhile.
+    :param chosen: members of the znodes' data that are others each time.
+    """
+
+    name: str
+    method: str
+    path: str
+    znodes: Sequence[str]
+    body: Any = None
+    before: Sequence[tuple[str, str, Any]] = ()
+    after: Sequence[tuple[str, str, Any]] = ()
+    is_taken: bool = False
+    until: tuple[str, str, str] | None = None
+    is_changed: bool = False
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+
+
+LONG_PLAN = (
+    ("PATCH", "/v1/topics/{topic}", {"partitions": 2}),
+    ("POST", "/v1/plans", {"kind": "remove_partitions", "topic": "{topic}", "partitions": 1, "wait_ms": 600_000}),
+)
+"""It goes on for ten minutes, in which the partition can be read still."""
+
+WRITES = (
+    Write(
+        "make a topic",
+        "POST",
+        "/v1/topics",
+        ("/config/topics/{new}", "/brokers/topics/{new}"),
+        {"name": "{new}", "partitions": 2, "replication_factor": 2, "configs": {"retention.ms": 1000}},
+        chosen={"topic_id": None, "partitions": None},
+    ),
+    Write(
+        "make a topic, its replicas chosen",
+        "POST",
+        "/v1/topics",
+        ("/brokers/topics/{new}",),
+        {"name": "{new}", "assignment": {"0": [1], "1": [2]}},
+        chosen={"topic_id": None},
+    ),
+    Write("grow a topic", "PATCH", "/v1/topics/{topic}", ("/brokers/topics/{topic}",), {"partitions": 3}),
+    Write("delete a topic", "DELETE", "/v1/topics/{topic}", ("/admin/delete_topics/{topic}",), is_taken=True),
+    Write(
+        "set a topic's setting for the first time",
+        "PATCH",
+        "/v1/configs/topics/{topic}",
+        ("/config/topics/{topic}", "/config/changes/config_change_*"),
+        {"set": {"cleanup.policy": "compact"}},
+    ),
+    Write(
+        "change a topic's settings",
+        "PATCH",
+        "/v1/configs/topics/{topic}",
+        ("/config/topics/{topic}", "/config/changes/config_change_*"),
+        {"set": {"retention.bytes": 4096}, "remove": ["cleanup.policy"]},
+        before=[("PATCH", "/v1/configs/topics/{topic}", {"set": {"cleanup.policy": "compact"}})],
+    ),
+    Write(
+        "change a broker's settings",
+        "PATCH",
+        "/v1/configs/brokers/2",
+        ("/config/brokers/2", "/config/changes/config_change_*"),
+        {"set": {"log.retention.ms": 7200000}},
+    ),
+    Write(
+        "change all brokers' settings",
+        "PATCH",
+        "/v1/configs/brokers/default",
+        ("/config/brokers/<default>", "/config/changes/config_change_*"),
+        {"set": {"log.retention.ms": 3600000}},
+    ),
+    Write(
+        "cordon a broker",
+        "PUT",
+        "/v1/brokers/2/cordon",
+        ("/kreplica/cordoned/2",),
+        {"reason": "its disk is old"},
+        after=[("DELETE", "/v1/brokers/2/cordon", None)],
+        chosen={"since_ms": None},
+    ),
+    Write(
+        "uncordon a broker",
+        "DELETE",
+        "/v1/brokers/2/cordon",
+        ("/kreplica/cordoned/2",),
+        before=[("PUT", "/v1/brokers/2/cordon", {})],
+    ),
+    Write(
+        "have preferred leaders elected",
+        "POST",
+        "/v1/elections",
+        ("/admin/preferred_replica_election",),
+        {"type": "preferred", "partitions": [{"topic": "{topic}", "partition": 0}]},
+        is_taken=True,
+    ),
+    Write(
+        "make a plan",
+        "POST",
+        "/v1/plans",
+        (
+            "/kreplica/plans",
+            "/kreplica/plans/{plan}",
+            "/kreplica/plans/{plan}/steps",
+            "/kreplica/plans/{plan}/progress",
+            "/kreplica/plans/{plan}/steps/00000000",
+        ),
+        {"kind": "add_partitions", "topic": "{topic}", "partitions": 3, "comment": "more readers"},
+        is_changed=True,
+        chosen={"created_at_ms": None},
+    ),
+    Write(
+        "change a plan",
+        "PATCH",
+        "/v1/plans/{plan}",
+        ("/kreplica/plans/{plan}",),
+        {"throttle_bytes_per_second": 1000, "moves_at_once": 2},
+        before=LONG_PLAN,
+        after=[("POST", "/v1/plans/{plan}/cancel", {})],
+        until=("/v1/plans/{plan}", "state", "running"),
+        is_changed=True,
+    ),
+    Write(
+        "cancel a plan",
+        "POST",
+        "/v1/plans/{plan}/cancel",
+        ("/kreplica/plans/{plan}",),
+        {"rollback": True},
+        before=LONG_PLAN,
+        until=("/v1/plans/{plan}", "state", "running"),
+        is_changed=True,
+    ),
+    Write(
+        "forget a plan",
+        "DELETE",
+        "/v1/plans/{plan}",
+        ("/kreplica/plans/{plan}/steps", "/kreplica/plans/{plan}/progress", "/kreplica/plans/{plan}"),
+        before=[("POST", "/v1/plans", {"kind": "rebalance", "topics": ["{topic}"]})],
+        until=("/v1/plans/{plan}", "state", "completed"),
+    ),
+)

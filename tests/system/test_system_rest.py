@@ -1,0 +1,184 @@
+"""Every write of the REST API, seen in a real ZooKeeper: the znodes that the answer shows are those that are there."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from urllib.request import Request, urlopen
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from rest_writes import WRITES
+
+from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+
+ROOT = "/rest"
+SESSION_MS = 18_000
+SEEN_S_MAX = 8.0
+"""Less than the session of the controller, which is stopped for so long."""
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(zookeeper, tmp_path_factory):
+    """Two brokers, each with an admin API of its own."""
+    places = direct_places(f"{zookeeper.connect_string}{ROOT}", 2)
+    settings = {
+        "kreplica.admin.listener": "127.0.0.1:0",
+        "zookeeper.session.timeout.ms": SESSION_MS,
+        "default.replication.factor": 2,
+    }
+    with ProcessCluster(tmp_path_factory.mktemp("rest"), places, settings=settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def tree(zookeeper):
+    """ZooKeeper, as somebody else's client sees it."""
+    client = KazooClient(f"{zookeeper.connect_string}{ROOT}")
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+class Asked:
+    """The admin API of a broker that is not the controller: all that it needs is in ZooKeeper."""
+
+    def __init__(self, cluster, tree):
+        self.controller = cluster.controller()
+        (other,) = {1, 2} - {self.controller}
+        self.url = json.loads(tree.get(f"/brokers/ids/{other}")[0])["kreplica_admin"]
+
+    def __call__(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.url + path, data, {"content-type": "application/json"} if data else {}, method=method)
+        with urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+
+def filled(value, names):
+    """A row of the table with the names of topics in it."""
+    if isinstance(value, str):
+        for name, text in names.items():
+            value = value.replace("{" + name + "}", text)
+        return value
+    if isinstance(value, dict):
+        return {filled(key, names): filled(each, names) for key, each in value.items()}
+    return [filled(each, names) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def same(data, chosen):
+    """What must be the same each time."""
+    return {key: each for key, each in data.items() if key not in chosen} if isinstance(data, dict) else data
+
+
+def held(tree, path):
+    """What a znode holds, as the answers show it; None where there is none."""
+    try:
+        text = tree.get(path)[0].decode()
+    except NoNodeError:
+        return None
+    return json.loads(text) if text else text
+
+
+def next_plan(tree):
+    """The plan that is made next."""
+    known = held(tree, "/kreplica/plans")
+    return f"plan-{(known['last_number'] if known else 0) + 1:010d}"
+
+
+def prepare(ask, requests, names):
+    for method, path, body in requests:
+        ask(method, filled(path, names), filled(body, names))
+
+
+@contextmanager
+def stopped(process):
+    process.pause()
+    try:
+        yield
+    finally:
+        process.resume()
+
+
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name.replace(" ", "-"))
+def test_the_znodes_of_a_write(write, cluster, tree, topic):
+    """A dry run shows the znodes and writes none; the same request then writes them, exactly as it shows them."""
+    ask = Asked(cluster, tree)
+    names = {"topic": topic, "new": f"{topic}-new", "plan": next_plan(tree)}
+    ask("POST", "/v1/topics", {"name": topic, "partitions": 1, "replication_factor": 2})
+    prepare(ask, write.before, names)
+    if write.until is not None:
+        where, member, value = filled(write.until, names)
+        wait_until(lambda: ask("GET", where)[member] == value, f"{where} to be {value}", 30)
+    method, path, body = write.method, filled(write.path, names), filled(write.body, names)
+    paths = filled(write.znodes, names)
+
+    tried = ask(method, f"{path}?dry_run=true", body)
+    assert tried["dry_run"] is True
+    assert [row["path"] for row in tried["znodes"]] == [path.removesuffix("*") for path in paths]
+    before = {row["path"]: held(tree, row["path"]) for row in tried["znodes"]}
+    assert all(before[row["path"]] != row.get("data") for row in tried["znodes"]), "nothing was written"
+
+    if write.is_taken:
+        with ThreadPoolExecutor(1) as other, stopped(cluster.brokers[ask.controller]):
+            asked = other.submit(ask, method, path, body)
+            (row,) = tried["znodes"]
+            found = seen(tree, row["path"])
+            assert found == row["data"]
+            cluster.brokers[ask.controller].resume()
+            done = asked.result(30)
+    else:
+        with stopped(cluster.brokers[ask.controller]) if write.is_changed else nullcontext():
+            done = ask(method, path, body)
+            for row in done["znodes"]:
+                assert held(tree, row["path"]) == row.get("data"), row
+    assert done["dry_run"] is False
+    for row, shown, path in zip(done["znodes"], tried["znodes"], paths, strict=True):
+        assert row["path"].startswith(path.removesuffix("*"))
+        assert row["operation"] == shown["operation"]
+        assert same(row.get("data"), write.chosen) == same(shown.get("data"), write.chosen)
+    prepare(ask, write.after, names)
+
+
+def seen(tree, path):
+    """What a znode holds as soon as there is one."""
+    deadline_s = time.monotonic() + SEEN_S_MAX
+    while time.monotonic() < deadline_s:
+        found = held(tree, path)
+        if found is not None:
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{path} did not come")
+
+
+def test_what_was_asked_for_happens(cluster, tree, topic):
+    """The controller, asked through another broker's API, makes, grows and deletes a topic."""
+    ask = Asked(cluster, tree)
+    made = ask("POST", "/v1/topics", {"name": topic, "partitions": 2, "replication_factor": 2})
+    assert made["led"] is True
+    assert ask("PATCH", f"/v1/topics/{topic}", {"partitions": 4})["led"] is True
+    partitions = ask("GET", f"/v1/topics/{topic}/partitions")["partitions"]
+    assert [row["partition"] for row in partitions] == [0, 1, 2, 3]
+    assert all(row["leader"] is not None for row in partitions)
+    assert ask("DELETE", f"/v1/topics/{topic}")["deleted"] is True
+    assert tree.exists(f"/brokers/topics/{topic}") is None
+
+
+def test_settings_take_effect(cluster, tree, topic):
+    """A setting that was changed by REST is what Kafka's own requests tell of, at every broker."""
+    ask = Asked(cluster, tree)
+    ask("POST", "/v1/topics", {"name": topic, "partitions": 1})
+    ask("PATCH", f"/v1/configs/topics/{topic}", {"set": {"max.message.bytes": 4321}})
+
+    def known(of):
+        url = json.loads(tree.get(f"/brokers/ids/{of}")[0])["kreplica_admin"]
+        rows = json.load(urlopen(f"{url}/v1/configs/topics/{topic}"))["configs"]
+        return next(row for row in rows if row["name"] == "max.message.bytes")
+
+    wait_until(lambda: all(known(of)["value"] == "4321" for of in (1, 2)), "both brokers to know it", 10)
+    assert known(1)["source"] == "dynamic_topic_config"
+    assert known(1)["default_value"] == "1048588"
