@@ -3,6 +3,7 @@
 * ``__main__`` finds the modules below, runs each in a process of its own, prints tables, writes JSON
 * ``tables`` rows to Markdown
 * ``broker`` throughput, latency, requests per second and idle connections of one broker process
+* ``blocking`` the blocking client, and what it costs itself
 * ``start`` from the start of the process to the first acknowledged record, and the memory it takes
 * ``cluster`` three broker processes and a real ZooKeeper: brokers die and stop, wide topics, replicated records
 * ``controller`` one controller against simulated brokers: what each event costs, up to 100,000 partitions

@@ -18,7 +18,8 @@ from pathlib import Path
 from kreplica.controller import elections, events, states
 from kreplica.groups.classic.states import PREVIOUS as CLASSIC_PREVIOUS
 from kreplica.groups.classic.states import State as ClassicState
-from kreplica.testing.storms.guards import GUARDS, Guard, Place
+from kreplica.testing.storms.guard import Guard, Place
+from kreplica.testing.storms.guards import GUARDS
 from kreplica.transactions.states import PREVIOUS as TRANSACTION_PREVIOUS
 from kreplica.transactions.states import TransactionState
 
@@ -242,6 +243,13 @@ def leadership_fields() -> str:
     return ", ".join(f"`{field.name}`" for field in fields(LeaderAndIsr))
 
 
+def commands() -> str:
+    """Every command of ``kreplica``."""
+    from kreplica.cli.reference import reference
+
+    return reference()
+
+
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 PARTS: Mapping[str, Callable[[], str]] = {
@@ -254,6 +262,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "replication-rules": replication_rules,
     "state-fields": leadership_fields,
     "guards": guards,
+    "commands": commands,
 }
 
 

@@ -1,0 +1,171 @@
+"""The REST API's latency while a producer writes, and how long a list of 10,000 partitions takes.
+
+How it is measured: one broker in a process of its own, with as many partitions as are listed.  Requests are due at even
+distances whatever became of those before (an open loop), on connections that are kept; a latency counts from when a
+request was due.  The requests are those that a page and a command line make most, in turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from kreplica.testing.standalone import StandaloneProcess
+
+PARTITIONS = 10_000
+TOPIC_PARTITIONS = 1000
+WRITTEN = "written"
+RECORD = b"x" * 1000
+RECORDS_PER_SECOND = 2000
+
+REQUESTS_PER_SECOND = 200
+CONNECTIONS = 8
+P99_MS_MAX = 20.0
+LIST_MS_MAX = 300.0
+
+PATHS = (
+    "/v1/cluster",
+    "/v1/brokers",
+    "/v1/topics?limit=20",
+    f"/v1/topics/{WRITTEN}",
+    f"/v1/topics/{WRITTEN}/partitions?limit=50",
+    f"/v1/topics/{WRITTEN}/partitions/0",
+    f"/v1/configs/topics/{WRITTEN}",
+    "/v1/partitions?state=under_replicated&limit=100",
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    seconds: float
+    lists: int
+
+
+SCALES = {"quick": Scale(10.0, 9), "full": Scale(60.0, 31)}
+
+
+class Api:
+    """One kept connection to a broker's admin API."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def ask(self, method: str, path: str, body: Any = None) -> bytes:
+        """The body of an answer that says that all is well."""
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        self._connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        assert answer.status in (200, 201), content
+        return content
+
+
+def run(scale: str = "quick") -> list[dict[str, Any]]:
+    """See ``benchmarks.__main__``."""
+    measured = SCALES[scale]
+    with tempfile.TemporaryDirectory() as directory, StandaloneProcess(Path(directory)) as process:
+        api = Api(process.admin_port)
+        api.ask("POST", "/v1/topics", {"name": WRITTEN, "partitions": 4})
+        few = _loaded(process, measured.seconds)
+        for number in range(PARTITIONS // TOPIC_PARTITIONS):
+            api.ask("POST", "/v1/topics", {"name": f"t{number}", "partitions": TOPIC_PARTITIONS})
+        _wait_until_led(api)
+        return [
+            _list_row(api, measured.lists),
+            _latency_row("4 partitions, producing", few),
+            _latency_row(f"{PARTITIONS:,} partitions, producing", _loaded(process, measured.seconds)),
+        ]
+
+
+def _wait_until_led(api: Api) -> None:
+    while json.loads(api.ask("GET", "/v1/cluster"))["offline_partitions"]:
+        time.sleep(0.2)
+
+
+def _list_row(api: Api, times: int) -> dict[str, Any]:
+    path = f"/v1/partitions?limit={PARTITIONS}"
+    assert len(json.loads(api.ask("GET", path))["partitions"]) == PARTITIONS
+    taken_ms = [_timed_ms(lambda: api.ask("GET", path)) for _ in range(times)]
+    return {
+        "case": f"list {PARTITIONS:,} partitions",
+        "requests": times,
+        "p50 ms": statistics.median(taken_ms),
+        "p99 ms": max(taken_ms),
+        "target": f"p50 <= {LIST_MS_MAX:g} ms",
+        "met": statistics.median(taken_ms) <= LIST_MS_MAX,
+    }
+
+
+def _latency_row(case: str, taken_ms: list[float]) -> dict[str, Any]:
+    percentiles = statistics.quantiles(taken_ms, n=100)
+    return {
+        "case": f"{REQUESTS_PER_SECOND} requests/s, {case}",
+        "requests": len(taken_ms),
+        "p50 ms": percentiles[49],
+        "p99 ms": percentiles[98],
+        "target": f"p99 <= {P99_MS_MAX:g} ms",
+        "met": percentiles[98] <= P99_MS_MAX,
+    }
+
+
+def _timed_ms(call: Any) -> float:
+    began_s = time.perf_counter()
+    call()
+    return (time.perf_counter() - began_s) * 1000
+
+
+def _loaded(process: StandaloneProcess, seconds: float) -> list[float]:
+    """The latencies of requests, in milliseconds, while records are written."""
+    with _producing(process.bootstrap_servers), ThreadPoolExecutor(CONNECTIONS) as threads:
+        begin_s = time.perf_counter() + 1.0
+        count = int(seconds * REQUESTS_PER_SECOND)
+        taken = [
+            threads.submit(_ask_in_turn, process.admin_port, begin_s, range(first, count, CONNECTIONS))
+            for first in range(CONNECTIONS)
+        ]
+        return list(itertools.chain.from_iterable(each.result() for each in taken))
+
+
+def _ask_in_turn(port: int, begin_s: float, numbers: range) -> list[float]:
+    api = Api(port)
+    taken_ms = []
+    for number in numbers:
+        due_s = begin_s + number / REQUESTS_PER_SECOND
+        time.sleep(max(due_s - time.perf_counter(), 0.0))
+        api.ask("GET", PATHS[number % len(PATHS)])
+        taken_ms.append((time.perf_counter() - due_s) * 1000)
+    return taken_ms
+
+
+@contextmanager
+def _producing(bootstrap_servers: str) -> Iterator[None]:
+    stopped = threading.Event()
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5})
+
+    def produce() -> None:
+        while not stopped.wait(0.01):
+            for _ in range(RECORDS_PER_SECOND // 100):
+                producer.produce(WRITTEN, RECORD)
+            producer.poll(0)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+        assert producer.flush(30) == 0

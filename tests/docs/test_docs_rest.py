@@ -1,0 +1,60 @@
+"""``docs/rest.md`` is what happens: its commands, its routes, its znodes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from kreplica.testing.standalone import StandaloneProcess
+
+PAGE = (Path(__file__).parents[2] / "docs" / "rest.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    with StandaloneProcess(tmp_path_factory.mktemp("rest"), brokers=3) as started:
+        yield started
+
+
+def test_the_session_goes_as_shown(process):
+    """Each command of the page prints what stands below it; an ellipsis stands for what is another each time."""
+    assert shutil.which("jq"), "jq is not installed (Debian: apt install jq)"
+    (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+    assert len(steps) >= 10
+    for command, expected in steps:
+        moved = command.replace("127.0.0.1:8080", f"127.0.0.1:{process.admin_port}")
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", moved], capture_output=True, text=True, timeout=60)
+        pattern = ".*?".join(map(re.escape, expected.split("…")))
+        assert re.fullmatch(pattern, done.stdout), (command, done.stdout, done.stderr)
+
+
+def test_every_route_is_on_the_page(process):
+    """Whatever the OpenAPI document has is on the page, and the page has nothing else."""
+    document = json.load(urlopen(f"{process.admin_url}/openapi.json"))
+    known = {f"{method.upper()} {path}" for path, row in document["paths"].items() for method in row}
+    buttons = {route for route in known if route.startswith("POST /v1/standalone/")}
+    told = set(re.findall(r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`", PAGE)) - {"GET /v1/configs/..."}
+    assert known - told - buttons == set()
+    assert told - known == set()
+
+
+def test_the_znodes_of_each_write(process):
+    """The page names the znodes of each write, as the OpenAPI document does."""
+    document = json.load(urlopen(f"{process.admin_url}/openapi.json"))
+    rows = dict(re.findall(r"^\| `((?:PUT|POST|PATCH|DELETE) [^`]+)` \|[^|]*\| (.*) \|$", PAGE, re.MULTILINE))
+    checked = 0
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for znode in operation.get("x-kreplica-znodes", ()):
+                told = rows[f"{method.upper()} {path}"]
+                parent = re.split(r"/\{|/steps|/progress|_$", znode)[0]
+                assert parent in told, (method, path, znode)
+                checked += 1
+    assert checked >= 10

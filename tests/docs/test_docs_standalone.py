@@ -1,0 +1,36 @@
+"""``docs/standalone.md`` is what happens: each command prints what stands below it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from kreplica.admin.resources.standalone import ACTIONS
+from kreplica.service.standalone import SESSION_TIMEOUT_MS
+from kreplica.testing.standalone import StandaloneProcess
+
+PAGE = (Path(__file__).parents[2] / "docs" / "standalone.md").read_text()
+
+
+def test_the_session_goes_as_shown(tmp_path: Path) -> None:
+    """With a broker that is killed and started again in the middle of it."""
+    for program in ("jq", "kcat"):
+        assert shutil.which(program), f"{program} is not installed (Debian: apt install {program})"
+    (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+    assert len(steps) >= 10
+    with StandaloneProcess(tmp_path, brokers=3) as process:
+        for command, expected in steps:
+            moved = command.replace("127.0.0.1:8080", f"127.0.0.1:{process.admin_port}")
+            for number in range(3):
+                moved = moved.replace(f"127.0.0.1:{9092 + number}", f"127.0.0.1:{process.port + number}")
+            done = subprocess.run(["bash", "-o", "pipefail", "-c", moved], capture_output=True, text=True, timeout=60)
+            assert (done.returncode, done.stdout) == (0, expected), (command, done.stderr)
+
+
+def test_every_button_is_on_the_page() -> None:
+    """And the session's time-out is the one that is set."""
+    assert set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)))) == set(ACTIONS)
+    assert f"times out after {SESSION_TIMEOUT_MS // 1000} seconds" in PAGE
