@@ -4,19 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 # Of `make test`: so many processes run tests at once.
-WORKERS ?= 2
+WORKERS ?= 3
 # Of `make soak`: storms from these seeds, for so long, so many at once.
 SEEDS ?= 1001-
 MINUTES ?= 30
 JOBS ?= 2
 
-.PHONY: run test lint bench soak clean help
+.PHONY: run test lint bench soak deb clean help
 
 help:
 	@echo "make run    start one broker on 127.0.0.1:9092 (nothing else is needed)"
 	@echo "make test   lint, types, import rules and the whole test suite"
 	@echo "make lint   only ruff, mypy and the import rules"
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
+	@echo "make deb    a Debian package in build/, with everything it needs but Python itself"
 	@echo "make soak   long fuzzing and crash runs, then half an hour of simulated storms"
 
 $(BIN)/python:
@@ -50,6 +51,9 @@ bench: $(VENV)/.installed-test
 soak: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS)
+
+deb: $(VENV)/.installed
+	@$(BIN)/python packaging/deb.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info data .pytest_cache .mypy_cache .ruff_cache

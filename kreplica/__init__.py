@@ -6,6 +6,7 @@ A room stands on what it imports, and nothing imports upward (``docs/architectur
 * ``server`` listeners, dispatch, one handler per API
 * ``replication``, ``controller``, ``membership``, ``admin`` talk to each other only by requests and znodes
 * ``storage`` log on disk; ``client`` Twisted client; ``zookeeper`` client and embedded coordinator
+* ``blocking`` a client without a reactor, over ``wire`` alone
 * ``settings``, ``wire``, ``cluster`` names and defaults; the protocol without I/O; znode formats and placement
 * ``model``, ``errors``, ``runtime`` frozen values; error codes; the seams to clock, disk, network and randomness
 """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-OF_PROCESSES = ("interop", "service", "system", "upstream")
+OF_PROCESSES = ("dashboard", "interop", "service", "system", "upstream")
 """Rooms whose tests start brokers as processes: one test at a time, or each would find the others' load in its way."""
 
 
