@@ -99,8 +99,9 @@ class _Printing:
         wanted = records if self._left is None else records[: self._left - self.count]
         out = sys.stdout.buffer
         out.write(b"".join([self._print(record) for record in wanted]))
-        out.flush()
+        # Before the flush: whoever saw a record finds it counted, whenever they interrupt.
         self.count += len(wanted)
+        out.flush()
 
 
 def _print_all(reader: Reader, printing: _Printing) -> None:
