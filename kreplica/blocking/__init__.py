@@ -4,30 +4,34 @@ It imports no Twisted, starts no thread, and works against any Kafka-compatible 
 by several threads at once: give each thread its own ``Cluster`` and what is made of it.  Nothing happens between calls.
 
 * ``cluster``: ``Cluster``, where all begins: brokers, leaders and coordinators, and what is tried again
-* ``views`` what a cluster looks like, as frozen values; ``addresses`` where to begin
 * ``connection`` one connection to one broker; ``connections`` those of one owner
 * ``patience`` how long one operation goes on trying
 * ``surroundings`` the seams: clocks, sleep, randomness, sockets
-* ``errors`` what can go wrong, and whether another try makes sense
-* ``producer``: ``Producer``, records in; ``lanes`` what is on its way to each partition; ``delivery`` what became of a
-  record; ``partitioning`` where records without a key go; ``transactions`` a transaction's talk with its coordinator
-* ``reader``: ``Reader``, records out; ``fetching`` its requests; ``batches`` what of an answer a reader may see
+* ``producer``: ``Producer``, records in; ``sending`` its requests; ``transactions`` a transaction's talk with its
+  coordinator
+* ``reader``: ``Reader``, records out
 * ``offsets`` offsets by time, and those that groups committed
 * ``admin`` topics, settings, sizes
+
+What needs no socket is in ``kreplica.sansio``: errors, views, batches, and what is on its way to a partition.
 """
 
-from kreplica.blocking.batches import Isolation, ReadBatch
 from kreplica.blocking.cluster import Cluster
-from kreplica.blocking.connection import ClientOptions
-from kreplica.blocking.delivery import Delivery
-from kreplica.blocking.errors import BrokerRefused, ClientError, DeliveryFailed
 from kreplica.blocking.producer import Producer, ProducerOptions
 from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.blocking.surroundings import Surroundings, real_surroundings
 from kreplica.model import TopicPartition
+from kreplica.sansio.batches import Isolation, ReadBatch
+from kreplica.sansio.delivery import Delivery
+from kreplica.sansio.errors import BrokerRefused, ClientError, DeliveryFailed
+from kreplica.sansio.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from kreplica.sansio.options import ClientOptions
 from kreplica.wire.compression import Codec
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
     "BrokerRefused",
     "ClientError",
     "ClientOptions",

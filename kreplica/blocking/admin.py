@@ -8,10 +8,10 @@ from typing import Any
 
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
-from kreplica.blocking.errors import BrokerRefused, ClientError, check
-from kreplica.blocking.views import TopicView
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
+from kreplica.sansio.errors import BrokerRefused, ClientError, check
+from kreplica.sansio.views import TopicView
 from kreplica.wire.messages import (
     CREATE_TOPICS,
     DELETE_TOPICS,

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import IntEnum
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kreplica.blocking.addresses import Address, parse_addresses
-from kreplica.blocking.connection import ClientOptions, Connection
+from kreplica.blocking.connection import Connection
 from kreplica.blocking.connections import Connections
-from kreplica.blocking.errors import BrokerRefused, ClientError, ConnectionFailed, LeaderUnknown, check
 from kreplica.blocking.patience import Patience
 from kreplica.blocking.surroundings import Surroundings, real_surroundings
-from kreplica.blocking.views import ClusterView, PartitionView, TopicView, parse_view
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
+from kreplica.sansio.addresses import Address, parse_addresses
+from kreplica.sansio.errors import BrokerRefused, ClientError, ConnectionFailed, LeaderUnknown, check
+from kreplica.sansio.options import ClientOptions
+from kreplica.sansio.views import ClusterView, CoordinatorKind, PartitionView, TopicView, parse_view
 from kreplica.wire.messages import FIND_COORDINATOR, METADATA, Api
 
 T = TypeVar("T")
-
-
-class CoordinatorKind(IntEnum):
-    """Of what somebody is the coordinator."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 class Cluster:
@@ -163,7 +156,7 @@ class Cluster:
             "topics": None if names is None else [{"name": name} for name in names],
             "allow_auto_topic_creation": False,
         }
-        self.view = parse_view(self.ask(METADATA, body), self.view if names is not None else ClusterView())
+        self.view = parse_view(self.ask(METADATA, body), self.view, whole=names is None)
         self._stale, self._told_s = False, self.surroundings.clock()
         return self.view
 

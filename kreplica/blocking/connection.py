@@ -10,18 +10,19 @@ from types import TracebackType
 from typing import Any, Self
 
 import kreplica
-from kreplica.blocking.addresses import Address
-from kreplica.blocking.errors import (
-    AnswerTimedOut,
+from kreplica.blocking.surroundings import Surroundings
+from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.sansio.addresses import Address
+from kreplica.sansio.errors import (
     ClientError,
     ConnectionFailed,
     ConnectionLost,
     MalformedAnswer,
+    RequestTimedOut,
     UnsupportedVersion,
     check,
 )
-from kreplica.blocking.surroundings import Surroundings
-from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.sansio.options import ClientOptions
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.messages import API_VERSIONS, Api
@@ -36,29 +37,6 @@ CORRELATION_ID_END = 1 << 31
 
 _CLIENT = {"client_software_name": "kreplica", "client_software_version": kreplica.__version__}
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOptions:
-    """How a client treats brokers; seconds and bytes.
-
-    :param client_id: what brokers call it in logs and quotas.
-    :param connect_timeout_s: for one connection, with the first question on it.
-    :param request_timeout_s: for one answer, beyond what the broker is asked to wait.
-    :param operation_timeout_s: for one operation with all its tries, unless it is told otherwise.
-    :param backoff_s: between the first two tries, about; the wait doubles up to ``backoff_s_max``.
-    :param answer_size_max: of one answer.
-    :param metadata_age_s_max: after so long the cluster is asked again how it looks.
-    """
-
-    client_id: str = "kreplica"
-    connect_timeout_s: float = 10.0
-    request_timeout_s: float = 30.0
-    operation_timeout_s: float = 60.0
-    backoff_s: float = 0.05
-    backoff_s_max: float = 1.0
-    answer_size_max: int = 256 << 20
-    metadata_age_s_max: float = 300.0
 
 
 @dataclass(slots=True, eq=False)
@@ -206,7 +184,7 @@ class Connection:
         """Wait for bytes, at most so long, and give the requests that they answer: none, one or several.
 
         :raise ConnectionLost: it ended.
-        :raise AnswerTimedOut: the first of the pending ones has waited long enough.
+        :raise RequestTimedOut: the first of the pending ones has waited long enough.
         :raise MalformedAnswer: the bytes are no answer to what was asked.
         """
         if self.closed:
@@ -228,11 +206,11 @@ class Connection:
         return answered
 
     def check_time(self) -> None:
-        """:raise AnswerTimedOut: the first of the pending ones has waited long enough; the connection is closed."""
+        """:raise RequestTimedOut: the first of the pending ones has waited long enough; the connection is closed."""
         if self._pending and self._surroundings.clock() >= self._pending[0].deadline_s:
             name = self._pending[0].api.name
             self.close()
-            raise AnswerTimedOut(f"{self.peer}: no answer to {name} in time")
+            raise RequestTimedOut(f"{self.peer}: no answer to {name} in time")
 
     def _take(self) -> bytes:
         try:

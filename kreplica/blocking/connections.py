@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kreplica.blocking.addresses import Address
 from kreplica.blocking.connection import Connection
+from kreplica.sansio.addresses import Address
 
 
 class Connections:

@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from kreplica.blocking.batches import Isolation
-from kreplica.blocking.cluster import Cluster, CoordinatorKind
+from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
-from kreplica.blocking.errors import ClientError, check
-from kreplica.model import NO_EPOCH, TopicPartition
+from kreplica.model import TopicPartition
+from kreplica.sansio.batches import Isolation
+from kreplica.sansio.errors import ClientError, check
+from kreplica.sansio.offsets import (
+    EARLIEST,
+    LATEST,
+    CommittedOffset,
+    TimedOffset,
+    list_offsets_body,
+    offset_rows,
+    parse_committed,
+    parse_list_offsets,
+    topic_rows,
+)
+from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, Api
-
-EARLIEST = -2
-"""As a time: the first offset there is."""
-
-LATEST = -1
-"""As a time: where the records end that a reader of that isolation may see."""
-
-MAX_TIMESTAMP = -3
-"""As a time: the record with the highest timestamp (KIP-734)."""
-
-NO_OFFSET = -1
-CONSUMER = -1
-SINGLE_GROUP_MAX = 7
-"""Later versions of OffsetFetch ask for several groups."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimedOffset:
-    """An offset by time.
-
-    :param offset: ``NO_OFFSET`` where no record is that young.
-    :param timestamp_ms: of the record found; -1 where a log's start or end was asked for, or none was found.
-    """
-
-    offset: int
-    timestamp_ms: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """What a group committed for a partition."""
-
-    offset: int
-    leader_epoch: int = NO_EPOCH
-    metadata: str = ""
 
 
 def topic_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
@@ -113,23 +89,13 @@ def _ask_leader(
     found: dict[TopicPartition, TimedOffset],
 ) -> ClientError | None:
     """Note what a leader answers, and give the last error that it answers for a partition."""
-    topics = [
-        {"name": topic, "partitions": [{"partition_index": each.partition, "timestamp": times[each]} for each in group]}
-        for topic, group in groupby(sorted(times), key=lambda each: each.topic)
-    ]
-    body = {"replica_id": CONSUMER, "isolation_level": int(isolation), "topics": topics}
     problem: ClientError | None = None
-    for topic in connection.request(LIST_OFFSETS, body)["topics"]:
-        for row in topic["partitions"]:
-            partition = TopicPartition(topic["name"], row["partition_index"])
-            try:
-                check(row, f"offset of {partition}")
-            except ClientError as error:
-                problem = error
-            else:
-                # Version 0 gives a list, which is empty where nothing is that young.
-                old = row.get("old_style_offsets", [NO_OFFSET]) or [NO_OFFSET]
-                found[partition] = TimedOffset(row.get("offset", old[0]), row.get("timestamp", -1))
+    answer = connection.request(LIST_OFFSETS, list_offsets_body(times, isolation))
+    for partition, told in parse_list_offsets(answer).items():
+        if isinstance(told, ClientError):
+            problem = told
+        else:
+            found[partition] = told
     return problem
 
 
@@ -146,7 +112,7 @@ def committed_offsets(cluster: Cluster, group: str, topics: Iterable[str] | None
     wanted = None
     if topics is not None:
         partitions = [each for topic in topics for each in topic_partitions(cluster, topic)]
-        wanted = _topic_rows(partitions, lambda row: row.partition, "partition_indexes")
+        wanted = topic_rows(partitions, lambda row: row.partition, "partition_indexes")
 
     def attempt(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
         body = {"group_id": group, "topics": wanted, "groups": [{"group_id": group, "topics": wanted}]}
@@ -154,19 +120,9 @@ def committed_offsets(cluster: Cluster, group: str, topics: Iterable[str] | None
         row = answer["groups"][0] if "groups" in answer else answer
         if "error_code" in row:
             check(row, f"offsets of group {group}")
-        return dict(_committed(row["topics"], group))
+        return dict(parse_committed(row["topics"], group))
 
     return cluster.at_coordinator(CoordinatorKind.GROUP, group, attempt)
-
-
-def _committed(topics: list[dict[str, Any]], group: str) -> Iterable[tuple[TopicPartition, CommittedOffset]]:
-    for topic in topics:
-        for row in topic["partitions"]:
-            check(row, f"offsets of group {group}")
-            if row["committed_offset"] >= 0:
-                epoch = row.get("committed_leader_epoch", NO_EPOCH)
-                committed = CommittedOffset(row["committed_offset"], epoch, row["metadata"] or "")
-                yield TopicPartition(topic["name"], row["partition_index"]), committed
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
@@ -187,19 +143,6 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
     )
 
 
-def offset_rows(offsets: Mapping[TopicPartition, int], metadata: str = "") -> list[dict[str, Any]]:
-    """Offsets as requests carry them."""
-
-    def row(partition: TopicPartition) -> dict[str, Any]:
-        return {
-            "partition_index": partition.partition,
-            "committed_offset": offsets[partition],
-            "committed_metadata": metadata,
-        }
-
-    return _topic_rows(offsets, row, "partitions")
-
-
 def commit(connection: Connection, api: Api, body: dict[str, Any], what: str, at_most: int | None = None) -> None:
     """Ask for a commit of offsets, in a transaction or not.
 
@@ -208,10 +151,3 @@ def commit(connection: Connection, api: Api, body: dict[str, Any], what: str, at
     for topic in connection.request(api, body, at_most=at_most)["topics"]:
         for row in topic["partitions"]:
             check(row, f"commit of {topic['name']}-{row['partition_index']} by {what}")
-
-
-def _topic_rows(partitions: Iterable[TopicPartition], row: Any, name: str) -> list[dict[str, Any]]:
-    return [
-        {"name": topic, name: [row(each) for each in group]}
-        for topic, group in groupby(sorted(partitions), key=lambda each: each.topic)
-    ]

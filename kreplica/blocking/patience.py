@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from kreplica.blocking.errors import ClientError, GaveUp
 from kreplica.blocking.surroundings import Surroundings
-
-JITTER_MIN = 0.5
-"""Of a wait, this much is certain; the rest is drawn, so that clients that failed together do not return together."""
-
-
-def backoff_s(surroundings: Surroundings, attempt: int, first_s: float, max_s: float) -> float:
-    """How long to wait after so many attempts that failed: twice as long each time, up to a bound, with jitter.
-
-    :param attempt: 1 after the first.
-    """
-    whole = min(first_s * 2.0 ** min(attempt - 1, 30), max_s)
-    return whole * surroundings.random.uniform(JITTER_MIN, 1.0)
+from kreplica.sansio.backoff import backoff_s
+from kreplica.sansio.errors import ClientError, GaveUp
 
 
 class Patience:
@@ -44,7 +33,7 @@ class Patience:
         :raise GaveUp: there is no time left for another.
         """
         self._attempts += 1
-        wait_s = backoff_s(self._surroundings, self._attempts, *self._backoff)
+        wait_s = backoff_s(self._surroundings.random, self._attempts, *self._backoff)
         if wait_s >= self.left_s:
             raise GaveUp(f"nothing came of it in {self._timeout_s:g} s and {self._attempts} tries: {error}") from error
         self._surroundings.sleep(wait_s)

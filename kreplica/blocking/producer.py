@@ -9,8 +9,12 @@ from types import TracebackType
 from typing import Self
 
 from kreplica.blocking.cluster import Cluster
-from kreplica.blocking.delivery import Delivery
-from kreplica.blocking.errors import (
+from kreplica.blocking.sending import WAIT_S_MAX, Sender, SendingRules
+from kreplica.blocking.transactions import Transactions, new_producer_id
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.sansio.delivery import Delivery
+from kreplica.sansio.errors import (
     BrokerRefused,
     ClientError,
     DeliveryFailed,
@@ -19,12 +23,8 @@ from kreplica.blocking.errors import (
     RecordTooLarge,
     TransactionFailed,
 )
-from kreplica.blocking.lanes import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
-from kreplica.blocking.partitioning import StickyPartitions
-from kreplica.blocking.sending import WAIT_S_MAX, Sender, SendingRules
-from kreplica.blocking.transactions import Transactions, new_producer_id
-from kreplica.errors import ErrorCode
-from kreplica.model import TopicPartition
+from kreplica.sansio.lanes import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
+from kreplica.sansio.partitioning import StickyPartitions
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.compression import Codec
 from kreplica.wire.partitioning import partition_of_key

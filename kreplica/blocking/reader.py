@@ -9,15 +9,16 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from kreplica.blocking.addresses import Address
-from kreplica.blocking.batches import FetchedRecords, Isolation, ReadBatch, open_batches
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection, Pending
-from kreplica.blocking.errors import ClientError, GaveUp, OffsetOutOfRange
-from kreplica.blocking.fetching import BY_NAME_MAX, FetchLimits, fetch_body, parse_fetched
-from kreplica.blocking.offsets import EARLIEST, LATEST, offsets_by_time
-from kreplica.blocking.patience import backoff_s
+from kreplica.blocking.offsets import offsets_by_time
 from kreplica.model import TopicPartition
+from kreplica.sansio.addresses import Address
+from kreplica.sansio.backoff import backoff_s
+from kreplica.sansio.batches import FetchedRecords, Isolation, ReadBatch, open_batches
+from kreplica.sansio.errors import ClientError, GaveUp, OffsetOutOfRange
+from kreplica.sansio.fetching import BY_NAME_MAX, FetchLimits, fetch_body, parse_fetched
+from kreplica.sansio.offsets import EARLIEST, LATEST
 from kreplica.wire.batches import TimestampType
 from kreplica.wire.messages import FETCH
 from kreplica.wire.records import Headers
@@ -351,7 +352,7 @@ class Reader:
         if now_s - progress.failing_since_s > patience_s:
             raise GaveUp(f"{partition} could not be read for {patience_s:g} s: {error}") from error
         self._cluster.doubt()
-        wait_s = backoff_s(self._surroundings, progress.failures, options.backoff_s, options.backoff_s_max)
+        wait_s = backoff_s(self._surroundings.random, progress.failures, options.backoff_s, options.backoff_s_max)
         progress.retry_at_s = now_s + wait_s
 
     def _start_anew(self, partition: TopicPartition, progress: _Progress) -> None:

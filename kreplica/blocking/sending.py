@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from kreplica.blocking.addresses import Address
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection, Pending
-from kreplica.blocking.delivery import UNKNOWN_OFFSET
-from kreplica.blocking.errors import BrokerRefused, ClientError, MalformedAnswer, OutcomeUnknown
-from kreplica.blocking.lanes import Lane, OutgoingBatch, ProducerIdentity
-from kreplica.blocking.patience import backoff_s
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
+from kreplica.sansio.addresses import Address
+from kreplica.sansio.backoff import backoff_s
+from kreplica.sansio.delivery import UNKNOWN_OFFSET
+from kreplica.sansio.errors import BrokerRefused, ClientError, MalformedAnswer, OutcomeUnknown
+from kreplica.sansio.lanes import Lane, OutgoingBatch, ProducerIdentity
 from kreplica.wire.messages import PRODUCE
 
 REQUESTS_MAX = 5
@@ -363,7 +363,7 @@ class Sender:
     def _retry_at_s(self, lane: Lane) -> float:
         lane.failures += 1
         options = self._cluster.options
-        wait_s = backoff_s(self._surroundings, lane.failures, options.backoff_s, options.backoff_s_max)
+        wait_s = backoff_s(self._surroundings.random, lane.failures, options.backoff_s, options.backoff_s_max)
         return self._surroundings.clock() + wait_s
 
     def _expire(self) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import TypeVar
 
-from kreplica.blocking.cluster import Cluster, CoordinatorKind
+from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
-from kreplica.blocking.errors import check
-from kreplica.blocking.lanes import ProducerIdentity
-from kreplica.blocking.offsets import commit, offset_rows
+from kreplica.blocking.offsets import commit
 from kreplica.model import TopicPartition
+from kreplica.sansio.errors import check
+from kreplica.sansio.lanes import ProducerIdentity
+from kreplica.sansio.offsets import offset_rows
+from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,

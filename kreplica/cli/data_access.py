@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 import click
 
 from kreplica.blocking import Cluster
-from kreplica.blocking.addresses import parse_addresses
-from kreplica.blocking.connection import ClientOptions
-from kreplica.blocking.errors import BrokerRefused, ClientError, GaveUp
-from kreplica.blocking.views import TopicView
 from kreplica.cli.session import Failed
 from kreplica.errors import ErrorCode
+from kreplica.sansio.addresses import parse_addresses
+from kreplica.sansio.errors import BrokerRefused, ClientError, GaveUp
+from kreplica.sansio.options import ClientOptions
+from kreplica.sansio.views import TopicView
 from kreplica.wire.compression import Codec
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"

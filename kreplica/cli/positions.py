@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import click
 
 from kreplica.blocking import Cluster, Isolation, TopicPartition
-from kreplica.blocking.offsets import NO_OFFSET, earliest_offsets, end_offsets, offsets_by_time
+from kreplica.blocking.offsets import earliest_offsets, end_offsets, offsets_by_time
 from kreplica.cli.texts import ParameterType, Time
+from kreplica.sansio.offsets import NO_OFFSET
 
 _NUMBERS = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*", re.ASCII)
 

@@ -18,13 +18,13 @@ from kreplica.blocking import (
 )
 from kreplica.blocking.admin import topic_settings
 from kreplica.blocking.offsets import committed_offsets, earliest_offsets, end_offsets
-from kreplica.blocking.views import TopicView
 from kreplica.cli.copying import Checksums, Copy, CopyPlan, read_back
 from kreplica.cli.data_access import accounted, bootstrap_option, codec_option, existing_topic, open_cluster
 from kreplica.cli.data_progress import CopyProgress, records_text
 from kreplica.cli.positions import span
 from kreplica.cli.session import Failed
 from kreplica.cli.topic_making import Making, find_or_make, making_options
+from kreplica.sansio.views import TopicView
 
 
 @click.command

@@ -11,10 +11,10 @@ import click
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import BROKERS_DEFAULT, create_topic
-from kreplica.blocking.views import TopicView
 from kreplica.cli.data_access import existing_topic
 from kreplica.cli.session import Failed
 from kreplica.cli.texts import Setting
+from kreplica.sansio.views import TopicView
 
 
 @dataclass(frozen=True, slots=True)

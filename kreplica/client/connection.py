@@ -11,9 +11,8 @@ from socket import SO_RCVBUF, SOL_SOCKET
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail, succeed
-from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError
-from twisted.internet.interfaces import IDelayedCall, IPushProducer, ITCPTransport
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, IStreamClientEndpoint, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -27,6 +26,7 @@ from kreplica.client.errors import (
     TooManyRequests,
 )
 from kreplica.client.negotiation import VersionRange, common_version, negotiate_versions, parse_answer
+from kreplica.client.surroundings import EndpointMaker, tcp_endpoint
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
 from kreplica.wire.framing import REQUEST_SIZE_MAX, FrameReader, frame_pieces
@@ -51,6 +51,7 @@ def connect(
     connect_timeout_s: float = 10.0,
     outstanding_max: int = OUTSTANDING_MAX,
     receive_buffer_bytes: int = LEFT_TO_THE_SYSTEM,
+    endpoint: EndpointMaker = tcp_endpoint,
 ) -> Deferred[Connection]:
     """Connect to a broker.
 
@@ -58,14 +59,15 @@ def connect(
     :param frame_size_max: bytes of the largest answer taken.
     :param outstanding_max: requests that may be without an answer at a time.
     :param receive_buffer_bytes: of the socket; -1 leaves it to the operating system, which adapts it.
+    :param endpoint: makes the way to the broker.
     :return: fires with the connection, or fails with ``ConnectionFailed``; cancelling it gives the attempt up.
     """
     connection = Connection(reactor, f"{host}:{port}", client_id, frame_size_max, outstanding_max)
-    endpoint = TCP4ClientEndpoint(reactor, host, port, connect_timeout_s)
-    return Deferred.fromCoroutine(_connect(connection, endpoint, receive_buffer_bytes))
+    way = endpoint(reactor, host, port, connect_timeout_s)
+    return Deferred.fromCoroutine(_connect(connection, way, receive_buffer_bytes))
 
 
-async def _connect(connection: Connection, endpoint: TCP4ClientEndpoint, receive_buffer_bytes: int) -> Connection:
+async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, receive_buffer_bytes: int) -> Connection:
     factory = Factory.forProtocol(lambda: connection)
     factory.noisy = False
     try:

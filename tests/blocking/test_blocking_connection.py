@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from scripted_brokers import Request, ScriptedBrokers, versions
 
-from kreplica.blocking.addresses import Address, parse_addresses
-from kreplica.blocking.connection import ClientOptions, Connection
-from kreplica.blocking.errors import (
-    AnswerTimedOut,
+from kreplica.blocking.connection import Connection
+from kreplica.sansio.addresses import Address, parse_addresses
+from kreplica.sansio.errors import (
     ConnectionFailed,
     ConnectionLost,
     MalformedAnswer,
+    RequestTimedOut,
     UnsupportedVersion,
 )
+from kreplica.sansio.options import ClientOptions
 from kreplica.wire.messages import API_VERSIONS, METADATA
 
 ASK: dict[str, Any] = {"topics": [], "allow_auto_topic_creation": False}
@@ -90,7 +91,7 @@ def test_an_answer_that_comes_byte_by_byte() -> None:
     brokers[1].then(METADATA, slowly, slowly)
     connection = connect(brokers)
     assert connection.request(METADATA, ASK, timeout_s=30)["cluster_id"] == "c"
-    with pytest.raises(AnswerTimedOut, match="Metadata"):
+    with pytest.raises(RequestTimedOut, match="Metadata"):
         connection.request(METADATA, ASK, timeout_s=3)
     assert connection.closed
 
@@ -100,7 +101,7 @@ def test_an_answer_that_never_comes() -> None:
     brokers = ScriptedBrokers()
     brokers[1].then(METADATA, lambda request: None)
     connection = connect(brokers, request_timeout_s=7)
-    with pytest.raises(AnswerTimedOut):
+    with pytest.raises(RequestTimedOut):
         connection.request(METADATA, ASK)
     assert brokers.now_s == pytest.approx(1007)
 

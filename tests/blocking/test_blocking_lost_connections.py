@@ -12,9 +12,10 @@ import pytest
 
 from kreplica.blocking import Cluster, Isolation, Producer, ProducerOptions, Reader, ReaderOptions, real_surroundings
 from kreplica.blocking.admin import create_topic
-from kreplica.blocking.connection import ClientOptions
-from kreplica.blocking.errors import TransactionFailed
-from kreplica.blocking.offsets import EARLIEST, end_offsets, topic_partitions
+from kreplica.blocking.offsets import end_offsets, topic_partitions
+from kreplica.sansio.errors import TransactionFailed
+from kreplica.sansio.offsets import EARLIEST
+from kreplica.sansio.options import ClientOptions
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 PARTITIONS = 3

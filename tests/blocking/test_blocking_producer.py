@@ -15,7 +15,8 @@ from scripted_brokers import Request, ScriptedBrokers, produce_answer, produced
 
 from kreplica.blocking import Codec, Producer, ProducerOptions
 from kreplica.blocking.connection import Connection
-from kreplica.blocking.errors import (
+from kreplica.errors import ErrorCode
+from kreplica.sansio.errors import (
     BrokerRefused,
     ClientError,
     DeliveryFailed,
@@ -25,7 +26,6 @@ from kreplica.blocking.errors import (
     RecordTooLarge,
     TransactionFailed,
 )
-from kreplica.errors import ErrorCode
 from kreplica.wire.batches import check_batch
 from kreplica.wire.messages import (
     ADD_PARTITIONS_TO_TXN,

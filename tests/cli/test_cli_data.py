@@ -18,10 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions, Reader, ReaderOptions
-from kreplica.blocking.batches import Isolation
-from kreplica.blocking.offsets import EARLIEST, end_offsets, topic_partitions
+from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.blocking.reader import ReadRecord
 from kreplica.cli import main
+from kreplica.sansio.batches import Isolation
+from kreplica.sansio.offsets import EARLIEST
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 numbers = count(1)

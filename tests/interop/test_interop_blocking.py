@@ -27,15 +27,9 @@ from kreplica.blocking.admin import (
     topic_names,
     topic_settings,
 )
-from kreplica.blocking.errors import ProducerUnusable, TransactionFailed
-from kreplica.blocking.offsets import (
-    EARLIEST,
-    commit_offsets,
-    committed_offsets,
-    end_offsets,
-    offsets_by_time,
-    topic_partitions,
-)
+from kreplica.blocking.offsets import commit_offsets, committed_offsets, end_offsets, offsets_by_time, topic_partitions
+from kreplica.sansio.errors import ProducerUnusable, TransactionFailed
+from kreplica.sansio.offsets import EARLIEST
 
 pytestmark = pytest.mark.soak
 

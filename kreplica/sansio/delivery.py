@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kreplica.blocking.errors import ClientError
 from kreplica.model import TopicPartition
+from kreplica.sansio.errors import ClientError
 
 UNKNOWN_OFFSET = -1
 """Of a record that is written, at an offset that nobody told."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from kreplica.blocking.errors import CorruptBatch
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
+from kreplica.sansio.errors import CorruptBatch
 from kreplica.wire.batches import BatchHeader, TimestampType, iter_headers, verify_crc
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Record, iter_records, open_records, read_records

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from kreplica.blocking.delivery import Outcome
-from kreplica.blocking.errors import ClientError
 from kreplica.model import TopicPartition
+from kreplica.sansio.delivery import Outcome
+from kreplica.sansio.errors import ClientError
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.batches import NO_SEQUENCE, SEQUENCE_MASK, stamp_producer
 

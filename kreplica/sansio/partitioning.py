@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from kreplica.blocking.views import TopicView
 from kreplica.model import NO_LEADER
+from kreplica.sansio.views import TopicView
 
 
 class StickyPartitions:

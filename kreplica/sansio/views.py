@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 from uuid import UUID
 
-from kreplica.blocking.addresses import Address
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID
+from kreplica.sansio.addresses import Address
+
+
+class CoordinatorKind(IntEnum):
+    """Of what somebody is the coordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +78,19 @@ class ClusterView:
     problems: Mapping[str, ErrorCode] = field(default_factory=dict)
 
 
-def parse_view(answer: dict[str, Any], before: ClusterView) -> ClusterView:
+def parse_view(answer: dict[str, Any], before: ClusterView, *, whole: bool = False) -> ClusterView:
     """The view that an answer to Metadata gives.
 
     A broker that lags behind may tell of leaders that are leaders no more: what is known of a later leader epoch stays.
 
     :param before: the view until now.
+    :param whole: the answer tells of all topics: one that it does not name is not there.
     """
     brokers = {
         row["node_id"]: BrokerView(row["node_id"], Address(row["host"], row["port"]), row.get("rack"))
         for row in answer["brokers"]
     }
-    topics = dict(before.topics)
+    topics = {} if whole else dict(before.topics)
     problems: dict[str, ErrorCode] = {}
     for row in answer["topics"]:
         code = ErrorCode.of(row["error_code"])

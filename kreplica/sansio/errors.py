@@ -1,4 +1,7 @@
-"""What can go wrong between a client and a cluster; each error says whether another try makes sense."""
+"""What can go wrong between a client and a cluster; each error says whether another try makes sense.
+
+Both clients, and what brokers ask of each other, have these errors.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ from kreplica.model import TopicPartition
 
 
 class ClientError(KreplicaError):
-    """The root of all that this client raises.
+    """The root of all that clients raise.
 
-    :ivar retriable: whether the same may go well later, or with another broker.
+    Whether a broker acted on what was asked is not known, unless the class says so.
+
+    :ivar retriable: whether the same may go well later, on another connection, or with another broker.
     """
 
     retriable = True
@@ -23,11 +28,15 @@ class ConnectionFailed(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """The connection ended before the answer came.  Whether the broker acted on the request is not known."""
+    """The connection ended, from this side or the other, before the answer came."""
 
 
-class AnswerTimedOut(ClientError):
-    """The answer did not come in time, and the connection is closed.  Whether the broker acted is not known."""
+class RequestTimedOut(ClientError):
+    """The answer did not come in time; the connection is closed, since later answers could not be told apart."""
+
+
+class TooManyRequests(ClientError):
+    """As many requests as may be are under way on this connection already.  Nothing was sent."""
 
 
 class MalformedAnswer(ClientError):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from kreplica.blocking.batches import FetchedRecords, Isolation, aborted_of, next_offset_behind
-from kreplica.blocking.errors import BrokerRefused, ClientError, OffsetOutOfRange, RecordTooLarge
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
+from kreplica.sansio.batches import FetchedRecords, Isolation, aborted_of, next_offset_behind
+from kreplica.sansio.errors import BrokerRefused, ClientError, OffsetOutOfRange, RecordTooLarge
 
 BY_NAME_MAX = 12
 """Later versions of Fetch name topics by their ids."""

@@ -1,0 +1,129 @@
+"""The connections of one owner, one to each broker: opened when first asked for, and again after a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twisted.logger import Logger
+
+from kreplica.client.connection import Connection, connect
+from kreplica.client.surroundings import Surroundings
+from kreplica.errors import KafkaError
+from kreplica.runtime.shared import Shared
+from kreplica.runtime.together import together
+from kreplica.sansio.addresses import Address
+from kreplica.sansio.backoff import backoff_s
+from kreplica.sansio.errors import ClientError, ConnectionFailed
+from kreplica.sansio.options import ClientOptions
+
+log = Logger()
+
+
+class _Way:
+    """To one address.
+
+    :ivar failures: in a row; the next try is not before ``retry_at_s``, and until then ``last_error`` is why.
+    """
+
+    __slots__ = ("connecting", "connection", "failures", "last_error", "retry_at_s")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.connecting: Shared[Connection] | None = None
+        self.failures = 0
+        self.retry_at_s = 0.0
+        self.last_error: ClientError | None = None
+
+
+class Connections:
+    """Lives as long as its owner, which closes it.
+
+    Who waits long on a broker, as consumers do, has connections of its own: answers come in the order of the questions.
+    """
+
+    def __init__(self, surroundings: Surroundings, options: ClientOptions) -> None:
+        self._surroundings = surroundings
+        self._options = options
+        self._ways: dict[Address, _Way] = {}
+        self._closed = False
+
+    async def to(self, address: Address) -> Connection:
+        """The connection to an address, whose versions are negotiated.
+
+        After a try that failed the next one waits, longer each time; whoever asks meanwhile is told at once.
+
+        :raise ClientError: none comes about.
+        """
+        if self._closed:
+            raise ConnectionFailed(f"{address}: the client is closed")
+        way = self._ways.setdefault(address, _Way())
+        if way.connection is not None and not way.connection.closed:
+            return way.connection
+        if way.connecting is None:
+            if way.last_error is not None and self._surroundings.reactor.seconds() < way.retry_at_s:
+                raise ConnectionFailed(str(way.last_error)) from way.last_error
+            connecting = way.connecting = Shared(self._connect(address, way))
+            if connecting.is_over:
+                way.connecting = None
+            return await connecting.wait()
+        return await way.connecting.wait()
+
+    def to_open(self, address: Address) -> Connection | None:
+        """The connection to an address where there is one that is open."""
+        way = self._ways.get(address)
+        if way is None or way.connection is None or way.connection.closed:
+            return None
+        return way.connection
+
+    def __iter__(self) -> Iterator[Connection]:
+        """Those that are open."""
+        made = [way.connection for way in self._ways.values()]
+        return iter([connection for connection in made if connection is not None and not connection.closed])
+
+    async def close(self) -> None:
+        """Close them all; what is under way fails with ``ConnectionLost``."""
+        self._closed = True
+        for way in list(self._ways.values()):
+            if way.connecting is not None:
+                way.connecting.cancel()
+        open_ones = list(self)
+        self._ways.clear()
+        await together([_closed(connection) for connection in open_ones])
+
+    async def _connect(self, address: Address, way: _Way) -> Connection:
+        surroundings, options = self._surroundings, self._options
+        try:
+            way.connection = await self._open(address)
+        except ClientError as error:
+            way.failures += 1
+            wait_s = backoff_s(surroundings.random, way.failures, options.backoff_s, options.backoff_s_max)
+            way.retry_at_s, way.last_error = surroundings.reactor.seconds() + wait_s, error
+            raise
+        finally:
+            way.connecting = None
+        way.failures, way.last_error = 0, None
+        return way.connection
+
+    async def _open(self, address: Address) -> Connection:
+        options = self._options
+        connection = await connect(
+            self._surroundings.reactor,
+            address.host,
+            address.port,
+            client_id=options.client_id,
+            frame_size_max=options.answer_size_max,
+            connect_timeout_s=options.connect_timeout_s,
+            endpoint=self._surroundings.endpoint,
+        )
+        try:
+            await connection.negotiate(options.connect_timeout_s)
+        except BaseException as error:
+            connection.close().addErrback(lambda failure: log.failure("closing a connection", failure))
+            if isinstance(error, KafkaError) and not isinstance(error, ClientError):
+                raise ConnectionFailed(f"{address}: {error}") from error
+            raise
+        return connection
+
+
+async def _closed(connection: Connection) -> None:
+    await connection.close()

@@ -1,0 +1,128 @@
+"""What a client knows of a cluster: brokers, leaders and coordinators, also while these change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.surroundings import surroundings_of
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import BrokerRefused, ConnectionFailed, GaveUp
+from kreplica.sansio.options import ClientOptions
+from kreplica.sansio.views import CoordinatorKind
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.messages import LIST_GROUPS
+
+
+@pytest.fixture
+def brokers() -> Iterator[SimulatedCluster]:
+    """Three brokers and the topic t with four partitions."""
+    simulated = SimulatedCluster(seed=7, brokers=3)
+    simulated.start()
+    simulated.run_until(simulated.client().create_topic("t", 4, replication_factor=3))
+    simulated.wait_in_sync("t", range(4))
+    yield simulated
+    simulated.stop()
+
+
+@pytest.fixture
+def cluster(brokers: SimulatedCluster) -> Iterator[Cluster]:
+    """Seen from a host of its own."""
+    surroundings = surroundings_of(brokers.host("application").runtime)
+    seen = Cluster(brokers.bootstrap_servers, options=ClientOptions(client_id="app"), surroundings=surroundings)
+    yield seen
+    brokers.run_until(seen.close())
+
+
+def test_it_knows_leaders_and_learns_of_new_ones(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """A leader that dies is followed by another one."""
+    key = TopicPartition("t", 0)
+    leader = brokers.run_until(cluster.leader(key))
+    assert leader == brokers.leader_of("t", 0)
+    brokers.brokers[leader].kill()
+
+    async def another() -> int:
+        found = await cluster.leader(key)
+        if found == leader:
+            raise ConnectionFailed("the old one")
+        return found
+
+    assert brokers.run_until(cluster.retrying(another)) != leader
+
+
+def test_who_asks_the_same_shares_the_answer(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """Ten refreshes at once are one question; whoever cancels theirs leaves the others theirs."""
+    views = [Deferred.fromCoroutine(cluster.refresh(("t",))) for _ in range(10)]
+    left: list[object] = []
+    views[0].addErrback(left.append)
+    views[0].cancel()
+    found = [brokers.run_until(view) for view in views[1:]]
+    assert len(left) == 1
+    assert all(view is found[0] for view in found)
+    assert sorted(found[0].brokers) == [1, 2, 3]
+
+
+def test_a_doubt_that_comes_while_the_question_is_under_way_stays(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """The answer may be older than the doubt."""
+    asked = Deferred.fromCoroutine(cluster.refresh(("t",)))
+    cluster.doubt()
+    brokers.run_until(asked)
+    assert cluster.known_topic("t") is None
+    brokers.run_until(cluster.refresh())
+    assert cluster.known_topic("t") is not None
+
+
+def test_what_is_not_there(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """A topic that nobody made is given up, with the reason."""
+    with pytest.raises(GaveUp) as caught:
+        brokers.run_until(cluster.find_topic("nope", 1.0))
+    assert isinstance(caught.value.__cause__, BrokerRefused)
+    with pytest.raises(BrokerRefused, match="t-9"):
+        brokers.run_until(cluster.partition(TopicPartition("t", 9)))
+
+
+def test_no_broker_answers(brokers: SimulatedCluster) -> None:
+    """Each is tried, and why the last one failed is told."""
+    surroundings = surroundings_of(brokers.host("application").runtime)
+    lost = Cluster("nowhere:1,broker-1:2", surroundings=surroundings)
+    with pytest.raises(GaveUp, match=r"nowhere:1|broker-1:2"):
+        brokers.run_until(lost.retrying(lost.refresh, 3.0))
+    brokers.run_until(lost.close())
+
+
+def test_coordinators_are_found_again(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """The one of a group answers; when its broker dies, its successor does."""
+
+    async def ask(connection):
+        answer = await cluster.request(connection, LIST_GROUPS, {"states_filter": [], "types_filter": []})
+        return connection.peer, answer["error_code"]
+
+    first, code = brokers.run_until(cluster.at_coordinator(CoordinatorKind.GROUP, "g", ask))
+    assert code == 0
+    number = int(first.split(":")[0].removeprefix("broker-"))
+    brokers.brokers[number].kill()
+    second, code = brokers.run_until(cluster.at_coordinator(CoordinatorKind.GROUP, "g", ask))
+    assert code == 0
+    assert second != first
+
+
+def test_connections_come_back(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """After a loss the next question opens another one; tries that failed are not repeated at once."""
+    brokers.run_until(cluster.refresh())
+    first = brokers.run_until(cluster.connection(1))
+    assert brokers.run_until(cluster.connection(1)) is first
+    brokers.brokers[1].kill()
+    brokers.run(0.1)
+    with pytest.raises(ConnectionFailed):
+        brokers.run_until(cluster.connection(1))
+    brokers.run_until(brokers.brokers[1].start())
+
+    async def again():
+        return await cluster.connection(1)
+
+    second = brokers.run_until(cluster.retrying(again))
+    assert second is not first
+    assert not second.closed
