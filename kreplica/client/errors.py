@@ -2,7 +2,9 @@
 
 from kreplica.sansio.errors import (
     BrokerRefused,
+    BufferFull,
     ClientError,
+    CommitFailed,
     ConnectionFailed,
     ConnectionLost,
     CorruptBatch,
@@ -22,7 +24,9 @@ from kreplica.sansio.errors import (
 
 __all__ = [
     "BrokerRefused",
+    "BufferFull",
     "ClientError",
+    "CommitFailed",
     "ConnectionFailed",
     "ConnectionLost",
     "CorruptBatch",

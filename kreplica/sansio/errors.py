@@ -133,6 +133,19 @@ class TransactionFailed(ClientError):
     retriable = False
 
 
+class CommitFailed(ClientError):
+    """The consumer is not, or no more, the one that reads these partitions for its group; nothing was committed.
+
+    Whoever reads them now begins where the group committed last: what was processed since will be processed again.
+    """
+
+    retriable = False
+
+
+class BufferFull(ClientError):
+    """A producer's memory is full of records without an outcome; this one was not taken: wait for ``room``."""
+
+
 def check(row: Mapping[str, Any], what: str) -> None:
     """Raise the error that an answer, or one part of it, carries.
 

@@ -1,0 +1,1 @@
+"""Everything that is administered by Kafka's protocol."""
