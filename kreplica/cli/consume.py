@@ -97,11 +97,11 @@ class _Printing:
 
     def add(self, records: list[ReadRecord]) -> None:
         wanted = records if self._left is None else records[: self._left - self.count]
-        out = sys.stdout.buffer
-        out.write(b"".join([self._print(record) for record in wanted]))
-        # Before the flush: whoever saw a record finds it counted, whenever they interrupt.
+        lines = b"".join([self._print(record) for record in wanted])
+        # Before they are out: whoever saw a record finds it counted, whenever they interrupt.
         self.count += len(wanted)
-        out.flush()
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
 
 
 def _print_all(reader: Reader, printing: _Printing) -> None:
