@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 KAFKA_VERSION = "3.9.1"
+NEWEST_VERSION = "4.3.1"
+"""The newest that Maven serves whole; of it, the server alone is needed."""
+
 JARS = Path(__file__).resolve().parents[2] / "build" / f"kafka-{KAFKA_VERSION}"
 
 _TOOLS = (f"kafka_2.13:{KAFKA_VERSION}", f"kafka-tools:{KAFKA_VERSION}")
@@ -39,6 +42,16 @@ def class_path() -> str:
     :raise NoKafka: there is no Java, or no Maven and no jars.
     """
     return _class_path(JARS, _TOOLS)
+
+
+def server_class_path(version: str) -> str:
+    """That of Kafka's servers of a version.
+
+    :raise NoKafka: as ``class_path``.
+    """
+    if version == KAFKA_VERSION:
+        return class_path()
+    return _class_path(JARS.with_name(f"kafka-{version}"), (f"kafka_2.13:{version}",))
 
 
 def client_class_path(version: str) -> str:
@@ -149,14 +162,16 @@ class Broker:
         self._process.wait(60)
 
 
-def start(main: str, properties: dict[str, object], directory: Path, heap: str) -> subprocess.Popen[bytes]:
+def start(
+    main: str, properties: dict[str, object], directory: Path, heap: str, version: str = KAFKA_VERSION
+) -> subprocess.Popen[bytes]:
     """Start one of Kafka's or ZooKeeper's servers; settings and output go to the directory."""
     name = main.rsplit(".", 1)[-1]
     config = directory / f"{name}.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     with open(directory / f"{name}.out", "wb") as output:
         return subprocess.Popen(
-            ["java", f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-cp", class_path(), main, str(config)],
+            ["java", f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-cp", server_class_path(version), main, str(config)],
             stdout=output,
             stderr=output,
         )

@@ -1,9 +1,10 @@
-"""Three nodes of Apache Kafka without ZooKeeper (KIP-500), each broker and controller, on loopback."""
+"""Three nodes of Apache Kafka without ZooKeeper (KIP-500), each broker and controller, on loopback; 3.9 or 4.x."""
 
 from __future__ import annotations
 
 import subprocess
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,13 +15,29 @@ import apache_kafka
 NODES = (1, 2, 3)
 HEAP = "300m"
 FORMAT_S_MAX = 120
+STOP_S_MAX = 30
+
+QUICK = {
+    "broker.session.timeout.ms": 6000,
+    "replica.lag.time.max.ms": 5000,
+}
 
 
 class KraftCluster:
-    """Formatted and started on entering, killed on leaving."""
+    """Formatted and started on entering, killed on leaving.
 
-    def __init__(self, directory: Path) -> None:
+    :param settings: of every node, over ``QUICK``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        version: str = apache_kafka.KAFKA_VERSION,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self._directory = directory
+        self._version = version
+        self._own_settings = {**QUICK, **(settings or {})}
         self._ports = {node: (apache_kafka.free_port(), apache_kafka.free_port()) for node in NODES}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -30,8 +47,18 @@ class KraftCluster:
 
     def start(self, node: int) -> None:
         """Start a node that does not run, and wait until it listens."""
-        self._processes[node] = apache_kafka.start("kafka.Kafka", self._settings(node), self._home(node), HEAP)
+        self._launch(node)
         apache_kafka.wait_for_port(self._ports[node][0], self._processes[node])
+
+    def _launch(self, node: int) -> None:
+        home, settings = self._home(node), self._settings(node)
+        self._processes[node] = apache_kafka.start("kafka.Kafka", settings, home, HEAP, self._version)
+
+    def stop(self, node: int) -> None:
+        """End a node in order: it hands over what it leads."""
+        process = self._processes.pop(node)
+        process.terminate()
+        process.wait(STOP_S_MAX)
 
     def kill(self, node: int) -> None:
         """``kill -9``."""
@@ -45,9 +72,7 @@ class KraftCluster:
             self._format(node, cluster_id)
         try:
             for node in NODES:
-                # Together: each waits for the others before it serves.
-                home = self._home(node)
-                self._processes[node] = apache_kafka.start("kafka.Kafka", self._settings(node), home, HEAP)
+                self._launch(node)  # together: each waits for the others before it serves
             for node in NODES:
                 apache_kafka.wait_for_port(self._ports[node][0], self._processes[node])
         except BaseException:
@@ -72,9 +97,9 @@ class KraftCluster:
         home.mkdir()
         settings = home / "format.properties"
         settings.write_text("".join(f"{name}={value}\n" for name, value in self._settings(node).items()))
-        tool = ["java", "-cp", apache_kafka.class_path(), "kafka.tools.StorageTool"]
+        java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", apache_kafka.server_class_path(self._version)]
         subprocess.run(
-            [*tool, "format", "-t", cluster_id, "-c", str(settings)],
+            [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings)],
             check=True,
             capture_output=True,
             timeout=FORMAT_S_MAX,
@@ -90,6 +115,5 @@ class KraftCluster:
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": self._home(node) / "logs",
-            "broker.session.timeout.ms": 6000,
-            "replica.lag.time.max.ms": 5000,
+            **self._own_settings,
         }
