@@ -13,6 +13,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.runtime.shared import Shared
+from kreplica.runtime.together import together
 from kreplica.sansio.addresses import Address, parse_addresses
 from kreplica.sansio.backoff import backoff_s
 from kreplica.sansio.errors import BrokerRefused, ClientError, ConnectionFailed, GaveUp, LeaderUnknown, check
@@ -21,6 +22,9 @@ from kreplica.sansio.views import ClusterView, CoordinatorKind, PartitionView, T
 from kreplica.wire.messages import FIND_COORDINATOR, METADATA, Api
 
 T = TypeVar("T")
+
+COORDINATORS_FROM = 4
+"""From this version on one FindCoordinator asks for several (KIP-699)."""
 
 
 class Cluster:
@@ -126,6 +130,13 @@ class Cluster:
         """
         return await self._connections.to(self.address(broker_id))
 
+    async def connection_to(self, address: Address) -> Connection:
+        """The same to an address, as ``coordinator`` gives it.
+
+        :raise ClientError: none comes about.
+        """
+        return await self._connections.to(address)
+
     async def request(
         self,
         connection: Connection,
@@ -151,17 +162,23 @@ class Cluster:
 
         :raise ClientError: of the last one, where none does.
         """
+        return await self.at_any(lambda one: self.request(one, api, body, at_most=at_most, timeout_s=timeout_s))
+
+    async def at_any(self, attempt: Callable[[Connection], Awaitable[T]]) -> T:
+        """What any broker gives: an attempt at each, until one goes well.
+
+        :raise ClientError: of the last one, where none does.
+        """
         last: ClientError = ConnectionFailed("no broker is known")
         for address in self._known_addresses():
             try:
-                connection = await self._connections.to(address)
-                answer = await self.request(connection, api, body, at_most=at_most, timeout_s=timeout_s)
+                found = await attempt(await self._connections.to(address))
             except ClientError as error:
                 self._failed_s[address] = self.surroundings.reactor.seconds()
                 last = error
             else:
                 self._failed_s.pop(address, None)
-                return answer
+                return found
         raise last
 
     def _known_addresses(self) -> list[Address]:
@@ -286,17 +303,48 @@ class Cluster:
 
         :raise ClientError: nobody tells.
         """
-        known = self._coordinators.get((kind, key))
-        if known is None:
-            known = self._coordinators[kind, key] = await self._find_coordinator(kind, key)
-        return known
+        found = (await self.coordinators(kind, (key,)))[key]
+        if isinstance(found, ClientError):
+            raise found
+        return found
+
+    async def coordinators(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, Address | ClientError]:
+        """The same of several at once, each with where its coordinator listens, or why that is not known.
+
+        :raise ClientError: nobody answers.
+        """
+        told: dict[str, Address | ClientError | None] = {key: self._coordinators.get((kind, key)) for key in keys}
+        missing = [key for key, known in told.items() if known is None]
+        if missing:
+            told |= await self.at_any(lambda connection: self._find_coordinators(connection, kind, missing))
+        found = {key: _untold(kind) if each is None else each for key, each in told.items()}
+        self._coordinators |= {(kind, key): each for key, each in found.items() if isinstance(each, Address)}
+        return found
 
     def doubt_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         """What is known of a coordinator may be wrong: whoever wants to know next asks the cluster."""
         self._coordinators.pop((kind, key), None)
 
-    async def _find_coordinator(self, kind: CoordinatorKind, key: str) -> Address:
-        answer = await self.ask(FIND_COORDINATOR, {"key": key, "key_type": int(kind), "coordinator_keys": [key]})
-        row = answer["coordinators"][0] if "coordinators" in answer else answer
-        check(row, f"coordinator of {kind.name.lower()} {key!r}")
-        return Address(row["host"], row["port"])
+    async def _find_coordinators(
+        self, connection: Connection, kind: CoordinatorKind, keys: list[str]
+    ) -> dict[str, Address | ClientError]:
+        if connection.version(FIND_COORDINATOR) >= COORDINATORS_FROM:
+            answer = await self.request(connection, FIND_COORDINATOR, {"key_type": int(kind), "coordinator_keys": keys})
+            rows = answer["coordinators"]
+        else:
+            bodies = [{"key_type": int(kind), "key": key} for key in keys]
+            answers = await together([self.request(connection, FIND_COORDINATOR, body) for body in bodies])
+            rows = [answer | {"key": key} for key, answer in zip(keys, answers, strict=True)]
+        return {row["key"]: _coordinator(kind, row) for row in rows}
+
+
+def _coordinator(kind: CoordinatorKind, row: dict[str, Any]) -> Address | ClientError:
+    try:
+        check(row, f"coordinator of {kind.name.lower()} {row['key']!r}")
+    except ClientError as error:
+        return error
+    return Address(row["host"], row["port"])
+
+
+def _untold(kind: CoordinatorKind) -> ClientError:
+    return BrokerRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"coordinator of {kind.name.lower()}", "nothing was said")
