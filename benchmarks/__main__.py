@@ -22,6 +22,8 @@ from benchmarks.tables import markdown
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 TIME_LIMIT_S = {"quick": 170, "full": 900}
+ROUNDS = 5
+"""That the time limit is for."""
 
 
 def benchmark_names() -> list[str]:
@@ -30,16 +32,21 @@ def benchmark_names() -> list[str]:
     return [name for name in names if "\ndef run(" in (HERE / f"{name}.py").read_text() and name != "__main__"]
 
 
-def call_run(name: str, scale: str) -> list[dict[str, Any]]:
-    """Call a benchmark's ``run`` with as much as it wants to know."""
+def call_run(name: str, scale: str, rounds: int | None = None) -> list[dict[str, Any]]:
+    """Call a benchmark's ``run`` with as much as it wants to know.
+
+    :param rounds: its own number unless given.
+    """
     run = importlib.import_module(f"benchmarks.{name}").run
     parameters = inspect.signature(run).parameters
-    offered = {"scale": scale, "quick": scale == "quick", "full": scale == "full"}
+    offered: dict[str, Any] = {"scale": scale, "quick": scale == "quick", "full": scale == "full"}
+    if rounds is not None:
+        offered["rounds"] = rounds
     rows = run(**{key: value for key, value in offered.items() if key in parameters})
     return [dict(row) for row in rows]
 
 
-def run_apart(name: str, scale: str) -> tuple[list[dict[str, Any]], str | None]:
+def run_apart(name: str, scale: str, rounds: int | None = None) -> tuple[list[dict[str, Any]], str | None]:
     """Run one benchmark in its own process.
 
     :return: its rows, and what went wrong or None.
@@ -47,11 +54,13 @@ def run_apart(name: str, scale: str) -> tuple[list[dict[str, Any]], str | None]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "rows.json")
         command = [sys.executable, "-m", "benchmarks", name, "--scale", scale, "--rows-to", str(path)]
+        command += [] if rounds is None else ["--rounds", str(rounds)]
+        limit_s = TIME_LIMIT_S[scale] * max(1.0, (rounds or 0) / ROUNDS)
         process = subprocess.Popen(command, cwd=HERE.parent, stdout=sys.stderr)
         try:
-            status = process.wait(TIME_LIMIT_S[scale])
+            status = process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            return [], f"it had not ended after {TIME_LIMIT_S[scale]} s"
+            return [], f"it had not ended after {limit_s:.0f} s"
         finally:
             process.terminate()
             process.wait()
@@ -77,6 +86,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks, as Markdown and JSON.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"some of: {', '.join(names)} (all unless given)")
     parser.add_argument("--scale", choices=sorted(TIME_LIMIT_S), default="quick", help="how much is measured")
+    parser.add_argument("--rounds", type=int, help="of which benchmarks that compare programs take the median")
     parser.add_argument("--json", type=Path, metavar="PATH", help="where the rows go, besides standard output")
     parser.add_argument("--rows-to", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -85,17 +95,17 @@ def main() -> int:
         parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(names)}")
     if options.rows_to is not None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that it stops what it has started
-        options.rows_to.write_text(json.dumps(call_run(options.names[0], options.scale)))
+        options.rows_to.write_text(json.dumps(call_run(options.names[0], options.scale, options.rounds)))
         return 0
-    return run_all(options.names or names, options.scale, options.json)
+    return run_all(options.names or names, options.scale, options.json, options.rounds)
 
 
-def run_all(names: list[str], scale: str, path: Path | None) -> int:
+def run_all(names: list[str], scale: str, path: Path | None, rounds: int | None = None) -> int:
     results: dict[str, Any] = {"machine": machine(), "scale": scale, "benchmarks": {}}
     failed = False
     for name in names:
         began = time.monotonic()
-        rows, problem = run_apart(name, scale)
+        rows, problem = run_apart(name, scale, rounds)
         failed = failed or problem is not None
         print(f"\n## {name} ({time.monotonic() - began:.0f} s)\n\n{problem or markdown(rows)}", flush=True)
         results["benchmarks"][name] = {"rows": rows, "problem": problem}

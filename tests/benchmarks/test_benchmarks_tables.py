@@ -56,7 +56,7 @@ def test_a_broken_benchmark_does_not_stop_the_others(
 ) -> None:
     """Its place in the output says so, the rest is there, and the status tells."""
     outcomes = {"good": ([{"x": 1}], None), "bad": ([], "it ended with status 1")}
-    monkeypatch.setattr(runner, "run_apart", lambda name, scale: outcomes[name])
+    monkeypatch.setattr(runner, "run_apart", lambda name, scale, rounds: outcomes[name])
     monkeypatch.setattr(runner, "RESULTS", tmp_path)
     assert runner.run_all(["bad", "good"], "quick", None) == 1
     out = capsys.readouterr().out

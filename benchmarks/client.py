@@ -1,0 +1,245 @@
+"""Client libraries on one broker process: kreplica's, aiokafka, kafka-python, and confluent-kafka for reference.
+
+Each library has a process of its own, new in every round.  Within a round the libraries take turns at each case, so
+that a slow minute of the machine hits them all; figures are medians of the rounds.  Batch sizes, linger, acks, requests
+in flight and fetch settings are the same for all, as far as a library has them (``client_load.Case``); aiokafka has one
+Produce request for each broker in flight, whatever one sets.  Every record that is read is touched.  CPU time is the
+client process's own, with all its threads.
+
+* ``aiokafka`` packs and parses records by its Cython extension, ``aiokafka (pure)`` by Python
+  (``AIOKAFKA_NO_EXTENSIONS``), checksums included.
+* kreplica and kafka-python have no extension of their own: records are packed and parsed by Python.  Their checksums
+  are in C: kafka-python finds the ``crc32c`` package that kreplica brings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from benchmarks.broker_process import ROOT, BrokerProcess
+from benchmarks.client_load import Case, line_of
+
+PARTITIONS = 4
+ROUNDS = 5
+BATCH_BYTES = {16 << 10: "16 KB", 128 << 10: "128 KB"}
+RATIO_MIN = 2.0
+OVERRIDES = {"log.segment.delete.delay.ms": "0"}
+LIBRARIES = {
+    "kreplica": ("kreplica", {}),
+    "aiokafka": ("aiokafka", {}),
+    "aiokafka (pure)": ("aiokafka", {"AIOKAFKA_NO_EXTENSIONS": "1"}),
+    "kafka-python": ("kafka_python", {}),
+    "confluent-kafka": ("confluent", {}),
+}
+OURS = "kreplica"
+TO_BEAT = ("aiokafka", "kafka-python")
+STYLES = {
+    ("produce", "record"): "produce",
+    ("consume", "record"): "consume, record by record",
+    ("consume", "batch"): "consume, batch by batch",
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured.
+
+    :param seconds: for one library in one case.
+    :param filled: bytes of a topic that is read.
+    """
+
+    seconds: float
+    batch_bytes: tuple[int, ...]
+    acks: tuple[int, ...]
+    filled: int
+
+
+SCALES = {
+    "quick": Scale(0.5, (16 << 10,), (-1,), 100_000_000),
+    "full": Scale(1.5, tuple(BATCH_BYTES), (1, -1), 300_000_000),
+}
+
+
+class Load:
+    """One library's process."""
+
+    def __init__(self, name: str) -> None:
+        module, environment = LIBRARIES[name]
+        self._name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.client_load", module],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def run(self, case: Case) -> dict[str, Any]:
+        """Measure one case.
+
+        :raise RuntimeError: the library failed; its own words are on standard error.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line_of(case))
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._name} could not {case.what}: {case}")
+        return dict(json.loads(line))
+
+
+class Topics:
+    """Topics to write to, gone when they are not used any more, and full ones to read."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._count = 0
+
+    def make(self) -> str:
+        """An empty one."""
+        self._count += 1
+        name = f"load-{self._count}"
+        for made in self._admin.create_topics([NewTopic(name, PARTITIONS, 1)], operation_timeout=10).values():
+            made.result(20)
+        return name
+
+    def remove(self, name: str) -> None:
+        """Give its pages back."""
+        for removed in self._admin.delete_topics([name], operation_timeout=10).values():
+            removed.result(20)
+
+    def make_full(self, record_bytes: int, batch_bytes: int, size: int) -> str:
+        """One with records in batches of a size, written by nobody who is measured."""
+        name = self.make()
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "batch.size": batch_bytes,
+                "batch.num.messages": 1_000_000,
+                "linger.ms": 100,
+            }
+        )
+        value = bytes(97 + number % 26 for number in range(record_bytes))
+        for number in range(size // record_bytes):
+            while True:
+                try:
+                    producer.produce(name, value, partition=number % PARTITIONS)
+                    break
+                except BufferError:
+                    producer.poll(0.005)
+        producer.flush(60)
+        return name
+
+
+def cases(topics: Topics, scale: Scale) -> Iterator[Case]:
+    """What each library does; those that read have their topic, those that write want a new one."""
+    for record_bytes in (100, 1000):
+        for batch_bytes in scale.batch_bytes:
+            common: dict[str, Any] = {
+                "bootstrap": topics.bootstrap,
+                "partitions": PARTITIONS,
+                "seconds": scale.seconds,
+                "record_bytes": record_bytes,
+                "batch_bytes": batch_bytes,
+            }
+            for acks in scale.acks:
+                yield Case(what="produce", style="record", topic="", acks=acks, **common)
+            full = topics.make_full(record_bytes, batch_bytes, scale.filled)
+            for style in ("record", "batch"):
+                yield Case(what="consume", style=style, topic=full, **common)
+
+
+def measure(scale: Scale, rounds: int) -> dict[Case, dict[str, list[dict[str, Any]]]]:
+    """Every library in every case, once a round: case -> library -> reports, in the order of the rounds."""
+    reports: dict[Case, dict[str, list[dict[str, Any]]]] = {}
+    with BrokerProcess(OVERRIDES) as broker:
+        broker.wait_until_ready()
+        topics = Topics(broker.bootstrap)
+        wanted = list(cases(topics, scale))
+        for number in range(rounds):
+            with ExitStack() as stack:
+                loads = {name: stack.enter_context(Load(name)) for name in _turns(number)}
+                for case in wanted:
+                    for name, load in loads.items():
+                        report = _run(load, case, topics)
+                        reports.setdefault(case, {}).setdefault(name, []).append(report)
+    return reports
+
+
+def _turns(number: int) -> list[str]:
+    """The libraries in the order of a round: each is first in one of them, and last in another."""
+    names = list(LIBRARIES)
+    first = number % len(names)
+    return [*names[first:], *names[:first]]
+
+
+def _run(load: Load, case: Case, topics: Topics) -> dict[str, Any]:
+    if case.topic:
+        return load.run(case)
+    topic = topics.make()
+    try:
+        return load.run(replace(case, topic=topic))
+    finally:
+        topics.remove(topic)
+
+
+def rows_of(case: Case, reports: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """A row for each library."""
+    ours = reports[OURS]
+    for name in LIBRARIES:
+        taken = reports[name]
+        rates = [_rate(each) for each in taken]
+        ratio = statistics.median(_rate(mine) / rate for mine, rate in zip(ours, rates, strict=True))
+        rate = statistics.median(rates)
+        bar = name in TO_BEAT
+        yield {
+            "case": _title(case),
+            "library": name,
+            "records/s": rate,
+            "lowest to highest": f"{min(rates):,.0f} to {max(rates):,.0f}",
+            "MB/s": rate * case.record_bytes / 1e6,
+            "CPU s per million": statistics.median(each["cpu_s"] / each["records"] * 1e6 for each in taken),
+            "kreplica is": f"{ratio:.2f} x",
+            "target": f">= {RATIO_MIN:g} x" if bar else "",
+            "": "" if not bar else "pass" if ratio >= RATIO_MIN else "short",
+        }
+
+
+def _rate(report: dict[str, Any]) -> float:
+    return float(report["records"] / report["seconds"])
+
+
+def _title(case: Case) -> str:
+    record = "100 B" if case.record_bytes == 100 else "1 KB"
+    title = f"{STYLES[case.what, case.style]}, {record} in {BATCH_BYTES[case.batch_bytes]}"
+    return title if case.what == "consume" else f"{title}, acks={'all' if case.acks == -1 else case.acks}"
+
+
+def run(scale: str = "quick", rounds: int = ROUNDS) -> list[dict[str, Any]]:
+    """Start a broker and let the libraries write and read.
+
+    :param rounds: medians are of so many.
+    """
+    reports = measure(SCALES[scale], rounds)
+    return [row for case, by_library in reports.items() for row in rows_of(case, by_library)]

@@ -1,0 +1,77 @@
+"""aiokafka under load."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from benchmarks.client_load import CHUNK, Case, Meter, answer, cases
+
+
+def serve() -> None:
+    """One case after the other, each with an event loop of its own."""
+    for case in cases():
+        asyncio.run(produce(case) if case.what == "produce" else consume(case))
+
+
+async def produce(case: Case) -> None:
+    """``send`` awaits room only, and gives a future for the record."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=case.bootstrap,
+        acks=case.acks,
+        enable_idempotence=case.idempotent,
+        max_batch_size=case.batch_bytes,
+        linger_ms=case.linger_ms,
+    )
+    async with producer:
+        topic, value, partitions = case.topic, case.value, case.partitions
+        for partition in range(partitions):
+            await producer.send_and_wait(topic, value, partition=partition)
+        meter = Meter(case.seconds)
+        while not meter.is_over:
+            for number in range(CHUNK):
+                await producer.send(topic, value, partition=number % partitions)
+            meter.records += CHUNK
+        await producer.flush()
+        meter.bytes = meter.records * len(value)
+        answer(meter)
+
+
+async def consume(case: Case) -> None:
+    """``async for``, or ``getmany``."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=case.bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=case.fetch_bytes,
+        fetch_max_bytes=case.answer_bytes,
+        fetch_max_wait_ms=case.wait_ms,
+    )
+    async with consumer:
+        partitions = [TopicPartition(case.topic, number) for number in range(case.partitions)]
+        ends = await consumer.end_offsets(partitions)
+        meter = Meter(case.seconds)
+        consumer.assign(partitions)
+        for partition in partitions:
+            consumer.seek(partition, 0)
+        await (_records if case.style == "record" else _batches)(consumer, meter, sum(ends.values()))
+        answer(meter)
+
+
+async def _records(consumer: AIOKafkaConsumer, meter: Meter, total: int) -> None:
+    count = size = 0
+    async for record in consumer:
+        size += len(record.value)
+        count += 1
+        if count == total or (count % CHUNK == 0 and meter.is_over):
+            break
+    meter.records, meter.bytes = count, size
+
+
+async def _batches(consumer: AIOKafkaConsumer, meter: Meter, total: int) -> None:
+    while meter.records < total and not meter.is_over:
+        for records in (await consumer.getmany(timeout_ms=1000)).values():
+            for record in records:
+                meter.bytes += len(record.value)
+            meter.records += len(records)
