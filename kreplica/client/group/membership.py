@@ -36,7 +36,13 @@ class AssignmentListener(Protocol):
         """Begin to read partitions, besides those that there were."""
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget partitions at once: somebody else may read them already; nothing can be committed for them."""
+        """Forget partitions at once: somebody else may read them already; nothing can be committed for them.
+
+        One of the calls above that is under way is cancelled before.
+        """
+
+    def on_ended(self, error: Exception) -> None:
+        """The membership has ended by itself, for good; ``on_lost`` came before where there was anything to lose."""
 
 
 class Membership(Protocol):
@@ -67,6 +73,8 @@ class Membership(Protocol):
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit how far partitions were read.
+
+        While a rebalance is under way, it waits for that where it must.
 
         :raise CommitFailed: this member does not own the partitions any more, so nothing was committed.
         :raise ClientError: the coordinator did not answer within the time, or refuses.
