@@ -98,6 +98,30 @@ class OffsetOutOfRange(BrokerRefused):
         self.high_watermark = high_watermark
 
 
+class LogTruncated(ClientError):
+    """Records that a reader has seen are gone: a leader was elected that did not have them (KIP-320).
+
+    :param offset: where the reader stands.
+    :param diverging_offset: from where on the log holds other records than those that were read; -1 where that is not
+        known.
+    """
+
+    retriable = False
+
+    def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int) -> None:
+        where = "" if diverging_offset < 0 else f" from offset {diverging_offset} on"
+        super().__init__(f"{partition}, read up to offset {offset}, has lost or other records{where}")
+        self.partition = partition
+        self.offset = offset
+        self.diverging_offset = diverging_offset
+
+
+class ConsumerClosed(ClientError):
+    """The consumer is closed."""
+
+    retriable = False
+
+
 class OutcomeUnknown(ClientError):
     """A record may have been written, or not: it was sent, and no answer told.
 

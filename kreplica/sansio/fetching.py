@@ -16,6 +16,7 @@ BY_NAME_MAX = 12
 """Later versions of Fetch name topics by their ids."""
 
 CONSUMER = -1
+NO_BROKER = -1
 NO_SESSION, NO_SESSION_EPOCH = 0, -1
 
 
@@ -26,6 +27,7 @@ class FetchLimits:
     :param wait_ms: so long the broker waits for ``size_min`` bytes.
     :param size_max: bytes of one answer, ``partition_size_max`` of one partition in it; a batch that is larger comes
         nevertheless, alone (KIP-74).
+    :param rack_id: where the reader is, so that the leader may name a nearer replica (KIP-392).
     """
 
     isolation: Isolation
@@ -33,10 +35,19 @@ class FetchLimits:
     size_min: int
     size_max: int
     partition_size_max: int
+    rack_id: str = ""
 
 
-def fetch_body(positions: Mapping[TopicPartition, int], limits: FetchLimits) -> dict[str, Any]:
-    """A request for records, in the order in which partitions are to be served."""
+def fetch_body(
+    positions: Mapping[TopicPartition, int],
+    limits: FetchLimits,
+    leader_epochs: Mapping[TopicPartition, int] | None = None,
+) -> dict[str, Any]:
+    """A request for records, in the order in which partitions are to be served.
+
+    :param leader_epochs: as the reader knows them; a broker that knows another one refuses (KIP-320).
+    """
+    epochs = leader_epochs or {}
     # All fields, also those that stay as they are: a body that is complete is built twice as fast.
     topics = [
         {
@@ -45,7 +56,7 @@ def fetch_body(positions: Mapping[TopicPartition, int], limits: FetchLimits) -> 
             "partitions": [
                 {
                     "partition": each.partition,
-                    "current_leader_epoch": NO_EPOCH,
+                    "current_leader_epoch": epochs.get(each, NO_EPOCH),
                     "fetch_offset": positions[each],
                     "last_fetched_epoch": NO_EPOCH,
                     "log_start_offset": -1,
@@ -67,7 +78,7 @@ def fetch_body(positions: Mapping[TopicPartition, int], limits: FetchLimits) -> 
         "session_epoch": NO_SESSION_EPOCH,
         "topics": topics,
         "forgotten_topics_data": [],
-        "rack_id": "",
+        "rack_id": limits.rack_id,
     }
 
 
@@ -101,4 +112,13 @@ def _parse_row(row: dict[str, Any], partition: TopicPartition, position: int) ->
         return error
     if len(data) and behind == position:
         return RecordTooLarge(f"{partition} at offset {position}: a batch of more than partition_size_max bytes")
-    return FetchedRecords(partition, data, position, behind, aborted_of(row))
+    return FetchedRecords(
+        partition,
+        data,
+        position,
+        behind,
+        aborted_of(row),
+        row["high_watermark"],
+        row.get("last_stable_offset", -1),
+        row.get("preferred_read_replica", NO_BROKER),
+    )
