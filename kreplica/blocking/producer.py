@@ -91,8 +91,8 @@ class Producer:
         self._cluster = cluster
         self._options = options = options or ProducerOptions()
         self._surroundings = cluster.surroundings
-        self._lanes: dict[TopicPartition, Lane] = {}
-        self._dues: deque[tuple[float, Lane, OutgoingBatch]] = deque()
+        self._lanes: dict[TopicPartition, Lane[OutgoingBatch]] = {}
+        self._dues: deque[tuple[float, Lane[OutgoingBatch], OutgoingBatch]] = deque()
         self._sticky = StickyPartitions(cluster.surroundings.random)
         self._identity: ProducerIdentity | None = None
         self._transactions: Transactions | None = None
@@ -312,7 +312,7 @@ class Producer:
 
     # --- batches ---
 
-    def _choose_lane(self, topic: str, key: bytes | None, partition: int | None) -> Lane:
+    def _choose_lane(self, topic: str, key: bytes | None, partition: int | None) -> Lane[OutgoingBatch]:
         view = self._cluster.view.topics.get(topic) or self._cluster.find_topic(topic)
         if partition is None:
             partition = self._sticky.partition(view) if key is None else partition_of_key(key, len(view.partitions))
@@ -321,10 +321,10 @@ class Producer:
         if lane is None:
             if view.partition(partition) is None:
                 self._cluster.retrying(lambda: self._cluster.partition(place), timeout_s=5.0)
-            lane = self._lanes[place] = Lane(place, IN_FLIGHT_MAX if self._options.is_idempotent else 1)
+            lane = self._lanes[place] = Lane[OutgoingBatch](place, IN_FLIGHT_MAX if self._options.is_idempotent else 1)
         return lane
 
-    def _open_batch(self, lane: Lane) -> OutgoingBatch:
+    def _open_batch(self, lane: Lane[OutgoingBatch]) -> OutgoingBatch:
         now_s, options = self._surroundings.clock(), self._options
         builder = BatchBuilder(codec=options.codec, transactional=self._transactions is not None)
         self._orders += 1
@@ -335,7 +335,7 @@ class Producer:
         self._dues.append((due_s, lane, batch))
         return batch
 
-    def _close_batch(self, lane: Lane) -> None:
+    def _close_batch(self, lane: Lane[OutgoingBatch]) -> None:
         batch, lane.open = lane.open, None
         if batch is None:
             return

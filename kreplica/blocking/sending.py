@@ -1,40 +1,22 @@
-"""Batches on their way: requests to leaders, answers, and what a retry may do.  The rule of retries is in ``lanes``."""
+"""Batches on their way: requests to leaders, and answers; ``sansio.producing`` knows what these mean to a batch."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection, Pending
-from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.sansio.addresses import Address
-from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.delivery import UNKNOWN_OFFSET
-from kreplica.sansio.errors import BrokerRefused, ClientError, MalformedAnswer, OutcomeUnknown
+from kreplica.sansio.errors import ClientError
 from kreplica.sansio.lanes import Lane, OutgoingBatch, ProducerIdentity
+from kreplica.sansio.producing import ADDED_BY_CLIENT_MAX, REQUESTS_MAX, Deliveries, Passenger, board, produce_body
 from kreplica.wire.messages import PRODUCE
 
-REQUESTS_MAX = 5
-"""Under way on one connection."""
-
-REQUEST_SIZE_MAX = 8 << 20
-"""Bytes of batches in one request; a larger batch goes alone."""
-
-ADDED_BY_CLIENT_MAX = 11
-"""From the next version of Produce on, brokers take partitions into transactions by themselves (KIP-890)."""
-
 WAIT_S_MAX = 1.0
-
-_WRONG_NUMBERS = (
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.UNKNOWN_PRODUCER_ID,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +39,9 @@ class SendingRules:
     broken: Callable[[], ClientError | None]
 
 
-class _Passenger(NamedTuple):
-    lane: Lane
-    batch: OutgoingBatch
-
-
 class _Request(NamedTuple):
     sent: Pending
-    passengers: list[_Passenger]
+    passengers: list[Passenger[OutgoingBatch]]
 
 
 class Sender:
@@ -76,7 +53,14 @@ class Sender:
         self._surroundings = cluster.surroundings
         self._connections = cluster.new_connections()
         self._requests: dict[Connection, deque[_Request]] = {}
-        self._active: dict[TopicPartition, Lane] = {}
+        self._active: dict[TopicPartition, Lane[OutgoingBatch]] = {}
+        self._deliveries: Deliveries[OutgoingBatch] = Deliveries(
+            cluster.surroundings.random,
+            cluster.options,
+            is_numbered=rules.identity is not None,
+            is_transactional=rules.transactional_id is not None,
+            settled=rules.settled,
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -88,13 +72,15 @@ class Sender:
         """Whether an answer is waited for."""
         return bool(self._requests)
 
-    def add(self, lane: Lane) -> None:
+    def add(self, lane: Lane[OutgoingBatch]) -> None:
         """A lane has a closed batch."""
         self._active[lane.partition] = lane
 
     def step(self, timeout_s: float = 0.0) -> None:
         """Send what can be sent, and take the answers that come; waits at most so long where there is nothing to do."""
-        self._expire()
+        now_s = self._surroundings.clock()
+        for lane in self._active.values():
+            self._deliveries.expire(lane, now_s)
         broken = self._rules.broken()
         if broken is not None:
             self._drop_waiting(broken)
@@ -124,24 +110,14 @@ class Sender:
 
         :return: whether there was any.
         """
-        forgotten = [(lane, batch) for lane in self._active.values() for batch in lane.in_flight]
-        for lane, batch in forgotten:
-            lane.answered(batch)
-            lane.must_restart = True
-            self._settle(batch, error)
+        forgotten = [self._deliveries.forget_in_flight(lane, error) for lane in self._active.values()]
         self._active.clear()
-        return bool(forgotten)
+        return any(forgotten)
 
     def _drop_waiting(self, error: ClientError) -> bool:
         """:return: whether some of it had its numbers already."""
-        numbered = False
-        for lane in self._active.values():
-            while lane.waiting:
-                batch = lane.waiting.popleft()
-                numbered = numbered or batch.sequence >= 0
-                lane.must_restart = lane.must_restart or batch.sequence >= 0
-                self._settle(batch, error)
-        return numbered
+        numbered = [self._deliveries.drop_waiting(lane, error) for lane in self._active.values()]
+        return any(numbered)
 
     def close(self) -> None:
         """Close the connections; what is under way stays without an outcome."""
@@ -153,33 +129,22 @@ class Sender:
     def _send_ready(self) -> bool:
         """Send one request to each leader that something waits for; whether there was any."""
         now_s = self._surroundings.clock()
-        wanted: dict[Address, list[_Passenger]] = {}
+        wanted: dict[Address, list[Passenger[OutgoingBatch]]] = {}
         for lane in self._active.values():
-            for stranded in lane.stranded():
-                lane.waiting.remove(stranded)
-                self._give_up(lane, stranded, ClientError(f"{lane.partition}: a batch before it was refused"))
+            self._deliveries.strand(lane)
             batch = lane.sendable(now_s)
             if batch is None:
                 continue
             try:
                 address = self._cluster.address(self._cluster.leader(lane.partition))
             except ClientError as error:
-                self._hold(lane, batch, error)
+                self._deliveries.hold(lane, error, now_s)
             else:
-                wanted.setdefault(address, []).append(_Passenger(lane, batch))
+                wanted.setdefault(address, []).append(Passenger(lane, batch))
         sent = [self._send_to(address, passengers) for address, passengers in wanted.items()]
         return any(sent)
 
-    def _hold(self, lane: Lane, batch: OutgoingBatch, error: ClientError) -> None:
-        """A batch cannot be sent at the moment."""
-        if error.retriable:
-            lane.hindrance = error
-            lane.retry_at_s = self._retry_at_s(lane)
-        else:
-            lane.waiting.remove(batch)
-            self._give_up(lane, batch, error)
-
-    def _send_to(self, address: Address, passengers: list[_Passenger]) -> bool:
+    def _send_to(self, address: Address, passengers: list[Passenger[OutgoingBatch]]) -> bool:
         try:
             connection = self._connections.to(address)
             if connection.pending >= REQUESTS_MAX or connection.silence_s:
@@ -188,21 +153,15 @@ class Sender:
             aboard = self._board(passengers)
         except ClientError as error:
             self._cluster.doubt()
-            for lane, batch in passengers:
-                self._hold(lane, batch, error)
+            for lane, _ in passengers:
+                self._deliveries.hold(lane, error, self._surroundings.clock())
             return False
         self._send(connection, version, aboard)
         return True
 
-    def _board(self, passengers: list[_Passenger]) -> list[_Passenger]:
+    def _board(self, passengers: list[Passenger[OutgoingBatch]]) -> list[Passenger[OutgoingBatch]]:
         """Those that one request holds, with their numbers."""
-        aboard: list[_Passenger] = []
-        size = 0
-        for passenger in passengers:
-            size += len(passenger.batch.data)
-            if aboard and size > REQUEST_SIZE_MAX:
-                break
-            aboard.append(passenger)
+        aboard = board(passengers)
         self._rules.join(lane.partition for lane, _ in aboard)
         if self._rules.identity is not None:
             for lane, batch in aboard:
@@ -211,10 +170,10 @@ class Sender:
                 lane.number(batch, self._rules.identity())
         return aboard
 
-    def _send(self, connection: Connection, version: int, passengers: list[_Passenger]) -> None:
+    def _send(self, connection: Connection, version: int, passengers: list[Passenger[OutgoingBatch]]) -> None:
         answered = self._rules.acks != 0
         timeout_s = self._cluster.options.request_timeout_s
-        body = self._body(passengers, int(timeout_s * 1000))
+        body = produce_body(passengers, self._rules.transactional_id, self._rules.acks, int(timeout_s * 1000))
         for lane, batch in passengers:
             lane.sent(batch)
         try:
@@ -225,31 +184,12 @@ class Sender:
             raise
         except ClientError as error:
             self._lost(connection, error)
-            self._failed_all(passengers, error)
+            self._failed(passengers, error)
             return
         if answered:
             self._requests.setdefault(connection, deque()).append(_Request(sent, passengers))
             return
-        for lane, batch in passengers:
-            lane.answered(batch)
-            self._settle(batch, None)
-
-    def _body(self, passengers: list[_Passenger], timeout_ms: int) -> dict[str, Any]:
-        rows = sorted(passengers, key=lambda each: each.lane.partition)
-        return {
-            "transactional_id": self._rules.transactional_id,
-            "acks": self._rules.acks,
-            "timeout_ms": timeout_ms,
-            "topic_data": [
-                {
-                    "name": topic,
-                    "partition_data": [
-                        {"index": lane.partition.partition, "records": batch.data} for lane, batch in group
-                    ],
-                }
-                for topic, group in groupby(rows, key=lambda each: each.lane.partition.topic)
-            ],
-        }
+        self._deliveries.sent_unanswered(passengers)
 
     # --- answers ---
 
@@ -298,94 +238,13 @@ class Sender:
             return
         self._take_answers(connection)
         for request in self._requests.pop(connection, ()):
-            self._failed_all(request.passengers, error)
+            self._failed(request.passengers, error)
 
     def _answered(self, request: _Request) -> None:
         assert request.sent.answer is not None
-        rows = {
-            (topic["name"], row["index"]): row
-            for topic in request.sent.answer["responses"]
-            for row in topic["partition_responses"]
-        }
-        for lane, batch in request.passengers:
-            row = rows.get(lane.partition)
-            if row is None:
-                self._failed(lane, batch, MalformedAnswer(f"the answer does not tell of {lane.partition}"))
-                continue
-            code = ErrorCode.of(row["error_code"])
-            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._written(lane, batch, row)
-            else:
-                text = row.get("error_message") or ""
-                self._failed(lane, batch, BrokerRefused(code, f"produce to {lane.partition}", text))
+        if not self._deliveries.answered(request.sent.answer, request.passengers, self._surroundings.clock()):
+            self._cluster.doubt()
 
-    def _written(self, lane: Lane, batch: OutgoingBatch, row: dict[str, Any]) -> None:
-        lane.answered(batch)
-        lane.failures, lane.hindrance = 0, None
-        known = row["error_code"] == ErrorCode.NONE
-        batch.outcome.base_offset = row["base_offset"] if known else UNKNOWN_OFFSET
-        batch.outcome.log_append_time_ms = row.get("log_append_time_ms", -1)
-        self._settle(batch, None)
-
-    # --- failures ---
-
-    def _failed_all(self, passengers: list[_Passenger], error: ClientError) -> None:
-        for lane, batch in passengers:
-            self._failed(lane, batch, error)
-
-    def _failed(self, lane: Lane, batch: OutgoingBatch, error: ClientError) -> None:
-        """A try was in vain, or its outcome is not known."""
-        first = lane.is_first(batch)
-        lane.answered(batch)
-        code = error.code if isinstance(error, BrokerRefused) else None
-        if code in _WRONG_NUMBERS and self._rules.identity is not None and self._rules.transactional_id is None:
-            self._wrong_numbers(lane, batch, error, first=first)
-        elif not error.retriable:
-            batch.maybe_written = batch.maybe_written or not isinstance(error, BrokerRefused)
-            self._give_up(lane, batch, error)
-        else:
-            # An error that may pass says nothing of whether the batch is in the log by now.
-            batch.maybe_written = True
-            lane.hindrance = error
-            lane.put_back(batch, self._retry_at_s(lane))
+    def _failed(self, passengers: list[Passenger[OutgoingBatch]], error: ClientError) -> None:
+        self._deliveries.lost(passengers, error, self._surroundings.clock())
         self._cluster.doubt()
-
-    def _wrong_numbers(self, lane: Lane, batch: OutgoingBatch, error: ClientError, *, first: bool) -> None:
-        """The leader expects another sequence: one before this one is missing, or has yet to come."""
-        if not first:
-            lane.put_back(batch, lane.retry_at_s)
-        elif batch.maybe_written:
-            self._give_up(lane, batch, error)
-        else:
-            lane.must_restart = True
-            lane.put_back(batch, self._retry_at_s(lane))
-
-    def _retry_at_s(self, lane: Lane) -> float:
-        lane.failures += 1
-        options = self._cluster.options
-        wait_s = backoff_s(self._surroundings.random, lane.failures, options.backoff_s, options.backoff_s_max)
-        return self._surroundings.clock() + wait_s
-
-    def _expire(self) -> None:
-        """Give up what has waited too long."""
-        now_s = self._surroundings.clock()
-        for lane in self._active.values():
-            while lane.waiting and lane.waiting[0].deadline_s <= now_s:
-                batch = lane.waiting.popleft()
-                late = ClientError(f"{lane.partition}: not delivered in time: {lane.hindrance or 'brokers were busy'}")
-                late.__cause__ = lane.hindrance
-                self._give_up(lane, batch, late)
-
-    def _give_up(self, lane: Lane, batch: OutgoingBatch, error: ClientError) -> None:
-        if batch.sequence >= 0:
-            lane.must_restart = True
-        if batch.maybe_written:
-            unknown = OutcomeUnknown(f"produce to {lane.partition}: whether it was written is not known: {error}")
-            unknown.__cause__ = error
-            error = unknown
-        self._settle(batch, error)
-
-    def _settle(self, batch: OutgoingBatch, error: ClientError | None) -> None:
-        batch.outcome.error = error
-        batch.outcome.is_settled = True
-        self._rules.settled(batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
 from typing import TypeVar
 
 from kreplica.blocking.cluster import Cluster
@@ -13,6 +12,20 @@ from kreplica.model import TopicPartition
 from kreplica.sansio.errors import check
 from kreplica.sansio.lanes import ProducerIdentity
 from kreplica.sansio.offsets import offset_rows
+from kreplica.sansio.transactions import (
+    ADD_OFFSETS_MAX,
+    ADD_PARTITIONS_MAX,
+    BUMP_FROM,
+    COMMIT_OFFSETS_MAX,
+    END_MAX,
+    INIT_MAX,
+    NO_PRODUCER,
+    add_partitions_body,
+    check_added_partitions,
+    init_body,
+    parse_identity,
+    producer_body,
+)
 from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import (
     ADD_OFFSETS_TO_TXN,
@@ -24,22 +37,12 @@ from kreplica.wire.messages import (
 
 T = TypeVar("T")
 
-# Later versions are for brokers, or mean that brokers add partitions by themselves and raise epochs (KIP-890).
-INIT_MAX, ADD_PARTITIONS_MAX, ADD_OFFSETS_MAX, END_MAX, COMMIT_OFFSETS_MAX = 5, 3, 3, 4, 4
-BUMP_FROM = 3
-"""From this version of InitProducerId on, a producer can ask for its next epoch (KIP-360)."""
-
-NO_PRODUCER = ProducerIdentity(-1, -1)
-
 
 def new_producer_id(cluster: Cluster) -> ProducerIdentity:
     """An id for an idempotent producer that has no transactions."""
 
     def attempt() -> ProducerIdentity:
-        body = {"transactional_id": None, "transaction_timeout_ms": 0}
-        answer = cluster.ask(INIT_PRODUCER_ID, body, at_most=INIT_MAX)
-        check(answer, "producer id")
-        return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
+        return parse_identity(cluster.ask(INIT_PRODUCER_ID, init_body(None, 0), at_most=INIT_MAX), "producer id")
 
     return cluster.retrying(attempt)
 
@@ -52,12 +55,7 @@ def end_transaction(
     :param identity: of the producer that wrote.
     :raise BrokerRefused: it was ended otherwise, or the producer was fenced.
     """
-    body = {
-        "transactional_id": transactional_id,
-        "producer_id": identity.producer_id,
-        "producer_epoch": identity.epoch,
-        "committed": commit,
-    }
+    body = producer_body(transactional_id, identity, committed=commit)
 
     def attempt(connection: Connection) -> None:
         check(connection.request(END_TXN, body, at_most=END_MAX), f"end of transaction {transactional_id!r}")
@@ -93,16 +91,8 @@ class Transactions:
         def attempt(connection: Connection) -> ProducerIdentity:
             # Where an id cannot be carried on, asking for it anew gives the next epoch as well.
             known = connection.version(INIT_PRODUCER_ID, INIT_MAX) >= BUMP_FROM
-            identity = before if known else NO_PRODUCER
-            body = {
-                "transactional_id": self.transactional_id,
-                "transaction_timeout_ms": self._timeout_ms,
-                "producer_id": identity.producer_id,
-                "producer_epoch": identity.epoch,
-            }
-            answer = connection.request(INIT_PRODUCER_ID, body, at_most=INIT_MAX)
-            check(answer, what)
-            return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
+            body = init_body(self.transactional_id, self._timeout_ms, before if known else NO_PRODUCER)
+            return parse_identity(connection.request(INIT_PRODUCER_ID, body, at_most=INIT_MAX), what)
 
         self.identity = self._at_coordinator(attempt)
         self._forget()
@@ -113,25 +103,11 @@ class Transactions:
         new = sorted({*partitions} - self._members)
         if not new:
             return
-        topics = [
-            {"name": topic, "partitions": [each.partition for each in group]}
-            for topic, group in groupby(new, key=lambda each: each.topic)
-        ]
-        producer_id, epoch = self._identity()
-        prefix = "v3_and_below_"
-        body = {
-            f"{prefix}transactional_id": self.transactional_id,
-            f"{prefix}producer_id": producer_id,
-            f"{prefix}producer_epoch": epoch,
-            f"{prefix}topics": topics,
-        }
+        body = add_partitions_body(self.transactional_id, self._identity(), new)
 
         def attempt(connection: Connection) -> None:
             answer = connection.request(ADD_PARTITIONS_TO_TXN, body, at_most=ADD_PARTITIONS_MAX)
-            for topic in answer["results_by_topic_v3_and_below"]:
-                for row in topic["results_by_partition"]:
-                    what = f"{topic['name']}-{row['partition_index']} in transaction {self.transactional_id!r}"
-                    check({"error_code": row["partition_error_code"]}, what)
+            check_added_partitions(answer, self.transactional_id)
 
         self.is_doubtful = True
         self._at_coordinator(attempt)
@@ -140,15 +116,8 @@ class Transactions:
 
     def add_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
         """Let a group's offsets be committed with the transaction, or not at all."""
-        producer_id, epoch = self._identity()
-        body = {
-            "transactional_id": self.transactional_id,
-            "producer_id": producer_id,
-            "producer_epoch": epoch,
-            "group_id": group,
-            "topics": offset_rows(offsets, metadata),
-            "member_id": "",
-        }
+        rows = offset_rows(offsets, metadata)
+        body = producer_body(self.transactional_id, self._identity(), group_id=group, topics=rows, member_id="")
 
         def attempt(connection: Connection) -> None:
             answer = connection.request(ADD_OFFSETS_TO_TXN, body, at_most=ADD_OFFSETS_MAX)

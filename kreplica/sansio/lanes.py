@@ -9,7 +9,7 @@ numbers a partition has one batch under way at a time, which keeps the order.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from kreplica.model import TopicPartition
 from kreplica.sansio.delivery import Outcome
@@ -21,6 +21,9 @@ IN_FLIGHT_MAX = 5
 """Batches of one partition under way: as many as leaders recognize when they come again (KIP-98)."""
 
 EPOCH_MAX = 32767
+
+ORDERS_BETWEEN = 1 << 24
+"""From one batch to the next: so often may a batch be divided, and its parts still have places in between."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -34,6 +37,7 @@ class OutgoingBatch:
     """One batch from its first record until its outcome.
 
     :param order: its place among the batches of its partition.
+    :param builder: takes the records; None where the class has another way to gather them.
     :param due_s: when it goes at the latest; ``deadline_s`` when it is given up.
     :ivar data: the batch, once it is closed.
     :ivar maybe_written: it was sent, and what came of it is not known: another try must be recognizable.
@@ -55,9 +59,9 @@ class OutgoingBatch:
     )
 
     def __init__(
-        self, partition: TopicPartition, order: int, builder: BatchBuilder, due_s: float, deadline_s: float
+        self, partition: TopicPartition, order: int, builder: BatchBuilder | None, due_s: float, deadline_s: float
     ) -> None:
-        self.builder: BatchBuilder | None = builder
+        self.builder = builder
         self.order = order
         self.outcome = Outcome(partition)
         self.due_s = due_s
@@ -77,8 +81,18 @@ class OutgoingBatch:
         self.data = bytearray(self.builder.build())
         self.builder = None
 
+    def split(self) -> tuple[Self, Self] | None:
+        """The batch as two, closed and with numbers that fit, where it is too large for its partition.
 
-class Lane:
+        :return: None where it cannot be divided.
+        """
+        return None
+
+
+BatchT = TypeVar("BatchT", bound=OutgoingBatch)
+
+
+class Lane(Generic[BatchT]):
     """One partition's batches, owned by the producer.
 
     :ivar open: takes records.
@@ -90,9 +104,9 @@ class Lane:
 
     def __init__(self, partition: TopicPartition, in_flight_max: int) -> None:
         self.partition = partition
-        self.open: OutgoingBatch | None = None
-        self.waiting: deque[OutgoingBatch] = deque()
-        self.in_flight: list[OutgoingBatch] = []
+        self.open: BatchT | None = None
+        self.waiting: deque[BatchT] = deque()
+        self.in_flight: list[BatchT] = []
         self.in_flight_max = in_flight_max
         self.retry_at_s = 0.0
         self.failures = 0
@@ -106,7 +120,7 @@ class Lane:
         """Whether nothing is on its way, or waits for it."""
         return not (self.open or self.waiting or self.in_flight)
 
-    def sendable(self, now_s: float) -> OutgoingBatch | None:
+    def sendable(self, now_s: float) -> BatchT | None:
         """The batch that may go next, or None."""
         if not self.waiting or now_s < self.retry_at_s:
             return None
@@ -120,7 +134,7 @@ class Lane:
             return None
         return first
 
-    def number(self, batch: OutgoingBatch, identity: ProducerIdentity) -> None:
+    def number(self, batch: BatchT, identity: ProducerIdentity) -> None:
         """Give a batch that goes first its numbers, unless it has those it must keep.
 
         :param identity: the producer's; the partition may have a higher epoch of it.
@@ -135,7 +149,7 @@ class Lane:
         self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
         stamp_producer(batch.data, *batch.identity, batch.sequence)
 
-    def stranded(self) -> list[OutgoingBatch]:
+    def stranded(self) -> list[BatchT]:
         """Batches that may have been written and can be recognized no more: what goes before them begins anew."""
         if not self.must_restart or self.in_flight or not self.waiting or self.waiting[0].maybe_written:
             return []
@@ -157,22 +171,26 @@ class Lane:
         for batch in self.waiting:
             batch.identity, batch.sequence = None, NO_SEQUENCE
 
-    def sent(self, batch: OutgoingBatch) -> None:
+    def sent(self, batch: BatchT) -> None:
         """The batch that waits first is under way."""
         self.waiting.popleft()
         self.in_flight.append(batch)
         batch.attempts += 1
 
-    def is_first(self, batch: OutgoingBatch) -> bool:
+    def is_first(self, batch: BatchT) -> bool:
         """Whether no earlier batch is without an outcome."""
         return all(each.order >= batch.order for each in (*self.in_flight, *self.waiting))
 
-    def answered(self, batch: OutgoingBatch) -> None:
+    def answered(self, batch: BatchT) -> None:
         """The batch is under way no more."""
         self.in_flight.remove(batch)
 
-    def put_back(self, batch: OutgoingBatch, retry_at_s: float) -> None:
+    def put_back(self, batch: BatchT, retry_at_s: float) -> None:
         """Let a batch wait for another try, in its place."""
         self.retry_at_s = retry_at_s
+        self.insert(batch)
+
+    def insert(self, batch: BatchT) -> None:
+        """Let a closed batch wait, in its place."""
         place = sum(each.order < batch.order for each in self.waiting)
         self.waiting.insert(place, batch)

@@ -17,7 +17,6 @@ from kreplica.blocking import Codec, Producer, ProducerOptions
 from kreplica.blocking.connection import Connection
 from kreplica.errors import ErrorCode
 from kreplica.sansio.errors import (
-    BrokerRefused,
     ClientError,
     DeliveryFailed,
     GaveUp,
@@ -283,7 +282,7 @@ def test_after_a_refusal_the_next_ones_begin_anew() -> None:
     bad = producer.send("t", b"bad", partition=0)
     with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
         producer.flush()
-    assert isinstance(bad.error, BrokerRefused)
+    assert isinstance(bad.error, RecordTooLarge)
     good = producer.send("t", b"good", partition=0)
     producer.flush()
     assert good.error is None
