@@ -1,0 +1,218 @@
+"""Arrow columns become record batches: Arrow joins the pieces of each record, Python sees only batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kreplica.wire.batch_building import seal
+from kreplica.wire.batches import (
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from kreplica.wire.compression import Codec, compress
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+NO_LEADER_EPOCH = -1
+RECORD_OVERHEAD = 24
+"""Bytes that a record takes about, besides key, value and headers: for where batches end."""
+
+_TABLE_SIZE = 1 << 14
+_ATTRIBUTES = b"\x00"
+_NO_HEADERS = b"\x00"
+
+
+class Rows(NamedTuple):
+    """Records to be written to one partition, column by column.
+
+    :param keys: Arrow's binary, with nulls; ``values`` too.
+    :param headers: the wire form of each one's headers, their number first (``headers_column``); None where none has
+        any.
+    """
+
+    timestamps_ms: Numbers
+    keys: pa.Array
+    values: pa.Array
+    headers: pa.Array | None = None
+
+
+class EncodedBatch(NamedTuple):
+    """A record batch that is ready but for its producer's numbers."""
+
+    data: bytearray
+    record_count: int
+
+
+def encode(
+    rows: Rows, *, batch_size: int, codec: Codec = Codec.NONE, transactional: bool = False
+) -> Iterator[EncodedBatch]:
+    """Batches of rows in their order.
+
+    :param batch_size: bytes of a batch before compression, about; a larger row has a batch of its own.
+    """
+    if not len(rows.timestamps_ms):
+        return
+    firsts = _batch_starts(rows, batch_size)
+    sizes = np.diff(np.append(firsts, len(rows.timestamps_ms)))
+    base_times = rows.timestamps_ms[firsts]
+    time_deltas = rows.timestamps_ms - np.repeat(base_times, sizes)
+    offset_deltas = np.arange(len(rows.timestamps_ms)) - np.repeat(firsts, sizes)
+    records = _records(rows, time_deltas, offset_deltas)
+    ends = _offsets(records)
+    data = memoryview(records.buffers()[2] or b"")
+    attributes = int(codec) | (TRANSACTIONAL_BIT if transactional else 0)
+    last_times = np.maximum.reduceat(rows.timestamps_ms, firsts)
+    for first, size, base_time, last_time in zip(
+        firsts.tolist(), sizes.tolist(), base_times.tolist(), last_times.tolist(), strict=True
+    ):
+        header = BatchHeader(
+            base_offset=0,
+            length=0,
+            partition_leader_epoch=NO_LEADER_EPOCH,
+            magic=MAGIC,
+            crc=0,
+            attributes=attributes,
+            last_offset_delta=size - 1,
+            base_timestamp=base_time,
+            max_timestamp=last_time,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            record_count=size,
+        )
+        section = compress(codec, data[ends[first] : ends[first + size]])
+        yield EncodedBatch(bytearray(seal(header, section)), size)
+
+
+def headers_column(column: pa.Array) -> pa.Array | None:
+    """The wire form of headers.
+
+    :param column: a list of structures of ``key`` (text) and ``value`` (binary) for each row, or null.
+    :return: None where no row has any.
+    """
+    if (
+        column.null_count == len(column)
+        or not pc.any(pc.greater(pc.fill_null(pc.list_value_length(column), 0), 0)).as_py()
+    ):
+        return None
+    return pa.array([_headers(row) for row in column.to_pylist()], pa.binary())
+
+
+def _headers(row: list[dict[str, Any]] | None) -> bytes:
+    if not row:
+        return _NO_HEADERS
+    parts = [_varint(len(row))]
+    for each in row:
+        name = (each["key"] or "").encode()
+        value = each["value"]
+        parts += (_varint(len(name)), name)
+        parts += (_varint(-1),) if value is None else (_varint(len(value)), value)
+    return b"".join(parts)
+
+
+def _batch_starts(rows: Rows, batch_size: int) -> Numbers:
+    """The first row of each batch."""
+    sizes = np.maximum(_sizes(rows.keys), 0) + np.maximum(_sizes(rows.values), 0) + RECORD_OVERHEAD
+    if rows.headers is not None:
+        sizes += _sizes(rows.headers)
+    ends = np.cumsum(sizes)
+    starts = [0]
+    while True:
+        begun = starts[-1]
+        before = int(ends[begun - 1]) if begun else 0
+        following = max(begun + 1, int(np.searchsorted(ends, before + batch_size, side="right")))
+        if following >= len(ends):
+            return np.array(starts, dtype=np.int64)
+        starts.append(following)
+
+
+def _records(rows: Rows, time_deltas: Numbers, offset_deltas: Numbers) -> pa.Array:
+    key_sizes, value_sizes = _sizes(rows.keys), _sizes(rows.values)
+    fields = [time_deltas, offset_deltas, key_sizes, value_sizes]
+    times, offsets, key_lengths, value_lengths = map(_varints, fields)
+    headers = _NO_HEADERS if rows.headers is None else rows.headers
+    header_sizes = 1 if rows.headers is None else _sizes(rows.headers)
+    lengths: Numbers = 1 + np.sum([_varint_sizes(field) for field in fields], axis=0)
+    lengths += np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + header_sizes
+    return pc.binary_join_element_wise(
+        _varints(lengths),
+        _ATTRIBUTES,
+        times,
+        offsets,
+        key_lengths,
+        rows.keys,
+        value_lengths,
+        rows.values,
+        headers,
+        b"",
+        null_handling="replace",
+        null_replacement=b"",
+    )
+
+
+def _sizes(column: pa.Array) -> Numbers:
+    """Bytes of each element; -1 for null."""
+    if column.null_count == len(column):
+        return np.full(len(column), -1, dtype=np.int64)
+    sizes = np.diff(_offsets(column)).astype(np.int64)
+    if column.null_count:
+        sizes[column.is_null().to_numpy(zero_copy_only=False)] = -1
+    return sizes
+
+
+def _offsets(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Where each element begins in the column's data, and where the last one ends."""
+    buffer = column.buffers()[1]
+    return np.frombuffer(buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+
+
+def _varint_sizes(numbers: Numbers) -> Numbers:
+    """Bytes of each number as a zigzag varint."""
+    zigzag = _zigzag(numbers)
+    sizes = np.ones(len(numbers), dtype=np.int64)
+    bound = 0x80
+    while (more := zigzag >= np.uint64(bound)).any():
+        sizes += more
+        bound <<= 7
+        if bound >> 64:
+            sizes += zigzag >= np.uint64(1 << 63)
+            break
+    return sizes
+
+
+def _zigzag(numbers: Numbers) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+
+
+def _varints(numbers: Numbers) -> pa.Array:
+    """Each number as a zigzag varint: by a table where all are small, else each number that occurs once."""
+    zigzag = _zigzag(numbers)
+    if int(zigzag.max()) < _TABLE_SIZE:
+        return _TABLE.take(pa.array(zigzag.astype(np.int32)))
+    occurring, index = np.unique(zigzag, return_inverse=True)
+    return pa.array([_uvarint(number) for number in occurring.tolist()], pa.binary()).take(pa.array(index))
+
+
+def _varint(number: int) -> bytes:
+    return _uvarint((number << 1) ^ (number >> 63))
+
+
+def _uvarint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_TABLE = pa.array([_uvarint(number) for number in range(_TABLE_SIZE)], pa.binary())

@@ -1,0 +1,58 @@
+"""Which partition rows go to, many at a time: by their keys as all Kafka clients do, or in turns."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+_SEED = np.uint32(0x9747B28C)
+_FACTOR = np.uint32(0x5BD1E995)
+_POSITIVE = np.uint32(0x7FFFFFFF)
+_SHIFT_24, _SHIFT_13, _SHIFT_15 = np.uint32(24), np.uint32(13), np.uint32(15)
+
+
+def partitions_of_keys(keys: pa.Array, partitions: int) -> Numbers:
+    """The partition of each key (``kreplica.wire.partitioning`` has the rule); -1 where there is no key.
+
+    :param partitions: how many the topic has.
+    """
+    if keys.null_count == len(keys):
+        return np.full(len(keys), -1, dtype=np.int64)
+    found = ((murmur2(keys) & _POSITIVE) % np.uint32(partitions)).astype(np.int64)
+    if keys.null_count:
+        found[keys.is_null().to_numpy(zero_copy_only=False)] = -1
+    return found
+
+
+def murmur2(keys: pa.Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The hash of each key; of a null, that of an empty one."""
+    offsets = np.frombuffer(keys.buffers()[1], dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    starts, sizes = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
+    # Three bytes more, so that the word that begins at any byte can be read.
+    data = np.frombuffer(bytes(memoryview(keys.buffers()[2] or b"")) + bytes(4), dtype=np.uint8)
+    result = _SEED ^ sizes.astype(np.uint32)
+    for start in range(0, int(sizes.max(initial=0)) & ~3, 4):
+        rows = np.flatnonzero(sizes >= start + 4)
+        word = _words(data, starts[rows] + start) * _FACTOR
+        word = (word ^ word >> _SHIFT_24) * _FACTOR
+        result[rows] = (result[rows] * _FACTOR) ^ word
+    rows = np.flatnonzero(sizes & 3)
+    if rows.size:
+        left = sizes[rows] & 3
+        mask = ((np.uint64(1) << (8 * left).astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
+        word = _words(data, starts[rows] + (sizes[rows] & ~3)) & mask
+        result[rows] = (result[rows] ^ word) * _FACTOR
+    result = (result ^ result >> _SHIFT_13) * _FACTOR
+    return result ^ result >> _SHIFT_15
+
+
+def _words(data: np.ndarray[Any, np.dtype[np.uint8]], at: Numbers) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The little-endian words at some positions."""
+    word = data[at].astype(np.uint32)
+    for byte in (1, 2, 3):
+        word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
+    return word

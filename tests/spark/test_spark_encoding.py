@@ -1,0 +1,77 @@
+"""Batches made of Arrow columns are those that records would have made."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kreplica.spark.decoding import HEADERS_TYPE
+from kreplica.spark.encoding import RECORD_OVERHEAD, Rows, encode, headers_column
+from kreplica.spark.partitioning import murmur2, partitions_of_keys
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.batches import parse_header, verify_crc
+from kreplica.wire.compression import Codec
+from kreplica.wire.partitioning import murmur2 as murmur2_of_one
+from kreplica.wire.partitioning import partition_of_key
+from kreplica.wire.records import Record, iter_records
+
+NULLABLE = st.none() | st.binary(max_size=40) | st.integers(60, 70).map(bytes) | st.integers(8190, 8200).map(bytes)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple)
+TIMES = st.integers(0, 1000) | st.integers(-1, 1 << 62)
+ROW = st.tuples(TIMES, NULLABLE, NULLABLE, HEADERS)
+
+
+def rows_of(made) -> Rows:
+    headers = pa.array(
+        [[{"key": name, "value": data} for name, data in row[3]] if row[3] else None for row in made], HEADERS_TYPE
+    )
+    return Rows(
+        np.array([row[0] for row in made], dtype=np.int64),
+        pa.array([row[1] for row in made], pa.binary()),
+        pa.array([row[2] for row in made], pa.binary()),
+        headers_column(headers),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(ROW, min_size=1, max_size=40),
+    st.integers(1, 20_000),
+    st.sampled_from(list(Codec)),
+    st.booleans(),
+    st.integers(0, 3),
+)
+def test_batches_have_the_rows(made, batch_size, codec, transactional, skipped) -> None:
+    """In their order, in batches of about that size, byte for byte as built one by one; of a slice of columns too."""
+    skipped = min(skipped, len(made) - 1)
+    whole = rows_of(made)
+    made = made[skipped:]
+    rows = Rows(*(None if column is None else column[skipped:] for column in whole))
+    batches = list(encode(rows, batch_size=batch_size, codec=codec, transactional=transactional))
+    found = [record for batch in batches for record in iter_records(bytes(batch.data))]
+    assert [tuple(record)[1:] for record in found] == made
+    for batch in batches:
+        header = parse_header(batch.data)
+        assert verify_crc(batch.data, header)
+        assert header.record_count == batch.record_count
+        records = [Record(offset, *record[1:]) for offset, record in enumerate(list(iter_records(bytes(batch.data))))]
+        assert bytes(batch.data) == build_batch(records, codec=codec, transactional=transactional)
+        about = sum(RECORD_OVERHEAD + len(each.key or b"") + len(each.value or b"") for each in records)
+        assert about <= batch_size or header.record_count == 1
+
+
+def test_nothing_gives_no_batch() -> None:
+    """No rows, no batch."""
+    assert list(encode(rows_of([]), batch_size=100)) == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.none() | st.binary(max_size=30), min_size=1, max_size=30), st.integers(1, 100), st.integers(0, 3))
+def test_keys_go_where_all_clients_send_them(keys, partitions, skipped) -> None:
+    """The same hash, and the same partition; also of a slice."""
+    column = pa.array([b"x"] * skipped + keys, pa.binary())[skipped:]
+    assert murmur2(column).tolist() == [murmur2_of_one(key or b"") for key in keys]
+    wanted = [-1 if key is None else partition_of_key(key, partitions) for key in keys]
+    assert partitions_of_keys(column, partitions).tolist() == wanted
