@@ -140,9 +140,9 @@ def _records(rows: Rows, time_deltas: Numbers, offset_deltas: Numbers) -> pa.Arr
     fields = [time_deltas, offset_deltas, key_sizes, value_sizes]
     times, offsets, key_lengths, value_lengths = map(_varints, fields)
     headers = _NO_HEADERS if rows.headers is None else rows.headers
-    header_sizes = 1 if rows.headers is None else _sizes(rows.headers)
-    lengths: Numbers = 1 + np.sum([_varint_sizes(field) for field in fields], axis=0)
-    lengths += np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + header_sizes
+    contents = [np.maximum(key_sizes, 0), np.maximum(value_sizes, 0)]
+    contents += [np.ones_like(key_sizes) if rows.headers is None else _sizes(rows.headers)]
+    lengths: Numbers = np.sum([*map(_varint_sizes, fields), *contents], axis=0) + len(_ATTRIBUTES)
     return pc.binary_join_element_wise(
         _varints(lengths),
         _ATTRIBUTES,
