@@ -270,11 +270,18 @@ class Cluster:
         """Ask the controller, whoever that is by then."""
 
         async def once() -> T:
-            if self._stale:
-                await self.refresh()
-            return await attempt(await self.connection(self.view.controller_id))
+            return await attempt(await self.controller())
 
         return await self.retrying(once, timeout_s)
+
+    async def controller(self) -> Connection:
+        """The connection to the controller, as far as the cluster says who that is.
+
+        :raise ClientError: it is not known, or not reached.
+        """
+        if self._stale:
+            await self.refresh()
+        return await self.connection(self.view.controller_id)
 
     async def at_coordinator(
         self,
@@ -316,10 +323,10 @@ class Cluster:
         told: dict[str, Address | ClientError | None] = {key: self._coordinators.get((kind, key)) for key in keys}
         missing = [key for key, known in told.items() if known is None]
         if missing:
-            told |= await self.at_any(lambda connection: self._find_coordinators(connection, kind, missing))
-        found = {key: _untold(kind) if each is None else each for key, each in told.items()}
-        self._coordinators |= {(kind, key): each for key, each in found.items() if isinstance(each, Address)}
-        return found
+            found = await self.at_any(lambda connection: self._find_coordinators(connection, kind, missing))
+            self._coordinators |= {(kind, key): each for key, each in found.items() if isinstance(each, Address)}
+            told |= found
+        return {key: _untold(kind) if each is None else each for key, each in told.items()}
 
     def doubt_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         """What is known of a coordinator may be wrong: whoever wants to know next asks the cluster."""

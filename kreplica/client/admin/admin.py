@@ -1,0 +1,18 @@
+"""``Admin``: all that can be asked of a cluster besides records."""
+
+from __future__ import annotations
+
+from kreplica.client.admin.configs import Configs
+from kreplica.client.admin.groups import Groups
+from kreplica.client.admin.topics import Topics
+
+
+class Admin(Topics, Configs, Groups):
+    """All that can be asked of a cluster besides records; it owns nothing, so it need not be closed.
+
+    A method over several items gives ``Outcomes``, each item's own; one over a single item raises.  Requests go where
+    they must, and are tried again while that may help, for ``timeout_s`` seconds at most: the options'
+    ``operation_timeout_s`` unless given.
+
+    :param cluster: shared with whoever else uses it, who closes it.
+    """
