@@ -9,6 +9,8 @@ WORKERS ?= 3
 SEEDS ?= 1001-
 MINUTES ?= 30
 JOBS ?= 2
+# Compiled modules are kept, whatever the environment says: the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test lint bench soak deb clean help
 
