@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
-from kreplica.replication import Partition, Role
+from kreplica.replication import READ_COMMITTED, Partition, Role
 from kreplica.service.broker import Broker
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.znode import Znode
@@ -103,3 +103,9 @@ def is_all_committed(cluster: ClusterView, key: TopicPartition) -> bool:
     """Whether the partition is led, and the high watermark is at the end of the leader's log."""
     leaders = [partition for _, partition in acting(cluster, key) if partition.is_leader]
     return len(leaders) == 1 and leaders[0].high_watermark == leaders[0].log.log_end_offset
+
+
+def is_decided(cluster: ClusterView, key: TopicPartition) -> bool:
+    """Whether the partition is led, and no transaction is open there: who reads what is committed reads to the end."""
+    leaders = [partition for _, partition in acting(cluster, key) if partition.is_leader]
+    return bool(leaders) and leaders[0].visible_end(READ_COMMITTED) == leaders[0].high_watermark

@@ -22,7 +22,7 @@ from kreplica.testing.disk import MemoryDisk
 from kreplica.testing.network import Network
 from kreplica.testing.offload import SimulatedOffload
 from kreplica.testing.reactor import SimulatedReactor
-from kreplica.testing.scheduler import Process, Scheduler
+from kreplica.testing.scheduler import Process, ProcessState, Scheduler
 
 T = TypeVar("T")
 
@@ -81,6 +81,11 @@ class Host:
             wall_clock_ms=self.clock.now_ms,
             boot_id=f"{self.name}/{self._boots_count}",
         )
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process stands still."""
+        return self._process.state is ProcessState.PAUSED
 
     def kill(self) -> None:
         """``kill -9``: what was written stays, peers see lost connections; a new process may begin at once."""

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
-from kreplica.replication import READ_COMMITTED
 from kreplica.testing.anomalies import report
-from kreplica.testing.cluster_state import acting, is_all_committed, is_in_sync
+from kreplica.testing.cluster_state import is_all_committed, is_decided, is_in_sync
 from kreplica.testing.coordinator_client import GROUP, TRANSACTION
 from kreplica.testing.processor import original
 from kreplica.testing.storms.chain_clients import (
@@ -141,7 +140,7 @@ class Chain:
         run_until(lambda: not any(seat.is_taken for seat in self.seats), timeout_s=120.0)
         for key in self.keys:
             run_until(lambda key=key: is_all_committed(self._cluster, key), timeout_s=120.0)
-            run_until(lambda key=key: self._is_decided(key), timeout_s=120.0)
+            run_until(lambda key=key: is_decided(self._cluster, key), timeout_s=120.0)
         for reader, key in self._readers.items():
             end = self.clients.end_of(key)
             run_until(lambda reader=reader, end=end: reader.position >= end, timeout_s=120.0)
@@ -172,11 +171,6 @@ class Chain:
         self._cluster.run_until(client.close())
         row = answered.body["groups"][0]
         return row["group_state"], len(row["members"])
-
-    def _is_decided(self, key: TopicPartition) -> bool:
-        """Whether no transaction is open there: who reads what is committed may read to the end."""
-        leaders = [partition for _, partition in acting(self._cluster, key) if partition.is_leader]
-        return bool(leaders) and leaders[0].visible_end(READ_COMMITTED) == leaders[0].high_watermark
 
     def _check(self) -> None:
         clients = self.clients

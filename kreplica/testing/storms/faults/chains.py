@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Protocol
 
+from kreplica.model import TopicPartition
 from kreplica.testing.storms.chain import Chain
 from kreplica.testing.storms.faults.fault import Begin, End, broker_name
 from kreplica.testing.storms.replicated_run import ReplicatedRun
@@ -12,6 +14,17 @@ from kreplica.testing.storms.seats import Seat
 
 MembersFault = Callable[[Seat], End | None]
 STEPS_MAX = 300
+
+
+class Coordinated(Protocol):
+    """Clients of coordinators."""
+
+    def coordinators(self) -> list[TopicPartition]:
+        """The partitions that keep what they have, some more than once."""
+
+
+Of = Callable[[ReplicatedRun], Coordinated]
+"""Whose coordinators a fault aims at."""
 
 
 def of(run: ReplicatedRun) -> Chain:
@@ -22,7 +35,7 @@ def of(run: ReplicatedRun) -> Chain:
 # --- coordinators ----------------------------------------------------------------------------------------------------
 
 
-def _coordinator(run: ReplicatedRun, random: Random) -> int | None:
+def _coordinator(run: ReplicatedRun, random: Random, of: Of) -> int | None:
     """A broker that coordinates a group or a transactional id, and runs."""
     key = random.choice(of(run).coordinators())
     leader = run.cluster.leader_of(*key)
@@ -32,18 +45,18 @@ def _coordinator(run: ReplicatedRun, random: Random) -> int | None:
     return leader
 
 
-def kill_coordinator(run: ReplicatedRun, random: Random) -> End | None:
+def kill_coordinator(run: ReplicatedRun, random: Random, of: Of = of) -> End | None:
     """``kill -9``, and a start at the end."""
-    broker = _coordinator(run, random)
+    broker = _coordinator(run, random, of)
     if broker is None:
         return None
     run.kill(broker)
     return lambda: run.launch(broker)
 
 
-def pause_coordinator(run: ReplicatedRun, random: Random) -> End | None:
+def pause_coordinator(run: ReplicatedRun, random: Random, of: Of = of) -> End | None:
     """``SIGSTOP``, and ``SIGCONT`` at the end, when others may coordinate: it does not know that yet."""
-    broker = _coordinator(run, random)
+    broker = _coordinator(run, random, of)
     if broker is None:
         return None
     run.tell(f"broker {broker} is paused")
@@ -52,9 +65,9 @@ def pause_coordinator(run: ReplicatedRun, random: Random) -> End | None:
     return host.resume
 
 
-def isolate_coordinator(run: ReplicatedRun, random: Random) -> End | None:
+def isolate_coordinator(run: ReplicatedRun, random: Random, of: Of = of) -> End | None:
     """From ZooKeeper and the other brokers, while clients reach it."""
-    broker = _coordinator(run, random)
+    broker = _coordinator(run, random, of)
     if broker is None:
         return None
     name = broker_name(broker)
@@ -70,9 +83,9 @@ def isolate_coordinator(run: ReplicatedRun, random: Random) -> End | None:
     return end
 
 
-def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
+def expire_coordinator(run: ReplicatedRun, random: Random, of: Of = of) -> None:
     """Its session ends, and others lead what it led; it learns that a moment later."""
-    broker = _coordinator(run, random)
+    broker = _coordinator(run, random, of)
     machine = run.cluster.coordinator
     if broker is not None and machine.running and machine.program.serving is not None:
         run.tell(f"the session of broker {broker} ends")
@@ -82,13 +95,13 @@ def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
 # --- members ---------------------------------------------------------------------------------------------------------
 
 
-def _kill(seat: Seat) -> End:
+def kill_seat(seat: Seat) -> End:
     """It is gone in the midst of whatever it did; another one comes at the end."""
     seat.kill()
     return seat.fill
 
 
-def _pause(seat: Seat) -> End:
+def pause_seat(seat: Seat) -> End:
     """The group goes on without it, if that takes long; then it goes on as if nothing had been."""
     seat.tell("is paused")
     host = seat.host
@@ -101,14 +114,14 @@ def _pause(seat: Seat) -> End:
     return end
 
 
-def _replace(seat: Seat) -> End:
+def replace_seat(seat: Seat) -> End:
     """It stands still, and another one begins in its place; at the end it goes on: a zombie."""
-    end = _pause(seat)
+    end = pause_seat(seat)
     seat.begin()
     return end
 
 
-def _leave(seat: Seat) -> End:
+def leave_seat(seat: Seat) -> End:
     """It leaves the group, and another one comes at the end."""
     seat.leave()
     return seat.fill
@@ -123,4 +136,6 @@ def _of_member(fault: MembersFault) -> Begin:
     return begin
 
 
-kill_member, pause_member, replace_member, member_leaves = map(_of_member, (_kill, _pause, _replace, _leave))
+kill_member, pause_member, replace_member, member_leaves = map(
+    _of_member, (kill_seat, pause_seat, replace_seat, leave_seat)
+)
