@@ -193,6 +193,14 @@ class Reader:
             for offset, timestamp_ms, key, value, headers in records:
                 yield ReadRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers)
 
+    def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[ReadBatch]:
+        """What ``read`` and ``batches`` are to give of an answer; who opens records otherwise has a subclass.
+
+        :param end: records from this offset on are not wanted.
+        :raise CorruptBatch: something is not what was written.
+        """
+        return open_batches(fetched, end)
+
     def close(self) -> None:
         """Close the connections."""
         self._asked.clear()
@@ -314,7 +322,7 @@ class Reader:
             progress.fetch_offset = progress.position  # what was before it has to be fetched again
             return []
         try:
-            batches = open_batches(fetched, progress.end)
+            batches = self.open_fetched(fetched, progress.end)
         except ClientError as error:
             progress.fetch_offset = progress.position
             self._failed(fetched.partition, error)

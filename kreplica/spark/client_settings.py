@@ -1,0 +1,124 @@
+"""Options that begin with ``kafka.``: settings of Kafka's clients, as far as our client has them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kreplica.sansio.batches import Isolation
+from kreplica.sansio.options import ClientOptions
+from kreplica.spark.texts import choice, number
+from kreplica.wire.compression import Codec
+
+log = logging.getLogger(__name__)
+
+PREFIX = "kafka."
+ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
+NO_OTHER = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What a read or a write asks of the client; sizes in bytes.
+
+    :param codec: of what is written; so are ``acks``, ``idempotent``, ``batch_size`` and the times.
+    """
+
+    client: ClientOptions
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    fetch_wait_s: float = 0.5
+    fetch_size_min: int = 1
+    fetch_size_max: int = 50 << 20
+    partition_size_max: int = 8 << 20
+    codec: Codec = Codec.NONE
+    acks: int = -1
+    idempotent: bool | None = None
+    batch_size: int = 512 << 10
+    linger_s: float = 0.0
+    memory_size_max: int = 64 << 20
+    delivery_timeout_s: float = 120.0
+    transaction_timeout_s: float = 900.0
+    request_size_max: int = 1 << 20
+
+
+def client_settings(given: Mapping[str, str], refused: Mapping[str, str]) -> ClientSettings:
+    """Read those that begin with ``kafka.``; others are left alone.
+
+    A setting that Kafka has and we do not makes a warning.
+
+    :param refused: names, in lower case and with the prefix, that make no sense here, and why.
+    :raise ValueError: one is refused or malformed.
+    """
+    values: dict[str, str] = {}
+    for name, value in given.items():
+        lower = name.lower()
+        if not lower.startswith(PREFIX):
+            continue
+        if lower in refused:
+            raise ValueError(f"option {lower!r} is not supported: {refused[lower]}")
+        values[lower.removeprefix(PREFIX)] = value
+    protocol = values.get("security.protocol", NO_OTHER).upper()
+    if protocol != NO_OTHER:
+        raise ValueError(f"option 'kafka.security.protocol': {protocol} is not there yet, only {NO_OTHER}")
+    reading = _Reading(values)
+    client = ClientOptions(
+        client_id=reading.text("client.id", "kreplica-spark"),
+        connect_timeout_s=reading.seconds("socket.connection.setup.timeout.ms", 10.0),
+        request_timeout_s=reading.seconds("request.timeout.ms", 30.0),
+        operation_timeout_s=reading.seconds("default.api.timeout.ms", 60.0),
+        backoff_s=reading.seconds("retry.backoff.ms", 0.05),
+        backoff_s_max=reading.seconds("retry.backoff.max.ms", 1.0),
+        metadata_age_s_max=reading.seconds("metadata.max.age.ms", 300.0),
+    )
+    defaults = ClientSettings(client=client)
+    settings = ClientSettings(
+        client=client,
+        isolation=Isolation[reading.one_of("isolation.level", ("read_uncommitted", "read_committed")).upper()],
+        fetch_wait_s=reading.seconds("fetch.max.wait.ms", defaults.fetch_wait_s),
+        fetch_size_min=reading.number("fetch.min.bytes", 0, defaults.fetch_size_min),
+        fetch_size_max=reading.number("fetch.max.bytes", 1, defaults.fetch_size_max),
+        partition_size_max=reading.number("max.partition.fetch.bytes", 1, defaults.partition_size_max),
+        codec=Codec[reading.one_of("compression.type", tuple(codec.name.lower() for codec in Codec)).upper()],
+        acks=ACKS[reading.one_of("acks", ("all", "-1", "1", "0"))],
+        idempotent=reading.flag("enable.idempotence"),
+        batch_size=reading.number("batch.size", 1, defaults.batch_size),
+        linger_s=reading.seconds("linger.ms", defaults.linger_s),
+        memory_size_max=reading.number("buffer.memory", 1 << 20, defaults.memory_size_max),
+        delivery_timeout_s=reading.seconds("delivery.timeout.ms", defaults.delivery_timeout_s),
+        transaction_timeout_s=reading.seconds("transaction.timeout.ms", defaults.transaction_timeout_s),
+        request_size_max=reading.number("max.request.size", 1, defaults.request_size_max),
+    )
+    for name in sorted(values.keys() - reading.known - {"bootstrap.servers", "security.protocol", "group.id"}):
+        log.warning("option %s%s: the client of kreplica has no such setting; it is ignored", PREFIX, name)
+    return settings
+
+
+class _Reading:
+    """Values by name, and which names were asked for."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+        self.known: set[str] = set()
+
+    def _get(self, name: str) -> str | None:
+        self.known.add(name)
+        return self._values.get(name)
+
+    def text(self, name: str, default: str) -> str:
+        return self._get(name) or default
+
+    def number(self, name: str, lowest: int, default: int) -> int:
+        found = number(self._get(name), PREFIX + name, lowest)
+        return default if found is None else found
+
+    def seconds(self, name: str, default: float) -> float:
+        found = number(self._get(name), PREFIX + name, 0)
+        return default if found is None else found / 1000
+
+    def one_of(self, name: str, words: tuple[str, ...]) -> str:
+        return choice(self._get(name), PREFIX + name, words, words[0])
+
+    def flag(self, name: str) -> bool | None:
+        text = self._get(name)
+        return None if text is None else choice(text, PREFIX + name, ("true", "false"), "true") == "true"

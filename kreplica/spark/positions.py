@@ -1,0 +1,132 @@
+"""Where reads begin and end: as Spark's Kafka source is told, and as its checkpoints have it.
+
+Offsets are JSON as the JVM's source writes it, ``{"orders": {"0": 23, "1": -1}}``; -2 is the earliest, -1 the latest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from kreplica.model import TopicPartition
+from kreplica.sansio.offsets import EARLIEST, LATEST
+
+Offsets: TypeAlias = Mapping[TopicPartition, int]
+INT64_END = 1 << 63
+
+
+class NoMatch(Enum):
+    """What ``startingOffsetsByTimestamp`` does where no record is that young."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """The same in every partition: ``EARLIEST`` or ``LATEST``."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class InEach:
+    """An offset for each partition that is read, no other, and none left out; also ``EARLIEST`` or ``LATEST``."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record that is not older.
+
+    :param times_ms: by partition; ``everywhere_ms`` for all, where that is given.
+    """
+
+    times_ms: Offsets = field(default_factory=lambda: MappingProxyType({}))
+    everywhere_ms: int | None = None
+    no_match: NoMatch = NoMatch.ERROR
+
+
+Position: TypeAlias = Everywhere | InEach | AtTime
+
+
+def parse_position(text: str, option: str) -> Everywhere | InEach:
+    """Of ``startingOffsets`` and ``endingOffsets``.
+
+    :raise ValueError: naming the option.
+    """
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return Everywhere(EARLIEST if word == "earliest" else LATEST)
+    return InEach(parse_numbers(text, option, lowest=EARLIEST))
+
+
+def parse_numbers(text: str, option: str, *, lowest: int = 0) -> Offsets:
+    """``{"topic": {"0": number}}``.
+
+    :raise ValueError: naming the option and the place.
+    """
+    where = f"option {option!r}"
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f'{where}: "earliest", "latest" or {{"topicA": {{"0": 23, "1": -1}}}} is expected, not {text!r}'
+        ) from error
+    numbers = {}
+    for topic, partitions in _pairs(found, where):
+        for name, number in _pairs(partitions, f"{where}, topic {topic!r}"):
+            if not name.isdecimal():
+                raise ValueError(f"{where}, topic {topic!r}: {name!r} is no partition")
+            if not isinstance(number, int) or isinstance(number, bool) or not lowest <= number < INT64_END:
+                raise ValueError(
+                    f"{where}, topic {topic!r}, partition {name}: {number!r} is no number from {lowest} on"
+                )
+            numbers[TopicPartition(topic, int(name))] = number
+    return numbers
+
+
+def parse_partitions(text: str, option: str) -> frozenset[TopicPartition]:
+    """``{"topic": [0, 1]}``.
+
+    :raise ValueError: naming the option and the place.
+    """
+    where = f"option {option!r}"
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f'{where}: {{"topicA": [0, 1]}} is expected, not {text!r}') from error
+    chosen: set[TopicPartition] = set()
+    for topic, partitions in _pairs(found, where):
+        if not isinstance(partitions, list) or not all(type(each) is int and each >= 0 for each in partitions):
+            raise ValueError(f"{where}, topic {topic!r}: a list of partitions is expected, not {partitions!r}")
+        chosen.update(TopicPartition(topic, each) for each in partitions)
+    return frozenset(chosen)
+
+
+def _pairs(found: Any, where: str) -> list[tuple[str, Any]]:
+    if not isinstance(found, dict):
+        raise ValueError(f"{where}: an object is expected, not {found!r}")
+    return list(found.items())
+
+
+def as_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """As checkpoints have offsets."""
+    rows: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(offsets):
+        rows.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
+    return rows
+
+
+def from_json(rows: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The other way round; it is what ``as_json`` gave, or the JVM's source wrote."""
+    return {
+        TopicPartition(topic, int(name)): int(offset)
+        for topic, partitions in rows.items()
+        for name, offset in partitions.items()
+    }

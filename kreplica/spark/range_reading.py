@@ -1,0 +1,159 @@
+"""One task's offsets, read from brokers as Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from kreplica.blocking import Cluster, Reader, ReaderOptions
+from kreplica.blocking.offsets import offsets_by_time
+from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.model import TopicPartition
+from kreplica.sansio.batches import FetchedRecords, visible_batches
+from kreplica.sansio.errors import BrokerRefused, ClientError, CorruptBatch, GaveUp, OffsetOutOfRange
+from kreplica.sansio.offsets import EARLIEST
+from kreplica.spark.client_settings import ClientSettings
+from kreplica.spark.decoding import Section, decode, open_section
+from kreplica.spark.options import HEADERS_COLUMN, SourceOptions
+from kreplica.spark.ranges import OffsetRange
+from kreplica.spark.rows import arrow_rows
+
+log = logging.getLogger(__name__)
+
+CHUNK_SIZE = 8 << 20
+"""Bytes of opened records that become one Arrow batch, about."""
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_clusters: dict[tuple[Any, ...], Cluster] = {}
+
+
+class DataLoss(Exception):
+    """Records that were to be read are not there any more."""
+
+
+class Sections(NamedTuple):
+    """Of one answer: batches that were opened, and where the next answer begins."""
+
+    partition: TopicPartition
+    sections: list[Section]
+    next_offset: int
+
+
+class SectionReader(Reader):
+    """A reader that opens batches, and leaves the records in them to Arrow."""
+
+    def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[Any]:
+        """As ``Reader.open_fetched``; one ``Sections``, or none."""
+        try:
+            sections = [
+                open_section(header, batch)
+                for header, batch in visible_batches(fetched)
+                if end is None or header.base_offset < end
+            ]
+        except ProtocolError as error:
+            raise CorruptBatch(f"{fetched.partition} from offset {fetched.position} on: {error}") from error
+        next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
+        return [Sections(fetched.partition, sections, next_offset)] if sections else []
+
+
+def worker_cluster(bootstrap: str, settings: ClientSettings) -> Cluster:
+    """A process's own client of a cluster: workers are used again, for task after task."""
+    key = (bootstrap, settings.client)
+    cluster = _clusters.get(key)
+    if cluster is None:
+        cluster = _clusters[key] = Cluster(bootstrap, options=settings.client)
+    return cluster
+
+
+def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of some offsets, of which some may hold none.
+
+    :raise DataLoss: some are not there any more, and ``failOnDataLoss`` is true; else they are skipped with a warning.
+    :raise ClientError: they cannot be read.
+    """
+    cluster = worker_cluster(options.bootstrap, options.settings)
+    start = wanted.start
+    while start < wanted.end:
+        try:
+            for following, rows in _read(cluster, wanted._replace(start=start), options):
+                if rows is not None:
+                    yield rows
+                start = following
+        except ClientError as error:
+            following = _behind_the_loss(cluster, wanted, start, error)
+            _lost(options, f"{wanted.partition}: offsets {start} to {min(following, wanted.end)} are gone: {error}")
+            start = following
+
+
+def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    """Rows, and the offset behind each lot of them."""
+    settings = options.settings
+    reader_options = ReaderOptions(
+        isolation=settings.isolation,
+        fetch_wait_s=settings.fetch_wait_s,
+        fetch_size_min=settings.fetch_size_min,
+        fetch_size_max=settings.fetch_size_max,
+        partition_size_max=settings.partition_size_max,
+        patience_s=options.poll_timeout_s,
+    )
+    partition, start, end = wanted
+    gathered: list[Section] = []
+    size = 0
+    with SectionReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
+        since = cluster.surroundings.clock()
+        while not reader.is_done:
+            answers: list[Any] = reader.read(options.poll_timeout_s)
+            if answers or reader.positions[partition] > start:
+                since = cluster.surroundings.clock()
+            elif cluster.surroundings.clock() - since >= options.poll_timeout_s:
+                raise OffsetOutOfRange(partition, reader.positions[partition])
+            for answer in answers:
+                gathered += answer.sections
+                size += sum(len(section.records) for section in answer.sections)
+            if size >= CHUNK_SIZE:
+                yield reader.positions[partition], _rows(gathered, wanted, options)
+                gathered, size = [], 0
+            start = reader.positions[partition]
+        yield end, _rows(gathered, wanted, options) if gathered else None
+
+
+def _rows(sections: list[Section], wanted: OffsetRange, options: SourceOptions) -> pa.RecordBatch:
+    records = decode(sections, with_headers=HEADERS_COLUMN in options.columns)
+    return arrow_rows(wanted.partition, records.between(wanted.start, wanted.end), options.columns)
+
+
+def _behind_the_loss(cluster: Cluster, wanted: OffsetRange, start: int, error: ClientError) -> int:
+    """Where records are again; the range's end where there are none.
+
+    :raise ClientError: what went wrong is no loss.
+    """
+    if isinstance(error, OffsetOutOfRange):
+        try:
+            first = offsets_by_time(cluster, {wanted.partition: EARLIEST})[wanted.partition].offset
+        except ClientError:
+            return wanted.end
+        return first if start < first < wanted.end else wanted.end
+    cause = error.__cause__ if isinstance(error, GaveUp) else error
+    if isinstance(cause, BrokerRefused) and cause.code in _GONE:
+        return wanted.end
+    raise error
+
+
+def _lost(options: SourceOptions, what: str) -> None:
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{what}. Some data may have been lost because it is not there any more; to go on in spite of that, "
+            "set the option failOnDataLoss to false."
+        )
+    log.warning("%s; failOnDataLoss is false, so they are skipped", what)
+
+
+def forget_clusters() -> None:
+    """Close what this process has of clusters."""
+    clusters: Mapping[tuple[Any, ...], Cluster] = dict(_clusters)
+    _clusters.clear()
+    for cluster in clusters.values():
+        cluster.close()

@@ -1,0 +1,79 @@
+"""Rows as Spark wants them: Arrow batches of exactly the columns and types that the schema says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kreplica.model import TopicPartition
+from kreplica.spark.decoding import HEADERS_TYPE, Decoded
+from kreplica.spark.options import HEADERS_COLUMN
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+_US = 1000
+
+ARROW_TYPES: Mapping[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP,
+    "timestampType": pa.int32(),
+    HEADERS_COLUMN: HEADERS_TYPE,
+}
+
+SPARK_TYPES: Mapping[str, str] = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestampType": "INT",
+    HEADERS_COLUMN: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """Of the batches that ``arrow_rows`` makes."""
+    return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
+
+
+def spark_schema(columns: Sequence[str]) -> str:
+    """The same for Spark, as DDL."""
+    return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)
+
+
+def arrow_rows(partition: TopicPartition, records: Decoded, columns: Sequence[str]) -> pa.RecordBatch:
+    """Records of one partition as rows."""
+    return pa.RecordBatch.from_arrays(
+        [_COLUMNS[name](partition, records) for name in columns], schema=arrow_schema(columns)
+    )
+
+
+def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _timestamps(_: TopicPartition, records: Decoded) -> pa.Array:
+    return pa.array(records.timestamps_ms * _US, pa.int64()).view(TIMESTAMP)
+
+
+def _types(_: TopicPartition, records: Decoded) -> pa.Array:
+    return pa.array(records.timestamp_types.astype(np.int32))
+
+
+_COLUMNS: Mapping[str, Callable[[TopicPartition, Decoded], pa.Array]] = {
+    "key": lambda _, records: records.keys,
+    "value": lambda _, records: records.values,
+    "topic": lambda partition, records: _repeated(partition.topic, pa.string(), len(records.offsets)),
+    "partition": lambda partition, records: _repeated(partition.partition, pa.int32(), len(records.offsets)),
+    "offset": lambda _, records: pa.array(records.offsets),
+    "timestamp": _timestamps,
+    "timestampType": _types,
+    HEADERS_COLUMN: lambda _, records: records.headers,
+}
