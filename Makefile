@@ -12,15 +12,16 @@ JOBS ?= 2
 # Compiled modules are kept, whatever the environment says: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test lint bench soak deb clean help
+.PHONY: run test lint bench soak docs deb clean help
 
 help:
 	@echo "make run    start one broker on 127.0.0.1:9092 (nothing else is needed)"
 	@echo "make test   lint, types, import rules and the whole test suite"
 	@echo "make lint   only ruff, mypy and the import rules"
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
+	@echo "make docs   the client library's API reference, as HTML in build/reference"
 	@echo "make deb    a Debian package in build/, with everything it needs but Python itself"
-	@echo "make soak   long fuzzing and crash runs, then half an hour of simulated storms"
+	@echo "make soak   long fuzzing and crash runs, then half an hour of simulated storms, and another with applications"
 
 $(BIN)/python:
 	@echo "kreplica: making a virtual environment in $(VENV)"
@@ -53,6 +54,11 @@ bench: $(VENV)/.installed-test
 soak: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS)
+	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS) --option applications=yes
+
+docs: $(VENV)/.installed-test
+	@$(BIN)/python docs/reference.py
+	@echo "kreplica: the reference is in build/reference/index.html"
 
 deb: $(VENV)/.installed
 	@$(BIN)/python packaging/deb.py $(ARGS)

@@ -61,6 +61,7 @@ def consume(case: Case) -> None:
             "bootstrap.servers": case.bootstrap,
             "group.id": "load",
             "enable.auto.commit": False,
+            "check.crcs": True,
             "max.partition.fetch.bytes": case.fetch_bytes,
             "fetch.max.bytes": case.answer_bytes,
             "fetch.wait.max.ms": case.wait_ms,

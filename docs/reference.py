@@ -1,0 +1,86 @@
+"""Writes the API reference of the client library: ``python docs/reference.py [DIRECTORY]``, or ``make docs``.
+
+pydoctor reads the code without importing it.  It sees the library's room and what that lets out of the rooms below, and
+is told one thing that it does not know: who makes a frozen value passes its fields, as its docstring says.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydoctor import driver, model
+from pydoctor.extensions import ClassMixin, ExtRegistrar
+
+ROOT = Path(__file__).parent.parent
+OUTPUT = ROOT / "build" / "reference"
+SHOWN = re.compile(
+    r"kreplica(/(__init__|model|errors)\.py"
+    r"|/wire(/(__init__|compression|batches)\.py)?"
+    r"|/(client|sansio)(/.*)?)?"
+)
+OPTIONS = (
+    "--project-name=kreplica.client",
+    "--docformat=restructuredtext",
+    "--theme=readthedocs",
+    "--cls-member-order=source",
+    "--mod-member-order=source",
+    "--privacy=HIDDEN:kreplica.wire",
+    "--privacy=HIDDEN:kreplica.wire.*",
+    "--quiet",
+)
+QUIET_ABOUT = ("--privacy=HIDDEN:**._*", "--privacy=HIDDEN:**.__*__")
+
+
+class Fields(ClassMixin):
+    """What a class without a constructor of its own is made from: its annotated attributes, its bases' first."""
+
+    @property
+    def constructor_params(self) -> Mapping[str, ast.expr | None]:
+        """Parameters of the constructor -> annotation."""
+        own = super().constructor_params  # type: ignore[misc]
+        if own:
+            return own
+        fields: dict[str, ast.expr | None] = {}
+        for each in reversed([base for base in self.mro() if isinstance(base, model.Class)]):  # type: ignore[attr-defined]
+            # A field whose default is a name is an alias of that name to pydoctor.
+            fields |= dict.fromkeys(each._localNameToFullName_map)
+            for name, member in each.contents.items():
+                if isinstance(member, model.Attribute) and member.annotation is not None:
+                    fields[name] = member.annotation
+        return fields
+
+
+class Shown(model.System):
+    """The modules that the reference shows."""
+
+    custom_extensions = ["reference"]  # noqa: RUF012
+
+    def _addPackageOrModule(self, path: Path, *args: Any, **more: Any) -> Any:
+        place = (path.parent if path.name == "__init__.py" else path).resolve().relative_to(ROOT).as_posix()
+        if SHOWN.fullmatch(place) is None and SHOWN.fullmatch(f"{place}/__init__.py") is None:
+            raise model.ModuleNotAdded
+        return super()._addPackageOrModule(path, *args, **more)
+
+
+def setup_pydoctor_extension(registrar: ExtRegistrar) -> None:
+    """Called by pydoctor."""
+    registrar.register_mixin(Fields)
+
+
+def write(output: Path) -> int:
+    """Write the pages.
+
+    :return: 0 where pydoctor has nothing to say of them, 3 with warnings.
+    """
+    sys.path.insert(0, str(ROOT / "docs"))
+    arguments = [f"--project-base-dir={ROOT}", f"--html-output={output}", "--system-class=reference.Shown", "-W"]
+    return driver.main([*OPTIONS, *QUIET_ABOUT, *arguments, str(ROOT / "kreplica")])
+
+
+if __name__ == "__main__":
+    sys.exit(write(Path(sys.argv[1]) if len(sys.argv) > 1 else OUTPUT))
