@@ -147,7 +147,9 @@ class Topics(Subject):
         topic = NewTopic(name, partitions, replication_factor, configs or {})
         return (await self.create_topics([topic], timeout_s=timeout_s))[name]
 
-    async def _until_led(self, names: list[str], timeout_s: float | None) -> None:
+    async def _until_led(
+        self, names: list[str], timeout_s: float | None, counts: Mapping[str, int] | None = None
+    ) -> None:
         async def led() -> None:
             self._cluster.doubt()
             view = await self._cluster.refresh(names)
@@ -155,6 +157,8 @@ class Topics(Subject):
                 topic = view.topics.get(name)
                 if topic is None or any(each.leader == NO_LEADER for each in topic.partitions):
                     raise LeaderUnknown(f"topic {name} has no leaders yet")
+                if counts is not None and len(topic.partitions) < counts[name]:
+                    raise LeaderUnknown(f"topic {name} has no leaders of its new partitions yet")
 
         if names:
             await self._cluster.retrying(led, timeout_s)
@@ -222,7 +226,7 @@ class Topics(Subject):
 
         widened = await self.at_controller(counts, ask, timeout_s, mend=None if validate_only else mend)
         if not validate_only:
-            await self._until_led(list(widened.succeeded), timeout_s)
+            await self._until_led(list(widened.succeeded), timeout_s, counts)
         return widened
 
     async def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[TopicListing]:
