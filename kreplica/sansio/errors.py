@@ -166,6 +166,10 @@ class CommitFailed(ClientError):
     retriable = False
 
 
+class RebalanceUnderWay(ClientError):
+    """A group is sharing its partitions out anew; nothing was done, and the same may go well when that is over."""
+
+
 class BufferFull(ClientError):
     """A producer's memory is full of records without an outcome; this one was not taken: wait for ``room``."""
 

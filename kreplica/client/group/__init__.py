@@ -1,4 +1,24 @@
 """A consumer's place in its group.
 
-* ``membership`` what a consumer and its membership expect of each other
+* ``membership`` what a consumer and its membership expect of each other; ``options`` how it takes part; ``joining``
+  makes one
+* ``member`` what members have in common; ``classic`` those of classic groups
+* ``assignors/`` how a classic group's leader shares partitions out; ``leading`` when it does; ``subscription`` what
+  members tell each other
+* ``link`` the ways to the coordinator; ``verdicts`` what its errors mean; ``session`` how long a member may believe in
+  itself; ``handover`` tells who reads; ``offsets`` commits; ``bell`` wakes a coroutine
 """
+
+from kreplica.client.group.joining import new_membership
+from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity, Membership
+from kreplica.client.group.options import GroupOptions, GroupProtocol
+
+__all__ = [
+    "NO_GENERATION",
+    "AssignmentListener",
+    "GroupIdentity",
+    "GroupOptions",
+    "GroupProtocol",
+    "Membership",
+    "new_membership",
+]

@@ -1,0 +1,85 @@
+"""Shares that are made equal, with as few moves as that takes.
+
+Everybody keeps what it had; what nobody has goes to whoever has least; then partitions move from whoever has most to
+whoever has least of those who could read them, as long as the two differ by more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kreplica.client.group.assignors.assignor import Shares, Topics
+from kreplica.model import TopicPartition
+
+
+class Balance:
+    """What each member has so far.
+
+    :param members: each with the topics that it is subscribed to, in the order in which they are served.
+    """
+
+    def __init__(self, topics: Topics, members: Sequence[tuple[str, frozenset[str]]]) -> None:
+        self._free = {
+            TopicPartition(topic, number): None for topic in sorted(topics) for number in sorted(topics[topic])
+        }
+        self._rank = {member_id: rank for rank, (member_id, _) in enumerate(members)}
+        self._takers = {topic: [member_id for member_id, wanted in members if topic in wanted] for topic in topics}
+        self._held: dict[str, dict[str, dict[TopicPartition, None]]] = {member_id: {} for member_id, _ in members}
+        self._kept: set[tuple[str, TopicPartition]] = set()
+        self._counts = dict.fromkeys(self._held, 0)
+
+    def keep(self, member_id: str, partition: TopicPartition) -> None:
+        """A member had a partition, and keeps it for now, where it may read it still."""
+        if partition in self._free and member_id in self._takers[partition.topic]:
+            self._kept.add((member_id, partition))
+            self._give(member_id, partition)
+
+    def hand_out(self) -> None:
+        """Give what nobody has to whoever has least; topics that few read come first."""
+        for partition in sorted(self._free, key=lambda each: (len(self._takers[each.topic]), each)):
+            takers = self._takers[partition.topic]
+            if takers:
+                self._give(min(takers, key=self._load), partition)
+
+    def level(self) -> None:
+        """Move partitions until no two members that could read the same differ by more than one.
+
+        Each move makes the sum of the squared counts smaller, so there is an end.
+        """
+        while any(self._level_topic(topic) for topic in sorted(self._takers) if len(self._takers[topic]) > 1):
+            pass
+
+    def shares(self) -> Shares:
+        """What each member has."""
+        return {
+            member_id: sorted(each for partitions in held.values() for each in partitions)
+            for member_id, held in self._held.items()
+        }
+
+    def _level_topic(self, topic: str) -> bool:
+        """Move partitions of one topic from who has most, to who has least.
+
+        :return: whether any was moved.
+        """
+        takers, has_moved = self._takers[topic], False
+        while True:
+            givers = [each for each in takers if self._held[each].get(topic)]
+            if not givers:
+                return has_moved
+            giver, taker = max(givers, key=self._load), min(takers, key=self._load)
+            if self._counts[giver] - self._counts[taker] < 2:
+                return has_moved
+            # Rather one that has just been handed out than one that the giver had before.
+            partition = max(self._held[giver][topic], key=lambda each: ((giver, each) not in self._kept, each))
+            del self._held[giver][topic][partition]
+            self._counts[giver] -= 1
+            self._give(taker, partition)
+            has_moved = True
+
+    def _load(self, member_id: str) -> tuple[int, int]:
+        return self._counts[member_id], self._rank[member_id]
+
+    def _give(self, member_id: str, partition: TopicPartition) -> None:
+        self._free.pop(partition, None)
+        self._held[member_id].setdefault(partition.topic, {})[partition] = None
+        self._counts[member_id] += 1

@@ -1,0 +1,32 @@
+"""All partitions of all topics, one after the other, to the members in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kreplica.client.group.assignors.assignor import Member, Shares, Topics, in_order, subscribers
+from kreplica.model import TopicPartition
+
+
+class RoundRobinAssignor:
+    """Where all members read the same topics, their counts differ by one at most."""
+
+    name = "roundrobin"
+    is_cooperative = False
+
+    def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
+        """Nothing is to be remembered."""
+        return None
+
+    def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
+        """See ``Assignor``."""
+        shares: Shares = {each.member_id: [] for each in members}
+        ordered = in_order(members)
+        turn = 0
+        for topic in subscribers(topics, members):
+            for number in sorted(topics[topic]):
+                while topic not in ordered[turn % len(ordered)].topics:
+                    turn += 1
+                shares[ordered[turn % len(ordered)].member_id].append(TopicPartition(topic, number))
+                turn += 1
+        return shares

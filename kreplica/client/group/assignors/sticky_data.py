@@ -1,0 +1,71 @@
+"""What members carry with them for sticky assignors, as the Java client writes and reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kreplica.client.group.assignors.assignor import Member
+from kreplica.client.group.membership import NO_GENERATION
+from kreplica.errors import ProtocolError
+from kreplica.model import TopicPartition
+from kreplica.sansio.offsets import topic_rows
+from kreplica.wire.schema import Schema
+
+EAGER = Schema(
+    "StickyAssignorUserData",
+    (0, 1),
+    None,
+    """
+    previous_assignment []
+      topic str
+      partitions []i32
+    generation i32 1+ =-1
+    """,
+)
+"""Of ``sticky``; the version is nowhere to be seen."""
+
+COOPERATIVE = Schema("CooperativeStickyAssignorUserData", (0, 0), None, "generation i32")
+
+
+class Claim(NamedTuple):
+    """What a member says that it had, and in which generation."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    generation: int = NO_GENERATION
+
+
+def build_eager(assigned: Iterable[TopicPartition], generation: int) -> bytes:
+    """What a member of ``sticky`` carries with it."""
+    rows = topic_rows(assigned, lambda each: each.partition, "partitions")
+    previous = [{"topic": row["name"], "partitions": row["partitions"]} for row in rows]
+    return EAGER.build(1, {"previous_assignment": previous, "generation": generation})
+
+
+def build_cooperative(generation: int) -> bytes:
+    """What a member of ``cooperative-sticky`` carries with it; what it has, its subscription says."""
+    return COOPERATIVE.build(0, {"generation": generation})
+
+
+def eager_claim(member: Member) -> Claim:
+    """What a member of ``sticky`` had, which it has given up by now; nothing where it says that in no known way."""
+    for version in (1, 0):
+        try:
+            fields = EAGER.parse(version, member.user_data)
+        except ProtocolError:
+            continue
+        rows = fields["previous_assignment"]
+        partitions = tuple(TopicPartition(row["topic"], number) for row in rows for number in row["partitions"])
+        return Claim(partitions, fields.get("generation", NO_GENERATION))
+    return Claim()
+
+
+def cooperative_claim(member: Member) -> Claim:
+    """What a member of ``cooperative-sticky`` has."""
+    generation = member.generation
+    if generation == NO_GENERATION:
+        try:
+            generation = COOPERATIVE.parse(0, member.user_data)["generation"]
+        except ProtocolError:
+            generation = eager_claim(member).generation  # librdkafka writes this one for both assignors
+    return Claim(member.owned, generation)

@@ -1,0 +1,277 @@
+"""A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Eager members give everything up before they join.  Cooperative ones (KIP-429) keep what they have, say what that is,
+give up what they are not given again, and then join once more, so that others can have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.group.assignors import by_names
+from kreplica.client.group.leading import Leading
+from kreplica.client.group.member import LEAVE_TIMEOUT_S, GroupMember
+from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity
+from kreplica.client.group.options import GroupOptions
+from kreplica.client.group.subscription import PROTOCOL_TYPE, parse_assignment, protocols
+from kreplica.client.group.verdicts import Verdict, verdict
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.sansio.backoff import backoff_s
+from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay, check
+from kreplica.wire.messages import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+
+NOBODY = ""
+
+
+class ClassicMember(GroupMember):
+    """A ``Membership``."""
+
+    def __init__(
+        self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
+    ) -> None:
+        super().__init__(cluster, options, topics, listener)
+        self._assignors = by_names(options.assignors)
+        self._is_cooperative = all(each.is_cooperative for each in self._assignors)
+        self._leading = Leading(cluster, self._assignors, options.heartbeat_interval_s, self._rejoin)
+        self._why_rejoin: str | None = None
+        self._is_joining = False
+        self._last: tuple[frozenset[TopicPartition], int] = frozenset(), NO_GENERATION
+        self._settled_s = 0.0
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """See ``Membership``."""
+        wanted = frozenset(topics)
+        if wanted != self._topics:
+            self._topics = wanted
+            self._rejoin("other topics are read")
+
+    async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
+        """See ``Committer``."""
+        found = verdict(error)
+        if found is Verdict.REJOIN:
+            return RebalanceUnderWay(str(error))
+        if found in (Verdict.OUTDATED, Verdict.UNKNOWN) or error.code is ErrorCode.FENCED_INSTANCE_ID:
+            if self._is_joining or said is not self._identity:
+                return RebalanceUnderWay(str(error))
+            self._beat_now.ring()  # the next heartbeat is told the same, and acts on it
+            return CommitFailed(str(error))
+        return error
+
+    # --- living through rebalances ---
+
+    async def _live(self) -> None:
+        while not self._is_stopping:
+            wanted = self._topics
+            kept = frozenset(each for each in self._assignment if self._is_cooperative and each.topic in wanted)
+            await self._give_up(self._assignment - kept, self._settled_s + self._options.rebalance_timeout_s)
+            assigned = await self._enter()
+            if assigned is not None:
+                await self._settle(assigned)
+                self._ready()
+            while not (self._is_stopping or self._why_rejoin):
+                await self._todo.wait()
+        await self._give_up(self._assignment, self._settled_s + self._options.rebalance_timeout_s)
+        await self._leave()
+
+    async def _settle(self, assigned: frozenset[TopicPartition]) -> None:
+        """Come from what it has to what it is given."""
+        gone, identity = self._assignment - assigned, self._identity
+        if gone:
+            await self._give_up(gone, self._settled_s + self._options.rebalance_timeout_s)
+        if identity is self._identity:
+            await self._take(assigned)
+            if gone:
+                self._rejoin("partitions were given up")
+
+    async def _enter(self) -> frozenset[TopicPartition] | None:
+        """Join, however often that takes.
+
+        :return: what it is given; None where the membership is to end.
+        :raise ClientError: the group refuses this member.
+        """
+        attempts = 0
+        self._is_joining = True
+        while not self._is_stopping:
+            try:
+                assigned = await self._join_once()
+            except ClientError as error:
+                wait_s = self._not_joined(error, attempts)
+            else:
+                self._is_joining = False
+                return assigned
+            attempts += 1
+            if wait_s > 0 and not self._is_stopping:
+                await pause(self._reactor, wait_s)
+        self._is_joining = False
+        return None
+
+    def _not_joined(self, error: ClientError, attempts: int) -> float:
+        """Take in why it could not join.
+
+        :return: how long to wait before the next try.
+        :raise ClientError: there is no use in one.
+        """
+        found = verdict(error)
+        if found is Verdict.FINAL:
+            raise error
+        if found is Verdict.UNKNOWN:
+            self._identity = self._identity._replace(member_id=NOBODY)
+        if found in (Verdict.UNKNOWN, Verdict.OUTDATED):
+            self._lose(str(error))
+        self._check_patience(error)
+        options = self._cluster.options
+        if attempts == 0 and found in (Verdict.UNKNOWN, Verdict.OUTDATED, Verdict.REJOIN):
+            return 0.0
+        return backoff_s(self._cluster.surroundings.random, attempts + 1, options.backoff_s, options.backoff_s_max)
+
+    async def _join_once(self) -> frozenset[TopicPartition]:
+        reason, self._why_rejoin = self._why_rejoin, None
+        self._leading.end()
+        joined = await self._join(reason or "this member is new")
+        if joined["error_code"] == ErrorCode.MEMBER_ID_REQUIRED:
+            self._identity = self._identity._replace(member_id=joined["member_id"])
+            joined = await self._join("this member has an id now")
+        check(joined, f"joining group {self._group}")
+        self._identity = self._identity._replace(member_id=joined["member_id"], generation=joined["generation_id"])
+        return await self._sync(joined)
+
+    async def _join(self, reason: str) -> dict[str, Any]:
+        options, identity = self._options, self._identity
+        owned = self._assignment if self._is_cooperative else frozenset()
+        body = {
+            "group_id": self._group,
+            "session_timeout_ms": round(options.session_timeout_s * 1000),
+            "rebalance_timeout_ms": round(options.rebalance_timeout_s * 1000),
+            "member_id": identity.member_id,
+            "group_instance_id": options.instance_id,
+            "protocol_type": PROTOCOL_TYPE,
+            "protocols": protocols(self._assignors, self._topics, owned, self._last, options.rack),
+            "reason": reason,
+        }
+        return await self._link.ask_long(JOIN_GROUP, body, timeout_s=self._long_s)
+
+    async def _sync(self, joined: dict[str, Any]) -> frozenset[TopicPartition]:
+        identity = self._identity
+        rows = await self._leading.begin(joined) if joined["leader"] == identity.member_id else []
+        body = {
+            **self._as_member(),
+            "protocol_type": PROTOCOL_TYPE,
+            "protocol_name": joined["protocol_name"],
+            "assignments": rows,
+        }
+        asked_s = self._reactor.seconds()
+        answer = await self._link.ask_long(SYNC_GROUP, body, timeout_s=self._long_s)
+        check(answer, f"assignment in group {self._group}")
+        assigned = parse_assignment(bytes(answer["assignment"]))
+        self._last = assigned, identity.generation
+        self._heard(asked_s)
+        return assigned
+
+    async def _leave(self) -> None:
+        identity = self._identity
+        if identity.member_id == NOBODY or identity.instance_id is not None:
+            return
+        self._session.end()
+        member = {"member_id": identity.member_id, "group_instance_id": None, "reason": "the consumer is closed"}
+        try:
+            await self._link.ask(
+                LEAVE_GROUP, {"group_id": self._group, **member, "members": [member]}, timeout_s=LEAVE_TIMEOUT_S
+            )
+        except ClientError:
+            return  # its session will end by itself
+
+    @property
+    def _long_s(self) -> float:
+        """How long a rebalance may take, and its answer."""
+        return self._options.rebalance_timeout_s + self._cluster.options.request_timeout_s
+
+    def _rejoin(self, why: str) -> None:
+        self._why_rejoin = self._why_rejoin or why
+        self._todo.ring()
+
+    def _interrupt(self) -> None:
+        if self._is_joining:
+            self._link.hang_up()
+
+    def _forget(self) -> None:
+        self._identity = self._identity._replace(generation=NO_GENERATION)
+        self._leading.end()
+        self._rejoin("this member was not in the group any more")
+
+    # --- heartbeats ---
+
+    def _beside(self) -> list[Coroutine[Deferred[Any], Any, None]]:
+        return [self._beat(), self._leading.watch()]
+
+    async def _beat(self) -> None:
+        wait_s, failures = self._options.heartbeat_interval_s, 0
+        while True:
+            await self._beat_now.wait(wait_s)
+            wait_s = self._options.heartbeat_interval_s
+            try:
+                if self._identity.generation != NO_GENERATION:
+                    await self._heartbeat()
+                elif self._is_joining:
+                    await self._link.look()
+            except ClientError:
+                failures += 1
+                options = self._cluster.options
+                quick_s = backoff_s(
+                    self._cluster.surroundings.random, failures, options.backoff_s, options.backoff_s_max
+                )
+                wait_s = min(wait_s, quick_s)
+            else:
+                failures = 0
+
+    async def _heartbeat(self) -> None:
+        """Say that it lives, and take in what it is told.
+
+        :raise ClientError: nothing was told.
+        """
+        identity, asked_s = self._identity, self._reactor.seconds()
+        try:
+            await self._link.ask(HEARTBEAT, self._as_member(), timeout_s=self._options.session_timeout_s / 2)
+        except ClientError as error:
+            if identity is self._identity and not self._is_over:
+                self._told(error, asked_s)
+            return
+        if identity is self._identity:
+            self._heard(asked_s)
+
+    def _told(self, error: ClientError, asked_s: float) -> None:
+        found = verdict(error)
+        if found is Verdict.REJOIN:
+            self._session.heard(asked_s)
+            if not self._is_joining:
+                self._rejoin("the group rebalances")
+        elif found is Verdict.OUTDATED:
+            if not self._is_joining:  # if it is, this is about to be answered
+                self._lose(str(error))
+        elif found is Verdict.UNKNOWN:
+            self._identity = self._identity._replace(member_id=NOBODY)
+            self._interrupt()
+            self._lose(str(error))
+        elif found is Verdict.FINAL:
+            self._fail(error)
+        else:
+            raise error
+
+    def _heard(self, asked_s: float) -> None:
+        """At that time the group had not begun another rebalance."""
+        self._settled_s = asked_s
+        self._session.heard(asked_s)
+
+    def _as_member(self) -> dict[str, Any]:
+        identity = self._identity
+        return {
+            "group_id": identity.group_id,
+            "generation_id": identity.generation,
+            "member_id": identity.member_id,
+            "group_instance_id": identity.instance_id,
+        }

@@ -1,0 +1,127 @@
+"""Members of a group on a simulated cluster, and an account of who has what by what they were told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from twisted.internet.defer import Deferred
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.group import GroupOptions, Membership, new_membership
+from kreplica.client.surroundings import surroundings_of
+from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.sansio.options import ClientOptions
+from kreplica.testing.cluster import SimulatedCluster
+
+Partitions = frozenset[TopicPartition]
+
+FAST = {"session_timeout_s": 9.0, "heartbeat_interval_s": 1.0, "rebalance_timeout_s": 30.0}
+
+
+class Owners:
+    """Who has what, by the account of all readers of one group.
+
+    :ivar contradictions: where something had two owners.
+    """
+
+    def __init__(self) -> None:
+        self.contradictions: list[str] = []
+        self._owners: dict[TopicPartition, str] = {}
+
+    def take(self, name: str, partitions: Partitions) -> None:
+        for partition in sorted(partitions):
+            other = self._owners.setdefault(partition, name)
+            if other != name:
+                self.contradictions.append(f"{name} was given {partition}, which {other} has")
+
+    def give(self, name: str, partitions: Partitions) -> None:
+        for partition in sorted(partitions):
+            if self._owners.get(partition) == name:
+                del self._owners[partition]
+
+
+class Reader:
+    """A process with one membership; it is its listener too.
+
+    :ivar has: by the listener's account.
+    :ivar told: all that it was told: (what, partitions).
+    :ivar before_giving: awaited in ``on_revoked``, where it is set.
+    """
+
+    def __init__(
+        self,
+        brokers: SimulatedCluster,
+        name: str,
+        topics: Iterable[str] = ("t",),
+        *,
+        owners: Owners | None = None,
+        **options: object,
+    ) -> None:
+        self.brokers, self.name = brokers, name
+        self.host = brokers.host(name)
+        self.owners = owners or Owners()
+        self.has: Partitions = frozenset()
+        self.told: list[tuple[str, list[int]]] = []
+        self.ended: Exception | None = None
+        self.before_giving: Callable[[Partitions], Deferred[None]] | None = None
+        surroundings = surroundings_of(self.host.runtime)
+        self.cluster = Cluster(
+            brokers.bootstrap_servers, options=ClientOptions(client_id=name), surroundings=surroundings
+        )
+        settings = GroupOptions(**{"group_id": "g", **FAST, **options})  # type: ignore[arg-type]
+        self.membership: Membership = new_membership(self.cluster, settings, topics, self)
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted(each.partition for each in self.has)
+
+    def start(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self.membership.start())
+
+    def stop(self) -> None:
+        self.brokers.run_until(self._stop())
+
+    def die(self) -> None:
+        """``kill -9``"""
+        self.owners.give(self.name, self.has)
+        self.has = frozenset()
+        self.host.kill()
+
+    async def _stop(self) -> None:
+        await self.membership.stop()
+        await self.cluster.close()
+
+    # --- as a listener ---
+
+    async def on_revoked(self, partitions: Partitions) -> None:
+        self._note("revoked", partitions)
+        if self.before_giving is not None:
+            await self.before_giving(partitions)
+        self._lost(partitions)
+
+    async def on_assigned(self, partitions: Partitions) -> None:
+        self._note("assigned", partitions)
+        assert not self.has & partitions
+        self.has |= partitions
+        self.owners.take(self.name, partitions)
+
+    def on_lost(self, partitions: Partitions) -> None:
+        self._note("lost", partitions)
+        self._lost(partitions)
+
+    def on_ended(self, error: Exception) -> None:
+        self.ended = error
+
+    def _lost(self, partitions: Partitions) -> None:
+        assert partitions <= self.has
+        self.has -= partitions
+        self.owners.give(self.name, partitions)
+
+    def _note(self, what: str, partitions: Partitions) -> None:
+        self.told.append((what, sorted(each.partition for each in partitions)))
+
+
+def waiting(reader: Reader, seconds: float) -> Callable[[Partitions], Deferred[None]]:
+    """Awaits so long before it gives anything up."""
+    return lambda _: pause(reader.host.runtime.reactor, seconds)
