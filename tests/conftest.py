@@ -1,7 +1,8 @@
-"""Which tests run in one process after the other, where pytest-xdist shares them out (``make test``)."""
+"""Which tests run in one process after the other, where pytest-xdist shares them out (``make test``); garbage."""
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -17,6 +18,12 @@ class RoomScheduling(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
         return "processes" if file.split("/")[1] in OF_PROCESSES else file
+
+
+def pytest_collection_finish() -> None:
+    """What collecting has made stays to the end: not to be looked through again in each of hundreds of collections."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
