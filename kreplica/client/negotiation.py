@@ -15,7 +15,9 @@ VersionRange: TypeAlias = tuple[int, int]
 
 Request: TypeAlias = Callable[[Api, int, dict[str, Any]], Awaitable[dict[str, Any]]]
 
-_CLIENT = {"client_software_name": "kreplica", "client_software_version": kreplica.__version__}
+CLIENT_SOFTWARE = {"client_software_name": "kreplica", "client_software_version": kreplica.__version__}
+"""As what this library makes itself known (KIP-511)."""
+
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
@@ -25,10 +27,10 @@ async def negotiate_versions(request: Request) -> dict[int, VersionRange]:
     :return: by API key.
     :raise KafkaError: it refuses the question.
     """
-    answer = await request(API_VERSIONS, API_VERSIONS.versions[1], _CLIENT)
+    answer = await request(API_VERSIONS, API_VERSIONS.versions[1], CLIENT_SOFTWARE)
     if answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
         highest = _ranges(answer).get(API_VERSIONS.key, (0, 0))[1]
-        answer = await request(API_VERSIONS, max(0, min(highest, API_VERSIONS.versions[1])), _CLIENT)
+        answer = await request(API_VERSIONS, max(0, min(highest, API_VERSIONS.versions[1])), CLIENT_SOFTWARE)
     if answer["error_code"] != ErrorCode.NONE:
         raise KafkaError(ErrorCode.of(answer["error_code"]), "the broker refuses to say which versions it speaks")
     return _ranges(answer)

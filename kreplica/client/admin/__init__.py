@@ -3,12 +3,24 @@
 * ``admin``: ``Admin``, which has the methods of all subjects
 * ``outcomes``: what became of each item of a request over several
 * ``asking``: who is asked, and how often
+* ``brokers``: the cluster as a whole: brokers, versions, features
 * ``topics``: making, describing, widening and deleting topics
 * ``configs``: settings of topics and brokers
+* ``partitions``: offsets by time, deleting records
+* ``reassignments``: elections of leaders, moves of replicas
+* ``log_dirs``: what log directories hold
 * ``groups``: listing, describing and deleting groups, and putting members out
+* ``group_offsets``: what groups committed, and how far they lag behind
+* ``transactions``: transactions and producers, and ending those that hang
 """
 
 from kreplica.client.admin.admin import Admin
+from kreplica.client.admin.brokers import (
+    BrokerVersions,
+    ClusterDescription,
+    Features,
+    Levels,
+)
 from kreplica.client.admin.configs import (
     AlterOperation,
     ConfigChange,
@@ -19,6 +31,7 @@ from kreplica.client.admin.configs import (
     ConfigType,
     ResourceKind,
 )
+from kreplica.client.admin.group_offsets import PartitionLag
 from kreplica.client.admin.groups import (
     GroupDescription,
     GroupListing,
@@ -27,18 +40,35 @@ from kreplica.client.admin.groups import (
     MemberDescription,
     MemberToRemove,
 )
+from kreplica.client.admin.log_dirs import LogDir, Replica, ReplicaSize
 from kreplica.client.admin.outcomes import Outcomes
+from kreplica.client.admin.partitions import EARLIEST_LOCAL, HIGH_WATERMARK, LATEST_TIERED
+from kreplica.client.admin.reassignments import ElectionType, Reassignment
 from kreplica.client.admin.topics import (
+    BROKERS_DEFAULT,
     CreatedTopic,
     NewTopic,
     PartitionDescription,
     TopicDescription,
     TopicListing,
 )
+from kreplica.client.admin.transactions import (
+    ProducerIdentity,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 
 __all__ = [
+    "BROKERS_DEFAULT",
+    "EARLIEST_LOCAL",
+    "HIGH_WATERMARK",
+    "LATEST_TIERED",
     "Admin",
     "AlterOperation",
+    "BrokerVersions",
+    "ClusterDescription",
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
@@ -46,16 +76,29 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "CreatedTopic",
+    "ElectionType",
+    "Features",
     "GroupDescription",
     "GroupListing",
     "GroupState",
     "GroupType",
+    "Levels",
+    "LogDir",
     "MemberDescription",
     "MemberToRemove",
     "NewTopic",
     "Outcomes",
     "PartitionDescription",
+    "PartitionLag",
+    "ProducerIdentity",
+    "ProducerState",
+    "Reassignment",
+    "Replica",
+    "ReplicaSize",
     "ResourceKind",
     "TopicDescription",
     "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
 ]

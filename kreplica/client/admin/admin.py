@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from kreplica.client.admin.brokers import Brokers
 from kreplica.client.admin.configs import Configs
+from kreplica.client.admin.group_offsets import GroupOffsets
 from kreplica.client.admin.groups import Groups
+from kreplica.client.admin.log_dirs import LogDirs
+from kreplica.client.admin.reassignments import Reassignments
 from kreplica.client.admin.topics import Topics
+from kreplica.client.admin.transactions import Transactions
 
 
-class Admin(Topics, Configs, Groups):
+class Admin(Brokers, Topics, Configs, GroupOffsets, Groups, Reassignments, LogDirs, Transactions):
     """All that can be asked of a cluster besides records; it owns nothing, so it need not be closed.
 
     A method over several items gives ``Outcomes``, each item's own; one over a single item raises.  Requests go where

@@ -130,6 +130,28 @@ class Subject:
 
         return await self.settle(keys, attempt, timeout_s, final=final)
 
+    async def at_coordinator(
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        items: Iterable[K],
+        ask: Ask[K, V],
+        timeout_s: float | None = None,
+        *,
+        final: frozenset[ErrorCode] = frozenset(),
+    ) -> Outcomes[K, V]:
+        """Ask the coordinator of one group or transactional id about several items."""
+        cluster = self._cluster
+
+        async def attempt(left: list[K]) -> Told[K, V]:
+            where = await cluster.coordinator(kind, key)
+            told = await self._ask_each(dict.fromkeys(left, where), cluster.connection_to, ask)
+            if any(isinstance(outcome, ClientError) and outcome.retriable for outcome in told.values()):
+                cluster.doubt_coordinator(kind, key)
+            return told
+
+        return await self.settle(items, attempt, timeout_s, final=final)
+
     async def at_brokers(
         self,
         brokers: Iterable[int] | None,

@@ -12,7 +12,7 @@ from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.connection import Connection
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, ClientError
+from kreplica.sansio.errors import BrokerRefused, ClientError, check
 from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import (
     CONSUMER_GROUP_DESCRIBE,
@@ -143,9 +143,7 @@ class Groups(Subject):
             if body["types_filter"]:
                 need(connection, LIST_GROUPS, TYPES_FROM, "types")
             answer = await self._cluster.request(connection, LIST_GROUPS, body)
-            error = outcome(answer, f"groups of {connection.peer}")
-            if error is not None:
-                raise error
+            check(answer, f"groups of {connection.peer}")
             return list(answer["groups"])
 
         told = (await self.at_brokers(None, ask, timeout_s)).raise_first()
@@ -210,26 +208,21 @@ class Groups(Subject):
         if members is None:
             described = await self.describe_group(group_id, timeout_s=timeout_s)
             members = [MemberToRemove(each.instance_id, each.member_id) for each in described.members]
-        wanted = list(dict.fromkeys(members))
-        rows = [
-            {"member_id": each.member_id, "group_instance_id": each.instance_id, "reason": reason} for each in wanted
-        ]
         tries = 0
 
-        async def ask(connection: Connection, _: list[str]) -> Told[str, Told[MemberToRemove, None]]:
+        async def ask(connection: Connection, share: list[MemberToRemove]) -> Told[MemberToRemove, None]:
             nonlocal tries
             need(connection, LEAVE_GROUP, SEVERAL_LEAVE_FROM, "several members")
             tries += 1
+            is_first = tries == 1
+            rows = [
+                {"member_id": each.member_id, "group_instance_id": each.instance_id, "reason": reason} for each in share
+            ]
             answer = await self._cluster.request(connection, LEAVE_GROUP, {"group_id": group_id, "members": rows})
-            error = outcome(answer, f"group {group_id}")
-            return {group_id: error or _left(answer["members"], wanted, is_first=tries == 1)}
+            check(answer, f"group {group_id}")
+            return _left(answer["members"], share, is_first=is_first)
 
-        if not wanted:
-            return Outcomes({})
-        told = await self.at_coordinators(CoordinatorKind.GROUP, [group_id], ask, timeout_s)
-        if told.failed:
-            return Outcomes(dict.fromkeys(wanted, told.failed[group_id]))
-        return Outcomes(told[group_id])
+        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, members, ask, timeout_s)
 
 
 def _listing(row: dict[str, Any]) -> GroupListing:
