@@ -12,7 +12,7 @@
 from kreplica.client import errors
 from kreplica.client.admin import Admin
 from kreplica.client.cluster import Cluster
-from kreplica.client.surroundings import Surroundings, real_surroundings
+from kreplica.client.surroundings import Surroundings, real_surroundings, surroundings_of, tls_endpoints
 from kreplica.model import TopicPartition
 from kreplica.sansio.options import ClientOptions
 
@@ -24,4 +24,6 @@ __all__ = [
     "TopicPartition",
     "errors",
     "real_surroundings",
+    "surroundings_of",
+    "tls_endpoints",
 ]
