@@ -8,7 +8,9 @@ import pytest
 from crc32c import crc32c
 
 from benchmarks import __main__ as runner
+from benchmarks import client
 from benchmarks.broker import Stream, Target, produce_targets, with_verdict
+from benchmarks.client_load import Case
 from benchmarks.raw_client import record_batch
 from benchmarks.tables import markdown
 
@@ -78,3 +80,24 @@ def test_the_raw_client_makes_valid_batches() -> None:
         assert int.from_bytes(batch[8:12], "big") == len(batch) - 12
         assert int.from_bytes(batch[17:21], "big") == crc32c(batch[21:])
         assert batch.endswith(b"v" * size + b"\0")
+
+
+def test_client_libraries_are_compared_round_by_round() -> None:
+    """The ratio is the median of the rounds', and only those that are to be beaten have a bar."""
+    case = Case(
+        what="produce",
+        bootstrap="",
+        topic="",
+        partitions=1,
+        style="record",
+        seconds=1,
+        record_bytes=100,
+        batch_bytes=16384,
+    )
+    quick, slow = ({"records": count, "seconds": 1.0, "cpu_s": 0.5} for count in (300, 100))
+    reports = {name: [quick, quick, slow] if name == "kreplica" else [slow, slow, slow] for name in client.LIBRARIES}
+    rows = {row["library"]: row for row in client.rows_of(case, reports)}
+    assert rows["aiokafka"]["kreplica is"] == "3.00 x"
+    assert rows["aiokafka"][""] == rows["kafka-python"][""] == "pass"
+    assert rows["kreplica"]["records/s"] == 300
+    assert rows["confluent-kafka"]["target"] == rows["kreplica"]["target"] == ""
