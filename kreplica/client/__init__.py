@@ -2,6 +2,7 @@
 
 * ``cluster``: where a client begins: brokers, leaders, coordinators, and trying again
 * ``admin``: all that can be asked of a cluster besides records
+* ``producer``: writes records, in transactions or not
 * ``connections``: one connection to each broker, opened again after a loss
 * ``connection``: one pipelined connection to one broker
 * ``negotiation``: which version of an API to speak with it
@@ -12,16 +13,33 @@
 from kreplica.client import errors
 from kreplica.client.admin import Admin
 from kreplica.client.cluster import Cluster
+from kreplica.client.producer import OutgoingRecord, Producer, ProducerOptions, Written
 from kreplica.client.surroundings import Surroundings, real_surroundings, surroundings_of, tls_endpoints
 from kreplica.model import TopicPartition
 from kreplica.sansio.options import ClientOptions
+from kreplica.sansio.partitioning import (
+    ConsistentPartitioner,
+    DefaultPartitioner,
+    Partitioner,
+    RoundRobinPartitioner,
+)
+from kreplica.wire.compression import Codec
 
 __all__ = [
     "Admin",
     "ClientOptions",
     "Cluster",
+    "Codec",
+    "ConsistentPartitioner",
+    "DefaultPartitioner",
+    "OutgoingRecord",
+    "Partitioner",
+    "Producer",
+    "ProducerOptions",
+    "RoundRobinPartitioner",
     "Surroundings",
     "TopicPartition",
+    "Written",
     "errors",
     "real_surroundings",
     "surroundings_of",

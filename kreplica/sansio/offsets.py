@@ -91,14 +91,25 @@ def parse_committed(topics: list[dict[str, Any]], group: str) -> Iterator[tuple[
                 yield TopicPartition(topic["name"], row["partition_index"]), committed
 
 
-def offset_rows(offsets: Mapping[TopicPartition, int], metadata: str = "") -> list[dict[str, Any]]:
-    """Offsets as requests carry them."""
+def offset_rows(
+    offsets: Mapping[TopicPartition, int]
+    | Mapping[TopicPartition, CommittedOffset]
+    | Mapping[TopicPartition, int | CommittedOffset],
+    metadata: str = "",
+) -> list[dict[str, Any]]:
+    """Offsets as requests carry them.
+
+    :param metadata: of those that bring none.
+    """
 
     def row(partition: TopicPartition) -> dict[str, Any]:
+        offset = offsets[partition]
+        committed = offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset, metadata=metadata)
         return {
             "partition_index": partition.partition,
-            "committed_offset": offsets[partition],
-            "committed_metadata": metadata,
+            "committed_offset": committed.offset,
+            "committed_leader_epoch": committed.leader_epoch,
+            "committed_metadata": committed.metadata,
         }
 
     return topic_rows(offsets, row, "partitions")

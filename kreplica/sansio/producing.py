@@ -212,6 +212,15 @@ class Deliveries(Generic[BatchT]):
             self._settle(batch, error)
         return numbered
 
+    def give_all_up(self, lane: Lane[BatchT], error: ClientError) -> None:
+        """Nobody will send, or wait for answers, any more."""
+        for batch in list(lane.in_flight):
+            lane.answered(batch)
+            batch.maybe_written = True
+            self._give_up(lane, batch, error)
+        while lane.waiting:
+            self._give_up(lane, lane.waiting.popleft(), error)
+
     def forget_in_flight(self, lane: Lane[BatchT], error: ClientError) -> bool:
         """Give up what is under way without anybody who waits for its answer.
 

@@ -219,6 +219,39 @@ def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
     return seal(changed, compress(header.codec, b"".join(parts)))
 
 
+def build_producer_batch(
+    records: Sequence[tuple[int, bytes | None, bytes | None, Headers]], codec: int, *, transactional: bool = False
+) -> bytearray:
+    """A batch as a producer sends it, in one go; its numbers may be stamped into it.
+
+    :param records: timestamp, key, value and headers of each.
+    :raise ValueError: there is none.
+    """
+    if not records:
+        raise ValueError("a batch without records")
+    base_timestamp = records[0][0]
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        partition_leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec | TRANSACTIONAL_BIT if transactional else codec,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max([record[0] for record in records]),
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=len(records),
+    )
+    encoded = [
+        encode_record(timestamp_ms - base_timestamp, delta, key, value, headers)
+        for delta, (timestamp_ms, key, value, headers) in enumerate(records)
+    ]
+    return bytearray(seal(header, compress(codec, b"".join(encoded))))
+
+
 def seal(header: BatchHeader, records: bytes) -> bytes:
     """A batch from its header, whose length and CRC are made here, and its (compressed) records."""
     covered = _CRC_COVERED.pack(*header[5:])

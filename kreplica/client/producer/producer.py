@@ -1,0 +1,310 @@
+"""``Producer``: records in, in batches, with retries that write nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from twisted.internet.defer import Deferred, fail
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.group.membership import GroupIdentity
+from kreplica.client.producer.gathering import Gathering
+from kreplica.client.producer.identity import IdempotentPapers
+from kreplica.client.producer.options import ProducerOptions
+from kreplica.client.producer.records import Countdown, GatheredBatch, OutgoingRecord, Written
+from kreplica.client.producer.sending import Sender
+from kreplica.client.producer.transactions import Phase, Transactions
+from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.sansio.errors import BufferFull, ClientError, DeliveryFailed, ProducerUnusable, TransactionFailed
+from kreplica.sansio.lanes import ProducerIdentity
+from kreplica.sansio.offsets import CommittedOffset
+from kreplica.wire.records import Headers
+
+
+class Producer:
+    """Writes records; use it as an asynchronous context manager, or ``close`` it.
+
+    Records of one partition are written in the order in which they were sent, as long as none fails.  Leaving its
+    context by an error does not wait for what is on its way, and aborts an open transaction.
+
+    :param cluster: not closed with the producer, which has connections of its own.
+    """
+
+    def __init__(self, cluster: Cluster, options: ProducerOptions | None = None) -> None:
+        self._cluster = cluster
+        self._options = options = options or ProducerOptions()
+        self._reactor = cluster.surroundings.reactor
+        self._unusable: ProducerUnusable | None = None
+        self._papers: IdempotentPapers | None = None
+        self._transactions: Transactions | None = None
+        if options.transactional_id is not None:
+            timeout_s = options.transaction_timeout_s
+            self._transactions = Transactions(cluster, options.transactional_id, timeout_s, self._papers_came)
+        elif options.is_idempotent:
+            self._papers = IdempotentPapers(cluster, self._papers_came)
+        self._gathering = Gathering(cluster, options, lambda lane: self._sender.mark(lane))
+        papers = self._transactions or self._papers
+        self._sender = Sender(cluster, options, papers, self._gathering.close_due, self._settled)
+        self._take = self._gathering.take
+
+    # --- records ---
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Deferred[Written]:
+        """Give a record to the producer; it is on its way when this returns, or never will be.
+
+        Whoever cancels the Deferred stops waiting; the record goes its way.  Nobody has to keep the Deferred: but when
+        it fails and nobody looks, Twisted logs that.
+
+        :param value: None deletes the key from a compacted topic.
+        :param partition: the partitioner chooses, unless given.
+        :param timestamp_ms: now, unless given.
+        :return: fires once the record is written; fails with a ``ClientError`` where it was not, and with
+            ``OutcomeUnknown`` where nobody can tell.  With ``BufferFull`` at once, where the memory is full: wait for
+            ``room``, then send it again.
+        :raise TypeError: what is not bytes.
+        :raise ValueError: the producer is transactional, and no transaction is open.
+        """
+        written: Deferred[Written] = Deferred()
+        error = self._problem() if self._is_special else None
+        if error is None:
+            error = self._take(topic, key, value, headers, partition, timestamp_ms, written)
+        return written if error is None else fail(error)
+
+    async def room(self) -> None:
+        """Wait until there is room for more records; lets what was sent leave."""
+        if self._sender.has_step:
+            await pause(self._reactor, 0)
+        while self._unusable is None and not self._gathering.has_room:
+            await self._gathering.room()
+
+    async def send_all(
+        self, topic: str, records: Iterable[bytes | OutgoingRecord] | AsyncIterable[bytes | OutgoingRecord]
+    ) -> int:
+        """Send records as fast as there is room for them, and wait until all are written.
+
+        :param records: values, or records with all that belongs to them.
+        :return: how many.
+        :raise DeliveryFailed: some were not written.
+        :raise ClientError: one could not be taken; those before it went their way.
+        """
+        countdown = Countdown()
+        count = 0
+        if isinstance(records, AsyncIterable):
+            async for record in records:
+                await self._send_one(topic, record, countdown)
+                count += 1
+        else:
+            for record in records:
+                await self._send_one(topic, record, countdown)
+                count += 1
+        await countdown.wait()
+        if countdown.first is not None:
+            raise DeliveryFailed(countdown.failures, countdown.first) from countdown.first
+        return count
+
+    async def _send_one(self, topic: str, record: bytes | OutgoingRecord, countdown: Countdown) -> None:
+        if not isinstance(record, OutgoingRecord):
+            record = OutgoingRecord(record)
+        if self._sender.has_step or not self._gathering.has_room:
+            await self.room()
+        value, key, headers, partition, timestamp_ms = record
+        while True:
+            error = self._problem() if self._is_special else None
+            if error is None:
+                countdown.pending += 1
+                error = self._take(topic, key, value, headers, partition, timestamp_ms, countdown)
+            if error is None:
+                return
+            countdown.pending -= 1
+            if not isinstance(error, BufferFull):
+                raise error
+            await self._gathering.room()
+
+    async def flush(self) -> None:
+        """Wait until each record that was sent has an outcome, which its Deferred tells.
+
+        Records that are sent meanwhile are not waited for.
+        """
+        for arrival in self._gathering.arrivals():
+            await arrival
+        await self._gathering.flush().wait()
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Flush, and close the connections; again does nothing.
+
+        :param flush: False: what is on its way fails.  An open transaction is aborted in any case.
+        :raise ClientError: the transaction could not be aborted; the producer is closed anyway.
+        """
+        if self._unusable is not None:
+            return
+        transactions = self._transactions
+        try:
+            if transactions is not None and transactions.phase is Phase.OPEN and transactions.unusable is None:
+                await self.abort()
+            elif flush:
+                await self.flush()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            await self._shut()
+            raise
+        await self._shut()
+
+    async def _shut(self) -> None:
+        error = self._unusable = ProducerUnusable("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.close(error)
+        if self._papers is not None:
+            self._papers.close()
+        self._gathering.close(error)
+        await self._sender.close(error)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not GeneratorExit:
+            await self.close(flush=error is None)
+
+    # --- transactions ---
+
+    async def begin(self) -> None:
+        """Begin a transaction; the first one makes this the producer of its transactional id, and fences others.
+
+        :raise ProducerUnusable: another producer took the transactional id.
+        """
+        self._begin_anew(await self._transactional().begin())
+
+    async def commit(self) -> None:
+        """Flush, and commit the transaction: all its records become visible to readers of committed ones.
+
+        :raise TransactionFailed: a record was not written: ``abort`` and begin again.
+        :raise OutcomeUnknown: the coordinator never said whether it is committed.  This producer is of no use any more;
+            the next one of the transactional id begins when that is decided.
+        :raise ProducerUnusable: another producer took the transactional id.
+        """
+        transactions = self._transactional()
+        transactions.expect(Phase.OPEN)
+        transactions.phase = Phase.ENDING
+        try:
+            await self.flush()
+            transactions.check()
+            await transactions.commit()
+        finally:
+            if transactions.phase is Phase.ENDING:
+                transactions.phase = Phase.OPEN
+
+    async def abort(self) -> None:
+        """Abort the transaction: readers of committed records never see any of it.
+
+        What of it was not sent fails with ``TransactionFailed``.
+
+        :raise ProducerUnusable: another producer took the transactional id.
+        :raise ClientError: that did not go well: abort again.
+        """
+        transactions = self._transactional()
+        transactions.expect(Phase.OPEN)
+        transactions.phase = Phase.ENDING
+        error = transactions.broken = transactions.broken or TransactionFailed("the transaction was aborted")
+        try:
+            self._gathering.drop(error)
+            self._sender.drop(error)
+            await self.flush()
+            doubtful = any(lane.must_restart for lane in self._gathering.lanes())
+            self._begin_anew(await transactions.abort(doubtful=doubtful))
+        finally:
+            if transactions.phase is Phase.ENDING:
+                transactions.phase = Phase.OPEN
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupIdentity | str
+    ) -> None:
+        """Let a group's offsets be committed with the transaction, or not at all.
+
+        :param offsets: of the next records that the group is to read.
+        :param group: a consumer's ``identity``, so that one that lost its partitions is refused (KIP-447); or a name.
+        :raise TransactionFailed: they were refused: ``abort``.
+        :raise ProducerUnusable: another producer took the transactional id.
+        """
+        transactions = self._transactional()
+        transactions.expect(Phase.OPEN)
+        if offsets:
+            await transactions.add_offsets(offsets, GroupIdentity(group) if isinstance(group, str) else group)
+
+    def transaction(self) -> TransactionContext:
+        """A transaction as an asynchronous context manager: committed at its end, aborted where an error leaves it."""
+        return TransactionContext(self)
+
+    def _transactional(self) -> Transactions:
+        if self._unusable is not None:
+            raise self._unusable
+        if self._transactions is None:
+            raise ValueError("the producer's options name no transactional_id")
+        return self._transactions
+
+    def _begin_anew(self, identity: ProducerIdentity | None) -> None:
+        if identity is not None:
+            for lane in self._gathering.lanes():
+                lane.begin_with(identity)
+
+    # --- internals ---
+
+    @property
+    def _is_special(self) -> bool:
+        return self._unusable is not None or self._transactions is not None
+
+    def _problem(self) -> ClientError | None:
+        """Why no record may be sent."""
+        if self._unusable is not None:
+            return self._unusable
+        transactions = self._transactions
+        if transactions is None:
+            return None
+        if transactions.unusable is None and transactions.phase is not Phase.OPEN:
+            raise ValueError(
+                f"records of a transactional producer need an open transaction: {transactions.phase.value}"
+            )
+        return transactions.error
+
+    def _papers_came(self) -> None:
+        self._sender.papers_came()
+
+    def _settled(self, batches: list[GatheredBatch]) -> None:
+        if self._transactions is not None:
+            for batch in batches:
+                if batch.outcome.error is not None:
+                    self._transactions.fail(batch.outcome.error)
+        self._gathering.settled(batches)
+
+
+class TransactionContext:
+    """What ``Producer.transaction`` gives."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    async def __aenter__(self) -> Producer:
+        await self._producer.begin()
+        return self._producer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self._producer.commit()
+        elif kind is not GeneratorExit and not isinstance(error, ProducerUnusable):
+            await self._producer.abort()

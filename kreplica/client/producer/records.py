@@ -1,0 +1,195 @@
+"""Records on their way in, and the batches that they are gathered in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self, TypeAlias
+
+from twisted.internet.defer import Deferred
+
+from kreplica.model import TopicPartition
+from kreplica.sansio.delivery import UNKNOWN_OFFSET
+from kreplica.sansio.errors import ClientError
+from kreplica.sansio.lanes import ORDERS_BETWEEN, OutgoingBatch
+from kreplica.wire.batch_building import build_producer_batch
+from kreplica.wire.batches import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MASK, stamp_producer
+from kreplica.wire.compression import Codec
+from kreplica.wire.records import Headers
+
+RECORD_OVERHEAD = 14
+"""Bytes that a record without headers takes at most besides key and value, where these are small and made just now."""
+
+LARGE = 8192
+LARGE_OVERHEAD = 16
+HEADER_OVERHEAD = 10
+UTF8_SIZE_MAX = 4
+
+
+class OutgoingRecord(NamedTuple):
+    """A record for ``Producer.send_all``; what each field means, ``Producer.send`` says."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class Written(NamedTuple):
+    """A record that was written.
+
+    :param offset: where; ``UNKNOWN_OFFSET`` where nobody told: with ``acks=0``, or when a retry was there already.
+    :param timestamp_ms: the record's; the broker's where the topic wants that.
+    """
+
+    partition: TopicPartition
+    offset: int
+    timestamp_ms: int
+
+
+class Countdown:
+    """Counts outcomes of records, or of batches, for somebody who waits for all of them.
+
+    :ivar pending: without an outcome; ``done`` fires when there is none.
+    :ivar failures: records that were not written; ``first`` is why the first of them was not.
+    """
+
+    __slots__ = ("done", "failures", "first", "pending")
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self.failures = 0
+        self.first: ClientError | None = None
+        self.done: Deferred[None] | None = None
+
+    def told(self, error: ClientError | None) -> None:
+        """One has its outcome."""
+        self.pending -= 1
+        if error is not None:
+            self.failures += 1
+            self.first = self.first or error
+        if self.pending == 0 and self.done is not None:
+            done, self.done = self.done, None
+            if not done.called:
+                done.callback(None)
+
+    def wait(self) -> Deferred[None]:
+        """Fires when all have their outcomes; to be called once."""
+        done: Deferred[None] = Deferred()
+        if self.pending == 0:
+            done.callback(None)
+        else:
+            self.done = done
+        return done
+
+
+Waiter: TypeAlias = Deferred[Written] | Countdown
+"""Who wants to know what becomes of a record."""
+
+Stamped: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
+"""A record's timestamp, key, value and headers."""
+
+
+class GatheredBatch(OutgoingBatch):
+    """A batch that keeps its records as they came until it is closed, and then until it has an outcome.
+
+    :ivar records: as they came; ``waiters`` are in the same order.
+    :ivar flushes: who waits for this batch as a whole.
+    :ivar span: orders from this one on that no other batch of the partition has.
+    """
+
+    __slots__ = ("codec", "flushes", "is_transactional", "records", "span", "waiters")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        order: int,
+        times: tuple[float, float],
+        codec: Codec,
+        *,
+        is_transactional: bool,
+    ) -> None:
+        super().__init__(partition, order, None, *times)
+        self.size = HEADER_SIZE
+        self.codec = codec
+        self.is_transactional = is_transactional
+        self.records: list[Stamped] = []
+        self.waiters: list[Waiter] = []
+        self.flushes: list[Countdown] = []
+        self.span = ORDERS_BETWEEN
+
+    def close(self) -> None:
+        """Take no more records: build the batch."""
+        self.count = len(self.records)
+        self.data = build_producer_batch(self.records, self.codec, transactional=self.is_transactional)
+
+    def split(self) -> tuple[Self, Self] | None:
+        """Its halves, with the numbers that the whole had."""
+        half = self.count // 2
+        if not half:
+            return None
+        lower, upper = self._part(0, half), self._part(half, self.count)
+        for flush in self.flushes:
+            flush.pending += 1
+        lower.size = self.size - upper.size
+        return lower, upper
+
+    def _part(self, begin: int, end: int) -> Self:
+        span = self.span // 2
+        part = type(self)(
+            self.outcome.partition,
+            self.order + span if begin else self.order,
+            (self.due_s, self.deadline_s),
+            self.codec,
+            is_transactional=self.is_transactional,
+        )
+        part.records, part.waiters = self.records[begin:end], self.waiters[begin:end]
+        part.flushes = list(self.flushes)
+        part.span = span
+        part.size = self.size * (end - begin) // self.count
+        part.close()
+        if self.sequence != NO_SEQUENCE and self.identity is not None:
+            part.identity, part.sequence = self.identity, (self.sequence + begin) & SEQUENCE_MASK
+            stamp_producer(part.data, *part.identity, part.sequence)
+        return part
+
+    def tell(self) -> None:
+        """Tell all who wait what became of their records; called once, when the batch is settled."""
+        records, waiters, flushes = self.records, self.waiters, self.flushes
+        self.records, self.waiters, self.flushes, self.data = [], [], [], bytearray()
+        outcome = self.outcome
+        error = outcome.error
+        if error is None:
+            self._tell_written(records, waiters)
+        else:
+            for waiter in waiters:
+                if isinstance(waiter, Countdown):
+                    waiter.told(error)
+                else:
+                    waiter.errback(error)
+        for flush in flushes:
+            flush.told(None)
+
+    def _tell_written(self, records: list[Stamped], waiters: list[Waiter]) -> None:
+        outcome = self.outcome
+        partition, base_offset, appended_ms = outcome.partition, outcome.base_offset, outcome.log_append_time_ms
+        offset, step = (base_offset, 1) if base_offset >= 0 else (UNKNOWN_OFFSET, 0)
+        for record, waiter in zip(records, waiters, strict=True):
+            if waiter.__class__ is Countdown:
+                waiter.told(None)
+            else:
+                waiter.callback(Written(partition, offset, record[0] if appended_ms < 0 else appended_ms))  # type: ignore[union-attr]
+            offset += step
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Bytes that a record takes in a batch, at most."""
+    size = RECORD_OVERHEAD
+    if value is not None:
+        size += len(value)
+    if key is not None:
+        size += len(key)
+    if size > LARGE:
+        size += LARGE_OVERHEAD
+    if headers:
+        size += sum(UTF8_SIZE_MAX * len(name) + len(data or b"") + HEADER_OVERHEAD for name, data in headers)
+    return size

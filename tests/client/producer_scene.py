@@ -1,0 +1,71 @@
+"""A simulated cluster with a topic, and producers on a host of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.producer import Producer, ProducerOptions
+from kreplica.client.surroundings import surroundings_of
+from kreplica.sansio.options import ClientOptions
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.records import Record
+
+
+class Scene:
+    """:param brokers: how many; the topic t has four partitions on up to three of them."""
+
+    def __init__(self, seed: int = 7, brokers: int = 1, overrides: tuple[str, ...] = ()) -> None:
+        self.brokers = SimulatedCluster(seed=seed, brokers=brokers, overrides=overrides)
+        self.brokers.start()
+        self.create("t", 4, min(3, brokers))
+        self.host = self.brokers.host("application")
+        self.cluster = self.new_cluster()
+        self._producers: list[Producer] = []
+        self._reads = 0
+
+    def new_cluster(self, **options: Any) -> Cluster:
+        surroundings = surroundings_of(self.host.runtime)
+        known = ClientOptions(client_id="app", **options)
+        return Cluster(self.brokers.bootstrap_servers, options=known, surroundings=surroundings)
+
+    def create(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+        self.run(self.brokers.client().create_topic(topic, partitions, replication_factor=replicas))
+        self.brokers.wait_in_sync(topic, range(partitions))
+
+    def producer(self, *, cluster: Cluster | None = None, **options: Any) -> Producer:
+        producer = Producer(cluster or self.cluster, ProducerOptions(**options))
+        self._producers.append(producer)
+        return producer
+
+    def run(self, goal: Any, timeout_s: float = 120.0) -> Any:
+        return self.brokers.run_until(goal, timeout_s)
+
+    def error(self, goal: Any, timeout_s: float = 120.0) -> Any:
+        """What something fails with."""
+        failed: list[Failure] = []
+        work = goal if isinstance(goal, Deferred) else Deferred.fromCoroutine(goal)
+        work.addErrback(failed.append)
+        self.run(work, timeout_s)
+        assert failed, "it went well"
+        return failed[0].value
+
+    def records(self, partition: int, topic: str = "t") -> list[Record]:
+        self._reads += 1
+        client = self.brokers.leader_client(topic, partition, name=f"reader-{self._reads}")
+        found = self.run(client.read_all(topic, partition))
+        self.run(client.close())
+        return found
+
+    def values(self, partition: int, topic: str = "t") -> list[bytes | None]:
+        return [record.value for record in self.records(partition, topic)]
+
+    def close(self) -> None:
+        """End all, and see that nothing of the producers is left."""
+        for producer in self._producers:
+            self.run(producer.close(flush=False))
+        self.run(self.cluster.close())
+        self.brokers.stop()
