@@ -1,6 +1,7 @@
 """Speaking to brokers on Twisted: what fetchers, the controller and client programs stand on.
 
 * ``cluster``: where a client begins: brokers, leaders, coordinators, and trying again
+* ``consumer``: records out; ``group``: a consumer's place in its group
 * ``admin``: all that can be asked of a cluster besides records
 * ``producer``: writes records, in transactions or not
 * ``connections``: one connection to each broker, opened again after a loss
@@ -13,9 +14,13 @@
 from kreplica.client import errors
 from kreplica.client.admin import Admin
 from kreplica.client.cluster import Cluster
+from kreplica.client.consumer import Concurrency, ConsumedBatch, ConsumedRecord, Consumer, ConsumerOptions, OffsetReset
+from kreplica.client.group import GroupIdentity, GroupOptions, GroupProtocol
 from kreplica.client.producer import OutgoingRecord, Producer, ProducerOptions, Written
 from kreplica.client.surroundings import Surroundings, real_surroundings, surroundings_of, tls_endpoints
 from kreplica.model import TopicPartition
+from kreplica.sansio.batches import Isolation
+from kreplica.sansio.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
 from kreplica.sansio.options import ClientOptions
 from kreplica.sansio.partitioning import (
     ConsistentPartitioner,
@@ -26,18 +31,32 @@ from kreplica.sansio.partitioning import (
 from kreplica.wire.compression import Codec
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
     "Admin",
     "ClientOptions",
     "Cluster",
     "Codec",
+    "CommittedOffset",
+    "Concurrency",
     "ConsistentPartitioner",
+    "ConsumedBatch",
+    "ConsumedRecord",
+    "Consumer",
+    "ConsumerOptions",
     "DefaultPartitioner",
+    "GroupIdentity",
+    "GroupOptions",
+    "GroupProtocol",
+    "Isolation",
+    "OffsetReset",
     "OutgoingRecord",
     "Partitioner",
     "Producer",
     "ProducerOptions",
     "RoundRobinPartitioner",
     "Surroundings",
+    "TimedOffset",
     "TopicPartition",
     "Written",
     "errors",

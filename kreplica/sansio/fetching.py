@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -86,17 +86,23 @@ def parse_fetched(
     answer: dict[str, Any], positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedRecords | ClientError]:
     """What an answer has for each partition that was asked for: records (maybe none), or an error."""
+    return dict(iter_fetched(answer, positions))
+
+
+def iter_fetched(
+    answer: dict[str, Any], positions: Mapping[TopicPartition, int]
+) -> Iterator[tuple[TopicPartition, FetchedRecords | ClientError]]:
+    """As ``parse_fetched``, one by one: the headers of an answer's batches are many."""
     code = ErrorCode.of(answer.get("error_code", 0))
     if code is not ErrorCode.NONE:
         error = BrokerRefused(code, "fetch")
-        return dict.fromkeys(positions, error)
-    found: dict[TopicPartition, FetchedRecords | ClientError] = {}
+        yield from dict.fromkeys(positions, error).items()
+        return
     for topic in answer["responses"]:
         for row in topic["partitions"]:
             partition = TopicPartition(topic["topic"], row["partition_index"])
             if partition in positions:
-                found[partition] = _parse_row(row, partition, positions[partition])
-    return found
+                yield partition, _parse_row(row, partition, positions[partition])
 
 
 def _parse_row(row: dict[str, Any], partition: TopicPartition, position: int) -> FetchedRecords | ClientError:

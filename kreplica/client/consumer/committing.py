@@ -1,0 +1,138 @@
+"""Commits: when they are asked for, and by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.consumer.flow import Flow
+from kreplica.client.consumer.options import ConsumerOptions
+from kreplica.client.consumer.questions import commit_offsets, committed_offsets
+from kreplica.client.group.membership import GroupIdentity, Membership
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import ClientError
+from kreplica.sansio.offsets import CommittedOffset
+
+log = Logger()
+
+
+class Commits:
+    """Of one consumer, for its group; by its membership, where there is one.
+
+    :ivar membership: None where partitions were assigned.
+    """
+
+    def __init__(self, cluster: Cluster, options: ConsumerOptions, flow: Flow) -> None:
+        self.membership: Membership | None = None
+        self._cluster = cluster
+        self._options = options
+        self._flow = flow
+        self._reactor = cluster.surroundings.reactor
+        self._told: dict[TopicPartition, CommittedOffset] = {}
+        self._timer: IDelayedCall | None = None
+        self._committing: Deferred[None] | None = None
+        self._closed = False
+
+    @property
+    def identity(self) -> GroupIdentity:
+        """As what the consumer acts."""
+        if self.membership is not None:
+            return self.membership.identity
+        return GroupIdentity(self._group_id)
+
+    @property
+    def _group_id(self) -> str:
+        if self._options.group_id is None:
+            raise ValueError("the consumer has no group_id")
+        return self._options.group_id
+
+    async def committed(self, keys: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """What the group committed."""
+        if self.membership is not None:
+            return await self.membership.committed(keys)
+        return await committed_offsets(self._cluster, self._group_id, keys)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
+        """Commit these, or all that was handed out."""
+        if offsets is None:
+            readings = self._flow.readings.values()
+            for reading in readings:
+                reading.gone_past()
+            self._flow.progressed.fire()
+            given = self._committable(self._flow.readings)
+        else:
+            given = {
+                key: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+                for key, offset in offsets.items()
+            }
+        await self._commit(given)
+
+    async def _commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        if not offsets:
+            return
+        if self.membership is not None:
+            await self.membership.commit(offsets)
+        else:
+            await commit_offsets(self._cluster, self._group_id, offsets)
+        self._told.update(offsets)
+
+    # --- by itself ---
+
+    @property
+    def is_automatic(self) -> bool:
+        return self._options.group is not None and self._options.auto_commit_s is not None
+
+    def begin(self) -> None:
+        """Commit from time to time, where the options want that."""
+        if self.is_automatic and self._timer is None and not self._closed:
+            self._timer = self._reactor.callLater(self._options.auto_commit_s or 0.0, self._tick)
+
+    def close(self) -> None:
+        """Commit no more."""
+        self._closed = True
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        if self._committing is not None:
+            self._committing.cancel()
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._committing is None:
+            committing = self._committing = Deferred.fromCoroutine(self.of(self._flow.readings))
+            committing.addBoth(self._ended)
+        self.begin()
+
+    def _ended(self, result: Failure | None) -> None:
+        self._committing = None
+        if result is not None and not (self._closed and result.check(CancelledError)):
+            log.failure("commits by themselves", result)
+
+    async def last(self) -> None:
+        """Before the end."""
+        await self.of(self._flow.readings)
+
+    async def of(self, keys: Iterable[TopicPartition]) -> None:
+        """Commit what was gone past since the last time; an error is logged: there is a next time."""
+        if not self.is_automatic:
+            return
+        offsets = self._committable(keys)
+        new = {key: offset for key, offset in offsets.items() if self._told.get(key) != offset}
+        try:
+            await self._commit(new)
+        except ClientError as error:
+            log.warn("offsets are not committed: {error}", error=error)
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """Of partitions that are read no more nothing is known."""
+        for key in keys:
+            self._told.pop(key, None)
+
+    def _committable(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        readings = [self._flow.readings[key] for key in keys if key in self._flow.readings]
+        found = {reading.key: reading.committable for reading in readings}
+        return {key: offset for key, offset in found.items() if offset is not None}

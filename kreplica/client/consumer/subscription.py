@@ -1,0 +1,133 @@
+"""What a group gives a consumer to read, and how it is given up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.consumer.committing import Commits
+from kreplica.client.consumer.flow import Flow
+from kreplica.client.consumer.options import ConsumerOptions
+from kreplica.client.consumer.positions import Reading
+from kreplica.client.group.membership import AssignmentListener
+from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.sansio.errors import ClientError
+
+log = Logger()
+
+
+class Subscription:
+    """A membership's listener: it lets records of partitions flow, and commits before they are given up."""
+
+    def __init__(self, cluster: Cluster, options: ConsumerOptions, flow: Flow, commits: Commits) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._flow = flow
+        self._commits = commits
+        self._listener: AssignmentListener | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._topics: list[str] = []
+        self._looking: Deferred[None] | None = None
+        self._stopping = False
+
+    async def begin(self, topics: Iterable[str] | re.Pattern[str], listener: AssignmentListener | None) -> None:
+        """Subscribe to topics, instead of others."""
+        self._listener = listener
+        if isinstance(topics, re.Pattern):
+            self._pattern = topics
+            names = await self._cluster.retrying(self._matching)
+            if self._looking is None:
+                self._looking = Deferred.fromCoroutine(self._look())
+                self._looking.addErrback(self._failed)
+        else:
+            self._pattern, names = None, sorted(set(topics))
+        self._topics = names
+        membership = self._commits.membership
+        if membership is not None:
+            membership.subscribe(names)
+            return
+        from kreplica.client.group import new_membership  # it knows of consumers' options
+
+        assert self._options.group is not None
+        membership = self._commits.membership = new_membership(self._cluster, self._options.group, names, self)
+        await membership.start()
+        self._commits.begin()
+
+    async def stop(self) -> None:
+        """Give all up, and leave."""
+        self._stopping = True
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._commits.membership is not None:
+            await self._commits.membership.stop()
+
+    # --- patterns ---
+
+    async def _matching(self) -> list[str]:
+        view = await self._cluster.refresh(None)
+        pattern = self._pattern
+        if pattern is None:
+            return self._topics
+        return sorted(
+            name for name, topic in view.topics.items() if not topic.is_internal and pattern.fullmatch(name) is not None
+        )
+
+    async def _look(self) -> None:
+        """From time to time look for topics that match."""
+        while not self._stopping:
+            await pause(self._cluster.surroundings.reactor, self._options.pattern_refresh_s)
+            try:
+                names = await self._matching()
+            except ClientError as error:
+                log.warn("topics could not be looked for: {error}", error=error)
+                continue
+            if self._pattern is not None and names != self._topics and self._commits.membership is not None:
+                self._topics = names
+                self._commits.membership.subscribe(names)
+
+    def _failed(self, failure: Failure) -> None:
+        if not failure.check(CancelledError):
+            log.failure("looking for topics", failure)
+            self._flow.fail(ClientError(f"topics cannot be looked for: {failure.getErrorMessage()}"))
+
+    # --- called by the membership ---
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Read them, from where the group committed."""
+        self._flow.add([Reading(key) for key in sorted(partitions)])
+        if self._listener is not None:
+            await self._listener.on_assigned(partitions)
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Hand out no more, wait until all that was handed out is gone past, and commit."""
+        keys = sorted(partitions)
+        held = [key for key in keys if key in self._flow.readings]
+        self._flow.hold(held)
+        while not self._flow.closing and any(self._flow.is_outstanding(key) for key in held):
+            await self._flow.progressed.wait()
+        await self._commits.of(held)
+        if self._listener is not None:
+            await self._listener.on_revoked(partitions)
+        self._forget(keys)
+
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Forget them."""
+        self._forget(sorted(partitions))
+        if self._listener is not None:
+            self._listener.on_lost(partitions)
+
+    def on_ended(self, error: Exception) -> None:
+        """Whoever reads is told."""
+        self._flow.fail(error)
+        if self._listener is not None:
+            self._listener.on_ended(error)
+
+    def _forget(self, keys: Iterable[TopicPartition]) -> None:
+        self._flow.drop(keys)
+        self._commits.forget(keys)

@@ -1,0 +1,121 @@
+"""Simulated brokers, and consumers on a host of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.consumer.consumer import Consumer
+from kreplica.client.consumer.options import ConsumerOptions
+from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
+from kreplica.client.surroundings import surroundings_of
+from kreplica.model import TopicPartition
+from kreplica.sansio.options import ClientOptions
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.records import Record
+
+
+class Scene:
+    """A cluster, its topics, and what reads and writes there."""
+
+    def __init__(self, seed: int, brokers: int = 1, **options: Any) -> None:
+        self.simulated = SimulatedCluster(seed, brokers=brokers, **options)
+        self.simulated.start()
+        self._clusters: list[Cluster] = []
+        self._consumers: list[Consumer] = []
+
+    def close(self) -> None:
+        """Close all that was opened; nothing is left that waits for a moment to come."""
+        for each in (*self._consumers, *self._clusters):
+            self.run_until(each.close())
+        self.simulated.stop()
+
+    def run(self, seconds: float) -> None:
+        self.simulated.run(seconds)
+
+    def run_until(self, goal: Any, timeout_s: float = 60.0) -> Any:
+        return self.simulated.run_until(goal, timeout_s)
+
+    # --- topics ---
+
+    def create(self, topic: str, partitions: int = 1, replicas: int = 1, **options: Any) -> None:
+        """Make a topic, and wait until all its replicas are in sync."""
+        client = self.simulated.client()
+        self.run_until(client.create_topic(topic, partitions, replication_factor=replicas, **options))
+        self.run_until(client.close())
+        self.simulated.wait_in_sync(topic, range(partitions))
+
+    def write(
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[str],
+        *,
+        batch: int = 100,
+        timestamp_ms: int = 5,
+        **options: Any,
+    ) -> None:
+        """Write values, so many in a batch."""
+        records = [Record(NEXT_OFFSET, timestamp_ms, b"k", value.encode(), (("h", b"v"),)) for value in values]
+        client = self.simulated.leader_client(topic, partition, name="writer")
+        for start in range(0, len(records), batch):
+            part = build_batch(records[start : start + batch], **options)
+            self.run_until(client.produce(topic, partition, part))
+        self.run_until(client.close())
+
+    # --- consumers ---
+
+    def cluster(self, host: str = "application", **options: Any) -> Cluster:
+        """The cluster, seen from a host."""
+        surroundings = surroundings_of(self.simulated.host(host).runtime)
+        made = Cluster(
+            self.simulated.bootstrap_servers,
+            options=ClientOptions(client_id=host, **options),
+            surroundings=surroundings,
+        )
+        self._clusters.append(made)
+        return made
+
+    def consumer(
+        self,
+        host: str = "application",
+        *,
+        topics: Iterable[str] | re.Pattern[str] | None = None,
+        cluster: Cluster | None = None,
+        **options: Any,
+    ) -> Consumer:
+        """A consumer on a host."""
+        made = Consumer(cluster or self.cluster(host), ConsumerOptions(**options), topics=topics)
+        self._consumers.append(made)
+        return made
+
+    def read(self, consumer: Consumer, count: int, timeout_s: float = 60.0) -> list[ConsumedRecord]:
+        """The next so many records, by iteration."""
+        return self.run_until(take(consumer, count), timeout_s)
+
+    def poll(self, consumer: Consumer, **options: Any) -> list[ConsumedBatch]:
+        """What ``poll`` gives."""
+        return self.run_until(consumer.poll(**options))
+
+
+def keys(topic: str, count: int) -> list[TopicPartition]:
+    """The partitions of a topic."""
+    return [TopicPartition(topic, number) for number in range(count)]
+
+
+async def take(consumer: Consumer, count: int) -> list[ConsumedRecord]:
+    """The next so many records."""
+    found: list[ConsumedRecord] = []
+    async for record in consumer:
+        found.append(record)
+        if len(found) == count:
+            break
+    return found
+
+
+def values(records: Iterable[ConsumedRecord]) -> list[str]:
+    """Their values."""
+    return [(record.value or b"").decode() for record in records]

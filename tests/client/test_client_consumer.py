@@ -1,0 +1,40 @@
+"""What a consumer reads that is told which partitions to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from consumer_scene import Scene, keys
+
+from kreplica.model import TopicPartition
+from kreplica.sansio.offsets import EARLIEST
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """Two brokers and the topic t with two partitions."""
+    made = Scene(seed=11, brokers=2)
+    made.create("t", 2)
+    yield made
+    made.close()
+
+
+def test_records_come_in_order_from_all_partitions(scene: Scene) -> None:
+    """Each with its key, value, headers and place."""
+    for partition in (0, 1):
+        scene.write("t", partition, [f"{partition}.{number}" for number in range(50)], batch=7)
+    consumer = scene.consumer()
+    scene.run_until(consumer.assign(dict.fromkeys(keys("t", 2), EARLIEST)))
+    records = scene.read(consumer, 100)
+    for partition in (0, 1):
+        own = [record for record in records if record.partition == partition]
+        assert [record.offset for record in own] == list(range(50))
+        assert [record.value for record in own] == [f"{partition}.{number}".encode() for number in range(50)]
+    first = records[0]
+    assert first.topic == "t"
+    assert first.topic_partition == TopicPartition("t", first.partition)
+    assert first.key == b"k"
+    assert first.headers == (("h", b"v"),)
+    assert first.leader_epoch >= 0
+    assert consumer.positions == dict.fromkeys(keys("t", 2), 50)
