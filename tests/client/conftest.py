@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from admin_scene import AdminScene
 from client_peer import Peer
 
 from kreplica.client.connection import Connection
@@ -18,3 +21,11 @@ def peer() -> Peer:
 def connection(peer: Peer) -> Connection:
     """A connection to the peer."""
     return peer.accept()
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[AdminScene]:
+    """A cluster to administer."""
+    made = AdminScene()
+    yield made
+    made.close()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
+from admin_scene import AdminScene
 
-from kreplica.client import Admin, Cluster
 from kreplica.client.admin import (
     ConfigChange,
     ConfigResource,
@@ -16,31 +15,14 @@ from kreplica.client.admin import (
     GroupState,
     NewTopic,
 )
-from kreplica.client.surroundings import surroundings_of
 from kreplica.errors import ErrorCode
 from kreplica.sansio.errors import BrokerRefused
-from kreplica.testing.cluster import SimulatedCluster
 
 
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[SimulatedCluster]:
-    """Three brokers."""
-    simulated = SimulatedCluster(seed=11, brokers=3, racks={1: "a", 2: "b", 3: "a"})
-    simulated.start()
-    yield simulated
-    simulated.stop()
-
-
-@pytest.fixture(scope="module")
-def admin(brokers: SimulatedCluster) -> Iterator[Admin]:
-    """On a host of its own."""
-    cluster = Cluster(brokers.bootstrap_servers, surroundings=surroundings_of(brokers.host("application").runtime))
-    yield Admin(cluster)
-    brokers.run_until(cluster.close())
-
-
-def test_topics(brokers: SimulatedCluster, admin: Admin) -> None:
+def test_topics(scene: AdminScene) -> None:
     """They are made, described by name and by id, widened and deleted; each has an outcome of its own."""
+
+    admin = scene.admin
 
     async def life() -> None:
         wanted = [
@@ -91,12 +73,14 @@ def test_topics(brokers: SimulatedCluster, admin: Admin) -> None:
         }
         assert await admin.list_topics() == []
 
-    brokers.run_until(life())
+    scene.run(life())
 
 
-def test_settings(brokers: SimulatedCluster, admin: Admin) -> None:
+def test_settings(scene: AdminScene) -> None:
     """Of topics and brokers: set, added to, taken from, put back; with what gives them their values."""
     topic, broker, nope = ConfigResource.topic("settings"), ConfigResource.broker(2), ConfigResource.topic("nope")
+
+    admin = scene.admin
 
     async def life() -> None:
         await admin.create_topic("settings", 1, 1)
@@ -136,11 +120,13 @@ def test_settings(brokers: SimulatedCluster, admin: Admin) -> None:
         assert (after["retention.ms"].value, after["cleanup.policy"].value) == ("9", "delete")
         await admin.delete_topic("settings")
 
-    brokers.run_until(life())
+    scene.run(life())
 
 
-def test_groups(brokers: SimulatedCluster, admin: Admin) -> None:
+def test_groups(scene: AdminScene) -> None:
     """None is there: lists are empty, and a description says so."""
+
+    admin = scene.admin
 
     async def life() -> None:
         assert await admin.list_groups() == []
@@ -150,4 +136,4 @@ def test_groups(brokers: SimulatedCluster, admin: Admin) -> None:
         with pytest.raises(BrokerRefused, match="GROUP_ID_NOT_FOUND"):
             await admin.delete_group("a")
 
-    brokers.run_until(life())
+    scene.run(life())

@@ -128,7 +128,9 @@ class Topics(Subject):
 
         created = await self.at_controller(wanted, ask, timeout_s, mend=None if validate_only else mend)
         if not validate_only:
-            await self._until_led(list(created.succeeded), timeout_s)
+            await self._until_led(
+                {each.name: max(each.partitions, 1) for each in created.succeeded.values()}, timeout_s
+            )
         return created
 
     async def create_topic(
@@ -147,20 +149,19 @@ class Topics(Subject):
         topic = NewTopic(name, partitions, replication_factor, configs or {})
         return (await self.create_topics([topic], timeout_s=timeout_s))[name]
 
-    async def _until_led(
-        self, names: list[str], timeout_s: float | None, counts: Mapping[str, int] | None = None
-    ) -> None:
+    async def _until_led(self, counts: Mapping[str, int], timeout_s: float | None) -> None:
+        """Until so many partitions of topics have leaders."""
+
         async def led() -> None:
             self._cluster.doubt()
-            view = await self._cluster.refresh(names)
-            for name in names:
+            view = await self._cluster.refresh(counts)
+            for name, count in counts.items():
                 topic = view.topics.get(name)
-                if topic is None or any(each.leader == NO_LEADER for each in topic.partitions):
-                    raise LeaderUnknown(f"topic {name} has no leaders yet")
-                if counts is not None and len(topic.partitions) < counts[name]:
-                    raise LeaderUnknown(f"topic {name} has no leaders of its new partitions yet")
+                count_led = sum(each.leader != NO_LEADER for each in topic.partitions) if topic is not None else 0
+                if count_led < count:
+                    raise LeaderUnknown(f"{count_led} of {count} partitions of topic {name} have leaders")
 
-        if names:
+        if counts:
             await self._cluster.retrying(led, timeout_s)
 
     async def delete_topics(
@@ -226,7 +227,7 @@ class Topics(Subject):
 
         widened = await self.at_controller(counts, ask, timeout_s, mend=None if validate_only else mend)
         if not validate_only:
-            await self._until_led(list(widened.succeeded), timeout_s, counts)
+            await self._until_led({name: counts[name] for name in widened.succeeded}, timeout_s)
         return widened
 
     async def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[TopicListing]:

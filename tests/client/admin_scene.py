@@ -1,0 +1,141 @@
+"""A cluster to administer, and what applications do on it that administrators then see."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from kreplica.client import Admin, Cluster, TopicPartition
+from kreplica.client.surroundings import surroundings_of
+from kreplica.errors import ErrorCode
+from kreplica.sansio.errors import BrokerRefused, check
+from kreplica.sansio.views import CoordinatorKind
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire import messages
+from kreplica.wire.batch_building import BatchBuilder
+from kreplica.wire.messages import Api
+from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, build_versioned
+
+T = TypeVar("T")
+
+
+class AdminScene:
+    """Three brokers; an administrator, and an application that speaks the protocol itself, on a host of their own."""
+
+    def __init__(self) -> None:
+        self.brokers = SimulatedCluster(
+            seed=11,
+            brokers=3,
+            racks={1: "a", 2: "b", 3: "a"},
+            overrides=["transaction.partition.verification.enable=false"],
+        )
+        self.brokers.start()
+        runtime = self.brokers.host("application").runtime
+        self.cluster = Cluster(self.brokers.bootstrap_servers, surroundings=surroundings_of(runtime))
+        self.admin = Admin(self.cluster)
+        self.run = self.brokers.run_until
+
+    def close(self) -> None:
+        self.run(self.cluster.close())
+        self.brokers.stop()
+
+    async def until(self, look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool]) -> None:
+        """Until what is seen is so."""
+
+        async def attempt() -> None:
+            seen = await look()
+            if not is_so(seen):
+                raise BrokerRefused(ErrorCode.REQUEST_TIMED_OUT, f"{seen}")
+
+        await self.cluster.retrying(attempt)
+
+    # --- what applications do ---
+
+    async def produce(self, partition: TopicPartition, values: Sequence[bytes], **batch: Any) -> None:
+        """Write records, at 1000 ms, 1001 ms and so on."""
+        builder = BatchBuilder(**batch)
+        for at, value in enumerate(values):
+            builder.append(1000 + at, None, value)
+        body = {
+            "transactional_id": "t" if batch.get("transactional") else None,
+            "acks": -1,
+            "timeout_ms": 10_000,
+            "topic_data": [
+                {
+                    "name": partition.topic,
+                    "partition_data": [{"index": partition.partition, "records": builder.build()}],
+                }
+            ],
+        }
+        connection = await self.cluster.connection(await self.cluster.leader(partition))
+        answer = await self.cluster.request(connection, messages.PRODUCE, body, at_most=11)
+        check(answer["responses"][0]["partition_responses"][0], "records")
+
+    async def begin_transaction(self, transactional_id: str, partition: TopicPartition | None) -> tuple[int, int]:
+        """The producer's id and epoch; the partition is in the transaction that is open then."""
+        body: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000}
+        answer = await self.ask(CoordinatorKind.TRANSACTION, transactional_id, messages.INIT_PRODUCER_ID, body)
+        producer_id, epoch = answer["producer_id"], answer["producer_epoch"]
+        if partition is not None:
+            body = {
+                "v3_and_below_transactional_id": transactional_id,
+                "v3_and_below_producer_id": producer_id,
+                "v3_and_below_producer_epoch": epoch,
+                "v3_and_below_topics": [{"name": partition.topic, "partitions": [partition.partition]}],
+            }
+            api = messages.ADD_PARTITIONS_TO_TXN
+            await self.ask(CoordinatorKind.TRANSACTION, transactional_id, api, body, at_most=3)
+        return producer_id, epoch
+
+    async def join_classic(self, group_id: str, instance_id: str, topic: str) -> str:
+        """A static member that reads partition 0 of a topic, alone; its member id."""
+        subscription = build_versioned(SUBSCRIPTION, 1, {"topics": [topic]})
+        body = {
+            "group_id": group_id,
+            "session_timeout_ms": 30_000,
+            "rebalance_timeout_ms": 30_000,
+            "member_id": "",
+            "group_instance_id": instance_id,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": subscription}],
+        }
+        joined = await self.ask(CoordinatorKind.GROUP, group_id, messages.JOIN_GROUP, body)
+        assignment = build_versioned(ASSIGNMENT, 1, {"assigned_partitions": [{"topic": topic, "partitions": [0]}]})
+        member = {
+            "group_id": group_id,
+            "generation_id": joined["generation_id"],
+            "member_id": joined["member_id"],
+            "group_instance_id": instance_id,
+        }
+        shares = [{"member_id": joined["member_id"], "assignment": assignment}]
+        sync = member | {"protocol_type": "consumer", "protocol_name": "range", "assignments": shares}
+        await self.ask(CoordinatorKind.GROUP, group_id, messages.SYNC_GROUP, sync)
+        return str(joined["member_id"])
+
+    async def heartbeat_consumer(self, group_id: str, member_id: str, topic: str, epoch: int) -> None:
+        """A heartbeat of the consumer protocol: with epoch 0 it joins, with -1 it leaves."""
+        body = {
+            "group_id": group_id,
+            "member_id": member_id,
+            "member_epoch": epoch,
+            "rebalance_timeout_ms": 6000,
+            "subscribed_topic_names": [topic],
+            "topic_partitions": [],
+        }
+        await self.ask(CoordinatorKind.GROUP, group_id, messages.CONSUMER_GROUP_HEARTBEAT, body)
+
+    async def ask(self, kind: CoordinatorKind, key: str, api: Api, body: dict[str, Any], **options: Any) -> Any:
+        """What a coordinator answers, where that is not an error."""
+
+        async def attempt(connection: Any) -> dict[str, Any]:
+            answer = await self.cluster.request(connection, api, body, **options)
+            if "error_code" in answer:
+                check(answer, api.name)
+            return answer
+
+        return await self.cluster.at_coordinator(kind, key, attempt)
+
+
+def codes(failed: Any) -> dict[Any, ErrorCode]:
+    """The codes of what brokers refused."""
+    return {item: error.code for item, error in failed.items()}
