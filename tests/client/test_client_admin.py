@@ -1,4 +1,4 @@
-"""Topics, settings and groups, as an administrator makes, sees and changes them."""
+"""Topics and settings, as an administrator makes, sees and changes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from kreplica.client.admin import (
     ConfigResource,
     ConfigSource,
     ConfigType,
-    GroupState,
     NewTopic,
 )
 from kreplica.errors import ErrorCode
@@ -119,21 +118,5 @@ def test_settings(scene: AdminScene) -> None:
         after = await admin.describe_config(topic)
         assert (after["retention.ms"].value, after["cleanup.policy"].value) == ("9", "delete")
         await admin.delete_topic("settings")
-
-    scene.run(life())
-
-
-def test_groups(scene: AdminScene) -> None:
-    """None is there: lists are empty, and a description says so."""
-
-    admin = scene.admin
-
-    async def life() -> None:
-        assert await admin.list_groups() == []
-        assert await admin.list_groups(states=[GroupState.EMPTY]) == []
-        described = await admin.describe_groups(["a", "b"])
-        assert [error.code for error in described.failed.values()] == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
-        with pytest.raises(BrokerRefused, match="GROUP_ID_NOT_FOUND"):
-            await admin.delete_group("a")
 
     scene.run(life())

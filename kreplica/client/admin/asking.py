@@ -164,7 +164,7 @@ class Subject:
         """
 
         async def one(connection: Connection, ids: list[int]) -> Told[int, V]:
-            return {broker_id: await ask(connection) for broker_id in ids}
+            return dict.fromkeys(ids, await ask(connection))
 
         async def attempt(left: list[int]) -> Told[int, V]:
             if any(broker_id not in self._cluster.view.brokers for broker_id in left):
@@ -174,6 +174,24 @@ class Subject:
         if brokers is None:
             brokers = sorted((await self._cluster.retrying(self._cluster.refresh, timeout_s)).brokers)
         return await self.settle(brokers, attempt, timeout_s)
+
+    async def everywhere(
+        self, ask: Callable[[Connection], Awaitable[V]], timeout_s: float | None = None
+    ) -> Mapping[int, V]:
+        """Ask all brokers that live, and all of them again where one does not answer: what it had, others take over.
+
+        :raise ClientError: one does not answer, and does not go either.
+        """
+        cluster = self._cluster
+
+        async def one(connection: Connection, ids: list[int]) -> Told[int, V]:
+            return dict.fromkeys(ids, await ask(connection))
+
+        async def once() -> Mapping[int, V]:
+            brokers = {each: each for each in sorted((await cluster.refresh()).brokers)}
+            return Outcomes(await self._ask_each(brokers, cluster.connection, one)).raise_first()
+
+        return await cluster.retrying(once, timeout_s)
 
     async def at_controller(
         self,

@@ -146,7 +146,7 @@ class Groups(Subject):
             check(answer, f"groups of {connection.peer}")
             return list(answer["groups"])
 
-        told = (await self.at_brokers(None, ask, timeout_s)).raise_first()
+        told = await self.everywhere(ask, timeout_s)
         found = {row["group_id"]: _listing(row) for rows in told.values() for row in rows}
         return [found[group_id] for group_id in sorted(found)]
 

@@ -138,7 +138,7 @@ class Transactions(Subject):
             check(answer, f"transactions of {connection.peer}")
             return list(answer["transaction_states"])
 
-        told = (await self.at_brokers(None, ask, timeout_s)).raise_first()
+        told = await self.everywhere(ask, timeout_s)
         found = {
             row["transactional_id"]: TransactionListing(
                 row["transactional_id"], row["producer_id"], TransactionState(row["transaction_state"])
