@@ -23,6 +23,7 @@ class GroupProtocol(StrEnum):
 class GroupOptions:
     """A member's options; seconds.
 
+    :param group_id: whose member it is.
     :param instance_id: makes a static member (KIP-345): whoever comes back under it within the session has what it had.
     :param protocol: ``auto``, ``classic`` or ``consumer``.
     :param assignors: of the classic protocol, the preferred one first: ``range``, ``roundrobin``, ``sticky``,
