@@ -16,6 +16,23 @@ from kreplica.testing.cluster import SimulatedCluster
 
 Partitions = frozenset[TopicPartition]
 
+ALL = list(range(6))
+
+KINDS: dict[str, dict[str, object]] = {
+    "eager": {"protocol": "classic", "assignors": ("range",)},
+    "sticky": {"protocol": "classic", "assignors": ("sticky",)},
+    "cooperative": {"protocol": "classic", "assignors": ("cooperative-sticky",)},
+    "consumer": {"protocol": "consumer"},
+}
+
+OVERRIDES = (
+    "group.initial.rebalance.delay.ms=0",
+    "group.consumer.min.session.timeout.ms=6000",
+    "group.consumer.session.timeout.ms=9000",
+    "group.consumer.min.heartbeat.interval.ms=500",
+    "group.consumer.heartbeat.interval.ms=1000",
+)
+
 FAST = {"session_timeout_s": 9.0, "heartbeat_interval_s": 1.0, "rebalance_timeout_s": 30.0}
 
 
@@ -125,3 +142,42 @@ class Reader:
 def waiting(reader: Reader, seconds: float) -> Callable[[Partitions], Deferred[None]]:
     """Awaits so long before it gives anything up."""
     return lambda _: pause(reader.host.runtime.reactor, seconds)
+
+
+def new_brokers(seed: int = 11, overrides: Iterable[str] = OVERRIDES) -> SimulatedCluster:
+    """Three brokers that have the topic t with six partitions."""
+    simulated = SimulatedCluster(seed=seed, brokers=3, overrides=list(overrides))
+    simulated.start()
+    simulated.run_until(simulated.client().create_topic("t", len(ALL), replication_factor=3))
+    simulated.wait_in_sync("t", ALL)
+    return simulated
+
+
+def begin(brokers: SimulatedCluster, *names: str, **options: object) -> list[Reader]:
+    """Readers of one group, each of which has begun, with shares that are settled."""
+    owners = Owners()
+    readers = [Reader(brokers, name, owners=owners, **options) for name in names]
+    for reader in readers:
+        brokers.run_until(reader.start())
+    settle(brokers, *readers)
+    return readers
+
+
+def settle(brokers: SimulatedCluster, *readers: Reader, timeout_s: float = 60.0) -> None:
+    """Until all partitions are read, in equal shares; nothing had two owners meanwhile."""
+
+    def settled() -> bool:
+        counts = [len(reader.has) for reader in readers]
+        return sum(counts) == len(ALL) and max(counts) - min(counts) <= 1
+
+    try:
+        brokers.run_until(settled, timeout_s)
+    except TimeoutError:
+        raise AssertionError({reader.name: reader.told for reader in readers}) from None
+    assert readers[0].owners.contradictions == []
+
+
+def coordinator_of(brokers: SimulatedCluster, group: str = "g") -> int:
+    """The broker that coordinates a group whose id is one character."""
+    offsets = [each for each in range(50) if brokers.leader_of("__consumer_offsets", each) != -1]
+    return brokers.leader_of("__consumer_offsets", ord(group) % len(offsets))

@@ -2,7 +2,8 @@
 
 * ``membership`` what a consumer and its membership expect of each other; ``options`` how it takes part; ``joining``
   makes one
-* ``member`` what members have in common; ``classic`` those of classic groups
+* ``member`` what members have in common; ``classic`` those of classic groups; ``consumer`` those of KIP-848, and
+  ``standing`` what one of these knows and says
 * ``assignors/`` how a classic group's leader shares partitions out; ``leading`` when it does; ``subscription`` what
   members tell each other
 * ``link`` the ways to the coordinator; ``verdicts`` what its errors mean; ``session`` how long a member may believe in

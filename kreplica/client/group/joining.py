@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kreplica.client.cluster import Cluster
+from kreplica.client.group.assignors import by_names
 from kreplica.client.group.classic import ClassicMember
-from kreplica.client.group.membership import AssignmentListener, Membership
-from kreplica.client.group.options import GroupOptions
+from kreplica.client.group.consumer import ConsumerMember
+from kreplica.client.group.member import GroupMember
+from kreplica.client.group.membership import AssignmentListener, GroupIdentity, Membership
+from kreplica.client.group.options import GroupOptions, GroupProtocol
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import BrokerRefused, ClientError, UnsupportedVersion
+from kreplica.sansio.offsets import CommittedOffset
+
+_MAKERS: dict[GroupProtocol, type[GroupMember]] = {
+    GroupProtocol.CLASSIC: ClassicMember,
+    GroupProtocol.CONSUMER: ConsumerMember,
+}
+
+CHANGES_MAX = 3
+"""So often may a group have become one of the other kind while it was joined."""
 
 
 def new_membership(
@@ -19,4 +34,85 @@ def new_membership(
     :param listener: who reads.
     :raise ValueError: an assignor is not known.
     """
-    return ClassicMember(cluster, options, topics, listener)
+    by_names(options.assignors)
+    protocol = GroupProtocol(options.protocol)
+    if protocol is GroupProtocol.AUTO:
+        return FittingMember(cluster, options, topics, listener)
+    return _MAKERS[protocol](cluster, options, topics, listener)
+
+
+class FittingMember:
+    """A ``Membership`` of the kind that the group is of, or may be of: that of KIP-848 where there is a choice."""
+
+    def __init__(
+        self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
+    ) -> None:
+        self._cluster, self._options, self._listener = cluster, options, listener
+        self._topics = frozenset(topics)
+        self._member = self._new(GroupProtocol.CONSUMER)
+        self._is_stopped = False
+
+    @property
+    def identity(self) -> GroupIdentity:
+        """As what the member acts now."""
+        return self._member.identity
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """What it may read now."""
+        return self._member.assignment
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the membership ended by itself, for good."""
+        return self._member.error
+
+    async def start(self) -> None:
+        """See ``Membership``."""
+        kind, changes = GroupProtocol.CONSUMER, 0
+        while True:
+            try:
+                await self._member.start()
+            except ClientError as error:
+                if changes >= CHANGES_MAX or self._is_stopped or not is_of_other_kind(error, kind):
+                    raise
+                await self._member.stop()
+                changes += 1
+                kind = GroupProtocol.CLASSIC if kind is GroupProtocol.CONSUMER else GroupProtocol.CONSUMER
+                self._member = self._new(kind)
+            else:
+                return
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """See ``Membership``."""
+        self._topics = frozenset(topics)
+        self._member.subscribe(self._topics)
+
+    async def stop(self) -> None:
+        """See ``Membership``."""
+        self._is_stopped = True
+        await self._member.stop()
+
+    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """See ``Membership``."""
+        await self._member.commit(offsets)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """See ``Membership``."""
+        return await self._member.committed(partitions)
+
+    def _new(self, kind: GroupProtocol) -> GroupMember:
+        return _MAKERS[kind](self._cluster, self._options, self._topics, self._listener)
+
+
+def is_of_other_kind(error: ClientError, kind: GroupProtocol) -> bool:
+    """Whether a group was not joined since it is not of that kind, or the broker has no such groups."""
+    if kind is GroupProtocol.CLASSIC:
+        return isinstance(error, BrokerRefused) and error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if isinstance(error, UnsupportedVersion):
+        return True
+    return isinstance(error, BrokerRefused) and error.code in (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    )

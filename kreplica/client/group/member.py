@@ -31,7 +31,11 @@ class GroupMember(ABC):
     """A ``Membership``; two coroutines are what it does: one lives through rebalances, one sends heartbeats.
 
     What they learn meets in ``_lose`` and ``_fail``, which do their work at once.
+
+    :cvar has_epoch: it is known by its member epoch, also where it asks for offsets.
     """
+
+    has_epoch = False
 
     def __init__(
         self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
@@ -180,7 +184,8 @@ class GroupMember(ABC):
             return
         self._error = error
         self._lose(str(error))
-        self._handover.ended(error)
+        if self._has_begun:
+            self._handover.ended(error)
         self._reactor.callLater(0, self._halt)  # one of those that are cancelled may be the one that calls this
 
     def _check_patience(self, error: ClientError) -> None:

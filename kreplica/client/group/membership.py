@@ -42,7 +42,10 @@ class AssignmentListener(Protocol):
         """
 
     def on_ended(self, error: Exception) -> None:
-        """The membership has ended by itself, for good; ``on_lost`` came before where there was anything to lose."""
+        """The membership has ended by itself, for good; ``on_lost`` came before where there was anything to lose.
+
+        This is not called where ``start`` raises.
+        """
 
 
 class Membership(Protocol):

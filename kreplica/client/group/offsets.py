@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.link import CoordinatorLink
-from kreplica.client.group.membership import GroupIdentity
+from kreplica.client.group.membership import NO_GENERATION, GroupIdentity
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, check
@@ -31,6 +31,10 @@ class Committer(Protocol):
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """What it may read now."""
+
+    @property
+    def has_epoch(self) -> bool:
+        """Whether it is known by its epoch, also where it asks for offsets."""
 
     async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
         """What it means that the coordinator refused it.
@@ -96,7 +100,9 @@ class GroupOffsets:
 
     async def _committed(self, wanted: list[dict[str, Any]]) -> dict[TopicPartition, CommittedOffset]:
         said = self._member.identity
-        group = {"group_id": said.group_id, "member_id": said.member_id, "member_epoch": said.generation}
+        group: dict[str, Any] = {"group_id": said.group_id}
+        if self._member.has_epoch and said.generation != NO_GENERATION:
+            group |= {"member_id": said.member_id, "member_epoch": said.generation}
         body = {
             "group_id": said.group_id,
             "topics": wanted,

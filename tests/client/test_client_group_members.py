@@ -1,0 +1,182 @@
+"""Members of a group share partitions, whichever protocol they have, whatever becomes of them and of their coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from group_readers import ALL, KINDS, Reader, begin, coordinator_of, new_brokers, settle, waiting
+
+from kreplica.client.admin import Admin
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import CommitFailed
+from kreplica.sansio.offsets import CommittedOffset
+from kreplica.testing.cluster import SimulatedCluster
+
+
+@pytest.fixture
+def brokers() -> Iterator[SimulatedCluster]:
+    """Three brokers and the topic t with six partitions."""
+    simulated = new_brokers()
+    yield simulated
+    assert simulated.simulation.failures == []
+    simulated.stop()
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> dict[str, object]:
+    """The options of one kind of members."""
+    return KINDS[request.param]
+
+
+def test_one_member_reads_everything(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """It has all that it reads when ``start`` returns, gives it up when it stops, and leaves nothing behind."""
+    (one,) = begin(brokers, "one", **kind)
+    assert one.membership.assignment == one.has
+    one.stop()
+    assert one.told == [("assigned", ALL), ("revoked", ALL)]
+    assert one.membership.assignment == frozenset()
+    assert one.host.runtime.reactor.getDelayedCalls() == []
+
+
+def test_members_come_and_go(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """Each gets its share; who leaves is replaced at once, who dies after a session."""
+    one, two, three = begin(brokers, "one", "two", "three", **kind)
+    three.stop()
+    settle(brokers, one, two, timeout_s=5)
+    two.die()
+    assert len(one.has) == 3
+    settle(brokers, one)
+    one.stop()
+
+
+def test_a_member_that_waits_for_minutes_is_not_thrown_out(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """Whatever user code awaits: heartbeats go on, and who is to take over waits for it."""
+    (one,) = begin(brokers, "one", **kind, rebalance_timeout_s=180.0)
+    one.before_giving = waiting(one, 125.0)
+    two = Reader(brokers, "two", owners=one.owners, **kind, rebalance_timeout_s=180.0)
+    two.start()
+    brokers.run(120.0)
+    assert one.numbers == ALL
+    assert two.numbers == []
+    settle(brokers, one, two)
+    assert "lost" not in [what for what, _ in one.told]
+    one.before_giving = None
+    one.stop()
+    two.stop()
+
+
+def test_who_does_not_give_up_in_time_loses_everything(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """A rebalance waits no longer than the time-out; then that one is cancelled, and joins again when it can."""
+    (one,) = begin(brokers, "one", **kind, rebalance_timeout_s=20.0)
+    one.before_giving = waiting(one, 1000.0)
+    two = Reader(brokers, "two", owners=one.owners, **kind, rebalance_timeout_s=20.0)
+    brokers.run_until(two.start())
+    brokers.run_until(lambda: ("lost", ALL) in one.told)
+    one.before_giving = None
+    settle(brokers, one, two)
+    one.stop()
+    two.stop()
+
+
+def test_offsets_are_committed_and_found_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """Also while a member gives its partitions up; the next one finds them."""
+    one, two = begin(brokers, "one", "two", **kind)
+    offsets = {each: CommittedOffset(each.partition + 10, 0, "note") for each in one.has}
+    brokers.run_until(one.membership.commit(offsets))
+    assert brokers.run_until(one.membership.committed(ALL_PARTITIONS)) == offsets
+
+    async def commit(partitions):
+        await one.membership.commit({each: CommittedOffset(each.partition + 20) for each in partitions})
+
+    one.before_giving = commit
+    one.stop()
+    settle(brokers, two)
+    found = brokers.run_until(two.membership.committed(two.has))
+    assert found == {each: CommittedOffset(each.partition + 20) for each in offsets}
+    two.stop()
+
+
+ALL_PARTITIONS = [TopicPartition("t", each) for each in ALL]
+
+
+def test_who_has_a_partition_no_more_commits_nothing(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """The commit of a partition that another member has by now fails, and changes nothing."""
+    one, two = begin(brokers, "one", "two", **kind)
+    with pytest.raises(CommitFailed, match="t-"):
+        brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in two.has}))
+    had = one.has
+    one.host.pause()
+    one.owners.give("one", had)  # it stands still, and reads nothing
+    brokers.run_until(lambda: len(two.has) == len(ALL))
+    one.host.resume()
+    with pytest.raises(CommitFailed):
+        brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in had}))
+    assert brokers.run_until(two.membership.committed(ALL_PARTITIONS)) == {}
+    settle(brokers, one, two)
+    assert "lost" in [what for what, _ in one.told]
+    one.stop()
+    two.stop()
+
+
+def test_a_coordinator_that_dies_is_followed_by_another(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """Its successor knows the group: nobody has to give anything up for that."""
+    one, two = begin(brokers, "one", "two", **kind, session_timeout_s=40.0)
+    told = [list(one.told), list(two.told)]
+    brokers.brokers[coordinator_of(brokers)].kill()
+    brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in one.has}))
+    brokers.run(20.0)
+    assert [one.told, two.told] == told
+    two.stop()
+    settle(brokers, one)
+    one.stop()
+
+
+def test_a_member_that_is_cut_off_loses_what_it_has(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """It knows by itself, before others are given its partitions; when it is heard again, it has its share."""
+    one, two = begin(brokers, "one", "two", **kind)
+    had = one.numbers
+    network = brokers.simulation.network
+    network.isolate("one")
+    brokers.run_until(lambda: len(two.has) == len(ALL))
+    assert one.told[-1] == ("lost", had)
+    network.heal()
+    settle(brokers, one, two)
+    one.stop()
+    two.stop()
+
+
+def test_other_topics_are_read(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """A subscription is changed while it lasts, also to a topic that is made later."""
+    (one,) = begin(brokers, "one", **kind)
+    one.membership.subscribe(["t", "later"])
+    brokers.run(5.0)
+    assert one.numbers == ALL
+    brokers.run_until(brokers.client().create_topic("later", 2, replication_factor=3))
+    brokers.run_until(lambda: len(one.has) == len(ALL) + 2)
+    one.membership.subscribe(["later"])
+    brokers.run_until(lambda: {each.topic for each in one.has} == {"later"})
+    one.stop()
+
+
+def test_more_partitions_are_shared_out(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """Somebody notices that there are more of them."""
+    one, two = begin(brokers, "one", "two", **kind)
+    brokers.run_until(one.cluster.refresh(("t",)))
+    brokers.run_until(Admin(one.cluster).create_partitions({"t": 9}))
+    brokers.run_until(lambda: sorted([*one.numbers, *two.numbers]) == list(range(9)))
+    assert one.owners.contradictions == []
+    one.stop()
+    two.stop()
+
+
+def test_nobody_to_ask(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """A group whose coordinator nobody knows is given up after a while; who is cancelled leaves nothing behind."""
+    one = Reader(brokers, "one", **kind)
+    brokers.simulation.network.isolate("one")
+    started = one.start()
+    brokers.run(5.0)
+    started.addErrback(lambda failure: None).cancel()
+    one.stop()
+    brokers.run(6.0)
+    assert one.host.runtime.reactor.getDelayedCalls() == []
