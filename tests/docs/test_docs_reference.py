@@ -1,0 +1,97 @@
+"""The reference of the client library says of every public name what it is, what it takes and what it raises."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+import kreplica.client
+from kreplica.client import errors
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(name for name in kreplica.client.__all__ if not isinstance(getattr(kreplica.client, name), ModuleType))
+
+
+def test_pydoctor_has_nothing_to_say(tmp_path: Path) -> None:
+    """Parameters that are documented exist, and what is marked up can be read."""
+    command = [sys.executable, "docs/reference.py", str(tmp_path / "reference")]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | {"TZ": "UTC"}
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for name in ("Producer", "Consumer", "Admin", "Cluster"):
+        assert list((tmp_path / "reference").glob(f"kreplica.client.*{name}.html")), name
+
+
+def functions(name: str) -> Iterator[tuple[str, FunctionType]]:
+    """A public name's functions, and those of its class that are defined in this project."""
+    thing = getattr(kreplica.client, name)
+    if isinstance(thing, FunctionType):
+        yield name, thing
+    if isinstance(thing, type):
+        for kind in thing.__mro__:
+            if not kind.__module__.startswith("kreplica."):
+                continue
+            for member, value in vars(kind).items():
+                function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                if isinstance(function, FunctionType) and not member.startswith("_"):
+                    yield f"{name}.{member}", function
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    """So do its public functions."""
+    thing = getattr(kreplica.client, name)
+    if callable(thing):
+        assert inspect.getdoc(thing), f"{name} has no docstring"
+    for called, function in functions(name):
+        assert inspect.getdoc(function), f"{called} has no docstring"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_raised_is_told(name: str) -> None:
+    """An error that a public function itself raises stands in its docstring, or in that of its class."""
+    thing = getattr(kreplica.client, name)
+    for called, function in functions(name):
+        told = f"{function.__doc__} {thing.__doc__}"
+        for error in raised_by(function):
+            assert re.search(rf":raise {error}:|``{error}``", told), f"{called} raises {error}, and does not say so"
+
+
+def raised_by(function: FunctionType) -> set[str]:
+    """The names of the errors in its ``raise`` statements."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    names = {call.func.id for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
+    return {name for name in names if hasattr(errors, name)}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("Options")])
+def test_every_option_is_explained(name: str) -> None:
+    """Each field of options stands in their docstring, beside its neighbour or alone, unless an enum explains it."""
+    options: Any = getattr(kreplica.client, name)
+    hints = inspect.get_annotations(options, eval_str=True)
+    for field in dataclasses.fields(options):
+        if isinstance(hints[field.name], type) and issubclass(hints[field.name], Enum):
+            continue
+        assert re.search(rf":param {field.name}:|``{field.name}``", options.__doc__), f"{name}.{field.name}"
+
+
+def test_every_error_says_whether_to_try_again() -> None:
+    """``retriable`` is decided for each of them."""
+    for name in errors.__all__:
+        assert isinstance(getattr(errors, name).retriable, bool), name
+        assert inspect.getdoc(getattr(errors, name)), name
