@@ -41,7 +41,6 @@ _KNOWN = (
     "startingOffsetsByTimestampStrategy", *_BATCH_ONLY, *_STREAM_ONLY, "failOnDataLoss", "minPartitions",
     "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs", "groupIdPrefix", "kreplica.columns", "kreplica.source", "kreplica.log.dirs",
-    "kreplica.pushdown",
 )  # fmt: skip
 _OF_SPARK = ("path", "checkpointlocation", "queryname", "mode")
 
@@ -100,7 +99,6 @@ class SourceOptions:
     offsets_per_trigger_max: int | None = None
     offsets_per_trigger_min: int | None = None
     trigger_delay_s_max: float = 900.0
-    pushes_filters: bool = False
 
 
 def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
@@ -153,8 +151,15 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
         offsets_per_trigger_max=number(get("maxOffsetsPerTrigger"), "maxOffsetsPerTrigger", 1),
         offsets_per_trigger_min=number(get("minOffsetsPerTrigger"), "minOffsetsPerTrigger", 1),
         trigger_delay_s_max=duration_s(get("maxTriggerDelay"), "maxTriggerDelay", 900.0),
-        pushes_filters=boolean(get("kreplica.pushdown"), "kreplica.pushdown", default=False),
     )
+
+
+def source_columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that options ask for, whatever the other ones say.
+
+    :raise ValueError: the options about columns are malformed.
+    """
+    return _columns(_Options(given))
 
 
 class _Options:

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from kreplica.model import TopicPartition
@@ -47,7 +46,7 @@ class AtTime:
     :param times_ms: by partition; ``everywhere_ms`` for all, where that is given.
     """
 
-    times_ms: Offsets = field(default_factory=lambda: MappingProxyType({}))
+    times_ms: Offsets = field(default_factory=dict)
     everywhere_ms: int | None = None
     no_match: NoMatch = NoMatch.ERROR
 

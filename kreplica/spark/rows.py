@@ -7,6 +7,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from kreplica.model import TopicPartition
 from kreplica.spark.decoding import HEADERS_TYPE, Decoded
@@ -26,15 +37,15 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
     HEADERS_COLUMN: HEADERS_TYPE,
 }
 
-SPARK_TYPES: Mapping[str, str] = {
-    "key": "BINARY",
-    "value": "BINARY",
-    "topic": "STRING",
-    "partition": "INT",
-    "offset": "BIGINT",
-    "timestamp": "TIMESTAMP",
-    "timestampType": "INT",
-    HEADERS_COLUMN: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+SPARK_TYPES: Mapping[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS_COLUMN: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
 
 
@@ -43,9 +54,9 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
 
 
-def spark_schema(columns: Sequence[str]) -> str:
-    """The same for Spark, as DDL."""
-    return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)
+def spark_schema(columns: Sequence[str]) -> StructType:
+    """The same for Spark."""
+    return StructType([StructField(name, SPARK_TYPES[name]) for name in columns])
 
 
 def arrow_rows(partition: TopicPartition, records: Decoded, columns: Sequence[str]) -> pa.RecordBatch:

@@ -1,0 +1,140 @@
+"""Options are read as Spark's Kafka source reads them, and what is wrong is named."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+
+import pytest
+
+from kreplica.model import TopicPartition
+from kreplica.sansio.batches import Isolation
+from kreplica.spark.options import COLUMNS, Partitions, TopicPattern, Topics, source_columns, source_options
+from kreplica.spark.positions import AtTime, Everywhere, InEach, NoMatch, as_json, from_json
+
+BROKERS = {"kafka.bootstrap.servers": "a:9092"}
+
+
+def options(is_streaming: bool = False, **given: str):
+    return source_options({**BROKERS, "subscribe": "t", **given}, is_streaming=is_streaming)
+
+
+def test_defaults() -> None:
+    """A batch reads everything, a stream what comes."""
+    batch, stream = options(), options(is_streaming=True)
+    assert batch.selection == Topics(("t",))
+    assert (batch.starting, batch.ending) == (Everywhere(-2), Everywhere(-1))
+    assert stream.starting == Everywhere(-1)
+    assert batch.columns == COLUMNS
+    assert batch.fail_on_data_loss
+    assert pickle.loads(pickle.dumps(stream)) == stream
+
+
+def test_names_in_any_case_and_values() -> None:
+    """As Spark hands them over: in lower case."""
+    found = source_options(
+        {
+            "KAFKA.bootstrap.servers": "a:1,b:2",
+            "SUBSCRIBEpattern": "t.*",
+            "startingoffsets": " Earliest ",
+            "failondataloss": "FALSE",
+            "maxoffsetspertrigger": "100",
+            "maxtriggerdelay": "5m",
+            "kafka.isolation.level": "read_committed",
+            "kafka.request.timeout.ms": "1500",
+            "kafkaConsumer.pollTimeoutMs": "700",
+            "includeheaders": "true",
+            "fetchOffset.numRetries": "0",
+        },
+        is_streaming=True,
+    )
+    assert found.bootstrap == "a:1,b:2"
+    assert found.selection == TopicPattern("t.*")
+    assert found.starting == Everywhere(-2)
+    assert not found.fail_on_data_loss
+    assert (found.offsets_per_trigger_max, found.trigger_delay_s_max) == (100, 300.0)
+    assert found.settings.isolation is Isolation.READ_COMMITTED
+    assert found.settings.client.request_timeout_s == 1.5
+    assert (found.poll_timeout_s, found.offset_retries) == (0.7, 0)
+    assert found.columns[-1] == "headers"
+
+
+def test_partitions_offsets_and_times() -> None:
+    """JSON, as in Spark's guide; the option for all partitions goes before that for each, and both before offsets."""
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    found = source_options(
+        {**BROKERS, "assign": '{"t": [0, 1]}', "startingOffsets": '{"t": {"0": 23, "1": -2}}'}, is_streaming=False
+    )
+    assert found.selection == Partitions(frozenset({t0, t1}))
+    assert found.starting == InEach({t0: 23, t1: -2})
+    times = {"startingOffsetsByTimestamp": '{"t": {"0": 1000}}', "startingOffsets": "earliest"}
+    assert options(**times).starting == AtTime({t0: 1000})
+    found = options(**times, startingTimestamp="5", startingOffsetsByTimestampStrategy="latest")
+    assert found.starting == AtTime(everywhere_ms=5, no_match=NoMatch.LATEST)
+    assert options(endingTimestamp="9").ending == AtTime(everywhere_ms=9, no_match=NoMatch.LATEST)
+    assert as_json({t1: 5, t0: 4}) == {"t": {"0": 4, "1": 5}}
+    assert from_json({"t": {"0": 4, "1": 5}}) == {t0: 4, t1: 5}
+
+
+def test_columns_may_be_fewer() -> None:
+    """In the order that is asked for."""
+    assert source_columns({"Kreplica.Columns": "value, offset"}) == ("value", "offset")
+    assert source_columns({"kreplica.columns": "headers"}) == ("headers",)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"subscribePattern": "x"}, "only one of"),
+        ({"subscribe": " , "}, "no topic is named"),
+        ({"kafka.bootstrap.servers": ""}, "'kafka.bootstrap.servers' must be given"),
+        ({"kafka.bootstrap.servers": "nonsense"}, "HOST:PORT is expected"),
+        ({"startingOffsets": "middle"}, "'startingOffsets'"),
+        ({"startingOffsets": "latest"}, "would read nothing"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "'startingOffsets': latest"),
+        ({"endingOffsets": "earliest"}, "would read nothing"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "'endingOffsets': earliest"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "from -2 on"),
+        ({"startingOffsets": '{"t": {"x": 1}}'}, "'x' is no partition"),
+        ({"startingOffsets": '{"t": 1}'}, "an object is expected"),
+        ({"startingTimestamp": "-1"}, "a number from 0 on"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, "error or latest"),
+        ({"maxOffsetsPerTrigger": "5"}, "not valid in batch"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"minPartitions": "0"}, "a number from 1 on"),
+        ({"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
+        ({"kafka.isolation.level": "x"}, "'kafka.isolation.level'"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "SASL_SSL is not there yet"),
+        ({"startingOfsets": "earliest"}, "'startingofsets' is not known"),
+        ({"kreplica.columns": "value,value"}, "'value'"),
+        ({"kreplica.columns": ","}, "none is named"),
+        ({"kreplica.source": "segments"}, "go together"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(given: dict[str, str], text: str) -> None:
+    """The option, and what is expected."""
+    with pytest.raises(ValueError, match=re.escape(text)):
+        options(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"endingOffsets": "latest"}, "not valid in streaming"),
+        ({"maxTriggerDelay": "soon"}, "a time is expected"),
+        ({"assign": "[1]"}, "only one of"),
+    ],
+)
+def test_what_is_wrong_in_a_stream(given: dict[str, str], text: str) -> None:
+    """As of a batch."""
+    with pytest.raises(ValueError, match=re.escape(text)):
+        options(is_streaming=True, **given)
+
+
+def test_settings_that_our_client_does_not_have_make_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """They are Kafka's, and harmless."""
+    with caplog.at_level(logging.WARNING):
+        options(**{"kafka.metrics.num.samples": "2", "kafka.client.id": "me"})
+    assert "kafka.metrics.num.samples" in caplog.text
+    assert "client.id" not in caplog.text

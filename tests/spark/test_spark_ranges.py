@@ -1,0 +1,52 @@
+"""Tasks are about equal, and a micro-batch has no more than it may."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kreplica.model import TopicPartition
+from kreplica.spark.ranges import OffsetRange, limited, split
+
+SIZES = st.lists(st.integers(0, 10_000), min_size=1, max_size=8)
+
+
+def partition(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+@given(SIZES, st.none() | st.integers(1, 40), st.none() | st.integers(1, 3000))
+def test_parts_are_the_whole(sizes, min_partitions, records_max) -> None:
+    """Each offset once, in order; nothing is empty; no part is larger than it may be."""
+    ranges = [OffsetRange(partition(number), 100, 100 + size) for number, size in enumerate(sizes)]
+    parts = split(ranges, min_partitions=min_partitions, records_max=records_max)
+    assert all(0 < part.size <= (records_max or 10_000) for part in parts)
+    for whole in ranges:
+        own = [part for part in parts if part.partition == whole.partition]
+        covered = [offset for part in own for offset in (part.start, part.end)]
+        assert covered == sorted(covered)
+        assert sum(part.size for part in own) == whole.size
+    if min_partitions is not None and sum(sizes) >= 100 * min_partitions:
+        assert len(parts) >= min_partitions / 2
+
+
+def test_large_ranges_have_more_parts() -> None:
+    """In proportion."""
+    ranges = [OffsetRange(partition(0), 0, 900), OffsetRange(partition(1), 0, 100)]
+    assert [part.partition.partition for part in split(ranges, min_partitions=10)] == [0] * 9 + [1]
+    assert split(ranges) == ranges
+    assert [part.size for part in split(ranges, records_max=400)] == [300, 300, 300, 100]
+
+
+@given(SIZES, st.integers(1, 20_000))
+def test_a_micro_batch_is_limited(sizes, count_max) -> None:
+    """By share; whoever has something gives something, and nobody goes back."""
+    available = {partition(number): 50 + size for number, size in enumerate(sizes)}
+    start = dict.fromkeys(available, 50)
+    ends = limited(start, available, count_max)
+    taken = {each: ends[each] - 50 for each in available}
+    assert all(0 <= taken[each] <= available[each] - 50 for each in available)
+    assert all(taken[each] > 0 for each in available if available[each] > 50)
+    assert sum(taken.values()) <= count_max + len(sizes)
+    if sum(sizes) <= count_max:
+        assert ends == available
