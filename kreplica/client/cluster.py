@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from twisted.internet.defer import CancelledError, Deferred
+
 from kreplica.client.connection import Connection
 from kreplica.client.connections import Connections
 from kreplica.client.surroundings import Surroundings, real_surroundings
@@ -16,7 +18,15 @@ from kreplica.runtime.shared import Shared
 from kreplica.runtime.together import together
 from kreplica.sansio.addresses import Address, parse_addresses
 from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import BrokerRefused, ClientError, ConnectionFailed, GaveUp, LeaderUnknown, check
+from kreplica.sansio.errors import (
+    BrokerRefused,
+    ClientClosed,
+    ClientError,
+    ConnectionFailed,
+    GaveUp,
+    LeaderUnknown,
+    check,
+)
 from kreplica.sansio.options import ClientOptions
 from kreplica.sansio.views import ClusterView, CoordinatorKind, PartitionView, TopicView, parse_view
 from kreplica.wire.messages import FIND_COORDINATOR, METADATA, Api
@@ -51,6 +61,8 @@ class Cluster:
         self.view = ClusterView()
         self._bootstrap = parse_addresses(bootstrap)
         self._connections = self.new_connections()
+        self._closed = False
+        self._pauses: dict[Deferred[None], None] = {}
         self._failed_s: dict[Address, float] = {}
         self._doubts = 1
         self._doubts_answered = 0
@@ -59,7 +71,10 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
 
     async def close(self) -> None:
-        """Close the connections; what is under way fails with ``ConnectionLost``."""
+        """Close the connections, and end what is under way: it fails with ``ClientClosed``."""
+        self._closed = True
+        for waiting in list(self._pauses):
+            waiting.cancel()
         await self._connections.close()
 
     async def __aenter__(self) -> Self:
@@ -79,6 +94,7 @@ class Cluster:
 
         :param timeout_s: of the whole, tries and waits; the options' ``operation_timeout_s`` unless given.
         :raise GaveUp: the time is over.
+        :raise ClientClosed: the client was closed meanwhile.
         :raise ClientError: what another attempt cannot mend.
         """
         options, reactor = self.options, self.surroundings.reactor
@@ -90,13 +106,28 @@ class Cluster:
             except ClientError as error:
                 if not error.retriable:
                     raise
+                if self._closed:
+                    raise ClientClosed(f"the client was closed: {error}") from error
                 self.doubt()
                 attempts += 1
                 wait_s = backoff_s(self.surroundings.random, attempts, options.backoff_s, options.backoff_s_max)
                 if reactor.seconds() + wait_s >= deadline_s:
                     text = f"nothing came of it in {whole_s:g} s and {attempts} tries: {error}"
                     raise GaveUp(text) from error
-            await pause(reactor, wait_s)
+            await self._pause(wait_s)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, and not beyond the time when the client is closed."""
+        waiting = pause(self.surroundings.reactor, seconds)
+        self._pauses[waiting] = None
+        try:
+            await waiting
+        except CancelledError:
+            if self._closed:
+                raise ClientClosed("the client was closed") from None
+            raise
+        finally:
+            del self._pauses[waiting]
 
     def doubt(self) -> None:
         """What is known of leaders may be wrong: whoever wants to know next asks the cluster."""

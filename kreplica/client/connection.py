@@ -35,6 +35,9 @@ from kreplica.wire.messages import Api
 
 OUTSTANDING_MAX = 1000
 LEFT_TO_THE_SYSTEM = -1
+SILENCE_S_MAX = 30.0
+"""A broker's wish to hear nothing for a while (KIP-219) is granted for so long at most."""
+
 CLOSE_TIMEOUT_S = 5.0
 """How long a connection that is closed may take to write what was given to it."""
 
@@ -84,12 +87,13 @@ async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, rece
 class _Outstanding:
     """A request that was sent; ``answered`` is None once nobody waits for it."""
 
-    __slots__ = ("answered", "api", "correlation_id", "timer", "version")
+    __slots__ = ("answered", "api", "correlation_id", "timeout_s", "timer", "version")
 
-    def __init__(self, api: Api, version: int, correlation_id: int) -> None:
+    def __init__(self, api: Api, version: int, correlation_id: int, timeout_s: float) -> None:
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
+        self.timeout_s = timeout_s
         self.answered: Deferred[dict[str, Any]] | None = Deferred(self._cancelled)
         self.timer: IDelayedCall | None = None
 
@@ -129,6 +133,8 @@ class Connection(Protocol):
         self._outstanding: deque[_Outstanding] = deque()
         self._next_correlation_id = 0
         self._congested = False
+        self._silence: IDelayedCall | None = None
+        self._held: list[tuple[bytes, _Outstanding | None]] = []
         self._unwritten: list[Deferred[dict[str, Any]]] = []
         self._closing: list[Deferred[None]] = []
         self._abort_timer: IDelayedCall | None = None
@@ -137,9 +143,9 @@ class Connection(Protocol):
     def request(
         self, api: Api, version: int, body: dict[str, Any], *, timeout_s: float = 30.0, answered: bool = True
     ) -> Deferred[dict[str, Any]]:
-        """Send a request behind those that are under way.
+        """Send a request behind those that are under way; while the broker wants to hear nothing (KIP-219), later.
 
-        :param timeout_s: without an answer for so long the connection is closed.
+        :param timeout_s: without an answer for so long after it was sent the connection is closed.
         :param answered: False where the broker sends no answer (Produce with acks=0).
         :return: fires with the answer's body, with ``{}`` when a request without answer may leave; fails with a
             ``ClientError``.  Cancelling it leaves the requests behind it as they are.
@@ -154,9 +160,17 @@ class Connection(Protocol):
         header = build_request_header(header_version, api.key, version, correlation_id, self._client_id)
         data = b"".join(frame_pieces(api.request.build_pieces(version, body, header)))
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_ID_MASK
-        result = self._expect(api, version, correlation_id, timeout_s) if answered else None
-        self.transport.write(data)
-        return self._when_written() if result is None else result
+        request = _Outstanding(api, version, correlation_id, timeout_s) if answered else None
+        if request is not None:
+            self._outstanding.append(request)
+        if self._silence is None:
+            self._send(data, request)
+        else:
+            self._held.append((data, request))
+        if request is None:
+            return self._when_written()
+        assert request.answered is not None
+        return request.answered
 
     def negotiate(self, timeout_s: float = 30.0) -> Deferred[dict[int, VersionRange]]:
         """Ask the broker which versions of which APIs it speaks (KIP-35); ``version`` chooses among them from then on.
@@ -197,6 +211,7 @@ class Connection(Protocol):
         """Send each request at once, and learn from the transport when its buffer is full."""
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)
+            self.transport.setTcpKeepAlive(True)
         self.transport.registerProducer(self, True)
 
     def dataReceived(self, data: bytes) -> None:
@@ -229,9 +244,7 @@ class Connection(Protocol):
     def resumeProducing(self) -> None:
         """The transport's buffer is empty again."""
         self._congested = False
-        written, self._unwritten = self._unwritten, []
-        for request in written:
-            request.callback({})
+        self._tell_written()
 
     def stopProducing(self) -> None:
         """The transport is gone: ``connectionLost`` says so too."""
@@ -242,19 +255,44 @@ class Connection(Protocol):
         self.versions = await negotiate_versions(partial(self.request, timeout_s=timeout_s))
         return self.versions
 
-    def _expect(self, api: Api, version: int, correlation_id: int, timeout_s: float) -> Deferred[dict[str, Any]]:
-        request = _Outstanding(api, version, correlation_id)
-        request.timer = self._reactor.callLater(timeout_s, self._timed_out, request, timeout_s)
-        self._outstanding.append(request)
-        assert request.answered is not None
-        return request.answered
+    def _send(self, data: bytes, request: _Outstanding | None) -> None:
+        if request is not None:
+            request.timer = self._reactor.callLater(request.timeout_s, self._timed_out, request)
+        self.transport.write(data)
+
+    def _be_silent(self, seconds: float) -> None:
+        """Hold back what comes now, until the time is over, or the one that was given before."""
+        seconds = min(seconds, SILENCE_S_MAX)
+        if self._silence is None:
+            self._silence = self._reactor.callLater(seconds, self._speak)
+        elif self._silence.getTime() < self._reactor.seconds() + seconds:
+            self._silence.reset(seconds)
+
+    def _speak(self) -> None:
+        """Send what was held back, save for what nobody waits for any more."""
+        self._silence = None
+        held, self._held = self._held, []
+        for data, request in held:
+            if request is not None and request.answered is None:
+                self._outstanding.remove(request)
+            else:
+                self._send(data, request)
+        if not self._congested:
+            self._tell_written()
 
     def _when_written(self) -> Deferred[dict[str, Any]]:
-        if not self._congested:
+        if not self._congested and self._silence is None:
             return succeed({})
         written: Deferred[dict[str, Any]] = Deferred()
         self._unwritten.append(written)
         return written
+
+    def _tell_written(self) -> None:
+        """Tell who sent requests without answer; those behind a silence wait on."""
+        if self._silence is None:
+            written, self._unwritten = self._unwritten, []
+            for request in written:
+                request.callback({})
 
     def _answer(self, frame: memoryview) -> None:
         if not self._outstanding:
@@ -267,13 +305,16 @@ class Connection(Protocol):
         body = None
         if request.answered is not None:
             body = parse_answer(request.api, request.version, frame, position)
+            throttle_ms = body.get("throttle_time_ms", 0)
+            if throttle_ms > 0:
+                self._be_silent(throttle_ms / 1000)
         self._outstanding.popleft()
         answered = request.taken()
         if answered is not None and body is not None:
             answered.callback(body)
 
-    def _timed_out(self, request: _Outstanding, timeout_s: float) -> None:
-        text = f"{self.peer}: no answer to {request.api.name} within {timeout_s:g} s"
+    def _timed_out(self, request: _Outstanding) -> None:
+        text = f"{self.peer}: no answer to {request.api.name} within {request.timeout_s:g} s"
         self._break(RequestTimedOut(text), request)
 
     def _break(self, error: ClientError, request: _Outstanding | None = None) -> None:
@@ -290,6 +331,10 @@ class Connection(Protocol):
     def _give_up(self) -> list[Deferred[dict[str, Any]]]:
         """Take no more, and give the Deferreds that are to be failed."""
         self.closed = True
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        self._held.clear()
         self.transport.unregisterProducer()
         taken = [request.taken() for request in self._outstanding]
         failed = [deferred for deferred in taken if deferred is not None] + self._unwritten

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
 from kreplica.client.connection import Connection, connect
@@ -13,7 +14,7 @@ from kreplica.runtime.shared import Shared
 from kreplica.runtime.together import together
 from kreplica.sansio.addresses import Address
 from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import ClientError, ConnectionFailed
+from kreplica.sansio.errors import ClientClosed, ClientError, ConnectionFailed
 from kreplica.sansio.options import ClientOptions
 
 log = Logger()
@@ -52,21 +53,27 @@ class Connections:
 
         After a try that failed the next one waits, longer each time; whoever asks meanwhile is told at once.
 
+        :raise ClientClosed: these are closed, or were while the connection was being made.
         :raise ClientError: none comes about.
         """
         if self._closed:
-            raise ConnectionFailed(f"{address}: the client is closed")
+            raise ClientClosed(f"{address}: the client is closed")
         way = self._ways.setdefault(address, _Way())
         if way.connection is not None and not way.connection.closed:
             return way.connection
-        if way.connecting is None:
+        connecting = way.connecting
+        if connecting is None:
             if way.last_error is not None and self._surroundings.reactor.seconds() < way.retry_at_s:
                 raise ConnectionFailed(str(way.last_error)) from way.last_error
-            connecting = way.connecting = Shared(self._connect(address, way))
-            if connecting.is_over:
-                way.connecting = None
+            connecting = Shared(self._connect(address, way))
+            if not connecting.is_over:
+                way.connecting = connecting
+        try:
             return await connecting.wait()
-        return await way.connecting.wait()
+        except CancelledError:
+            if self._closed:
+                raise ClientClosed(f"{address}: the client was closed") from None
+            raise
 
     def to_open(self, address: Address) -> Connection | None:
         """The connection to an address where there is one that is open."""
@@ -81,13 +88,13 @@ class Connections:
         return iter([connection for connection in made if connection is not None and not connection.closed])
 
     async def close(self) -> None:
-        """Close them all; what is under way fails with ``ConnectionLost``."""
+        """Close them all; what is under way fails with ``ConnectionLost``, who waits for one with ``ClientClosed``."""
         self._closed = True
-        for way in list(self._ways.values()):
+        open_ones, ways = list(self), list(self._ways.values())
+        self._ways.clear()
+        for way in ways:
             if way.connecting is not None:
                 way.connecting.cancel()
-        open_ones = list(self)
-        self._ways.clear()
         await together([_closed(connection) for connection in open_ones])
 
     async def _connect(self, address: Address, way: _Way) -> Connection:

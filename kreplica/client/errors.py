@@ -3,6 +3,7 @@
 from kreplica.sansio.errors import (
     BrokerRefused,
     BufferFull,
+    ClientClosed,
     ClientError,
     CommitFailed,
     ConnectionFailed,
@@ -27,6 +28,7 @@ from kreplica.sansio.errors import (
 __all__ = [
     "BrokerRefused",
     "BufferFull",
+    "ClientClosed",
     "ClientError",
     "CommitFailed",
     "ConnectionFailed",

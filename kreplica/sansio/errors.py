@@ -116,6 +116,12 @@ class LogTruncated(ClientError):
         self.diverging_offset = diverging_offset
 
 
+class ClientClosed(ClientError):
+    """The cluster's client, or the connections that somebody had of it, were closed; nothing more comes of them."""
+
+    retriable = False
+
+
 class ConsumerClosed(ClientError):
     """The consumer is closed."""
 

@@ -1,0 +1,229 @@
+"""One connection to each broker: shared while it comes about, made anew after a loss, not tried again too soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from client_peer import answer_bytes, heartbeat, result_of
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectionDone, ConnectionRefusedError
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
+
+from kreplica.client import Cluster
+from kreplica.client.connection import Connection
+from kreplica.client.connections import Connections
+from kreplica.client.errors import ClientClosed, ConnectionFailed, ConnectionLost, GaveUp, RequestTimedOut
+from kreplica.client.surroundings import Surroundings, surroundings_of
+from kreplica.sansio.addresses import Address
+from kreplica.sansio.options import ClientOptions
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.messages import API_VERSIONS
+
+BROKER = Address("broker", 9092)
+OPTIONS = ClientOptions(backoff_s=2.0, backoff_s_max=4.0, connect_timeout_s=7.0)
+
+
+class Ways:
+    """Connections, and a network on which a test decides what comes of each attempt."""
+
+    def __init__(self) -> None:
+        self.reactor = MemoryReactorClock()
+        surroundings = Surroundings(
+            reactor=self.reactor,  # type: ignore[arg-type]
+            random=Random(1),
+            wall_clock_ms=lambda: 0,
+        )
+        self.connections = Connections(surroundings, OPTIONS)
+
+    def ask(self, address: Address = BROKER) -> Deferred[Connection]:
+        """For the connection to a broker."""
+        return Deferred.fromCoroutine(self.connections.to(address))
+
+    @property
+    def attempts(self) -> int:
+        """How many there were so far."""
+        return len(self.reactor.tcpClients)
+
+    def accept(self) -> StringTransport:
+        """The last attempt connects; nothing is answered yet."""
+        self.protocol = self.reactor.tcpClients[-1][2].buildProtocol(None)
+        transport = StringTransport()
+        self.protocol.makeConnection(transport)
+        return transport
+
+    def answer_versions(self) -> None:
+        """Of the connection that came about last."""
+        rows = [{"api_key": 12, "min_version": 0, "max_version": 4}]
+        self.protocol.dataReceived(answer_bytes(API_VERSIONS, 4, 0, {"error_code": 0, "api_keys": rows}))
+
+    def refuse(self) -> None:
+        """The last attempt fails."""
+        self.reactor.tcpClients[-1][2].clientConnectionFailed(None, Failure(ConnectionRefusedError()))
+
+    def close(self) -> Deferred[None]:
+        """All of them."""
+        return Deferred.fromCoroutine(self.connections.close())
+
+
+@pytest.fixture
+def ways() -> Ways:
+    """Nobody is connected to anybody."""
+    return Ways()
+
+
+def failure_of(deferred: Deferred[Connection]) -> BaseException:
+    """Why it failed."""
+    with pytest.raises(BaseException) as caught:
+        result_of(deferred)
+    return caught.value
+
+
+def test_who_asks_meanwhile_shares_the_attempt(ways: Ways) -> None:
+    """One that gives up leaves the others theirs; when the last one does, the attempt ends with its timers."""
+    first, second = ways.ask(), ways.ask()
+    assert ways.attempts == 1
+    first.cancel()
+    assert isinstance(failure_of(first), CancelledError)
+    ways.accept()
+    assert not second.called
+    ways.answer_versions()
+    connection = result_of(second)
+    assert connection.versions == {12: (0, 4)}
+    assert result_of(ways.ask()) is connection
+    assert list(ways.connections) == [connection]
+
+    other = Address("other", 9092)
+    last = ways.ask(other)
+    last.cancel()
+    assert isinstance(failure_of(last), CancelledError)
+    assert ways.reactor.connectors[-1].stoppedConnecting
+    again = ways.ask(other)
+    assert ways.attempts == 3
+    transport = ways.accept()
+    again.cancel()
+    assert isinstance(failure_of(again), CancelledError)
+    assert transport.disconnecting
+    ways.protocol.connectionLost(Failure(ConnectionDone()))
+    assert ways.reactor.getDelayedCalls() == []
+
+
+def test_tries_that_fail_are_spaced(ways: Ways) -> None:
+    """Whoever asks too early is told at once why the last one failed; one that goes well forgets all that."""
+    refused = ways.ask()
+    ways.refuse()
+    assert isinstance(failure_of(refused), ConnectionFailed)
+    early = failure_of(ways.ask())
+    assert isinstance(early, ConnectionFailed)
+    assert "broker:9092" in str(early)
+    assert ways.attempts == 1
+    ways.reactor.advance(2.0)
+    ways.ask().addErrback(lambda _: None)
+    ways.refuse()
+    ways.reactor.advance(1.9)
+    assert failure_of(ways.ask()).retriable
+    ways.reactor.advance(2.1)
+    third = ways.ask()
+    ways.accept()
+    ways.answer_versions()
+    ways.protocol.connectionLost(Failure(ConnectionDone()))
+    assert result_of(third).closed
+    ways.ask().addErrback(lambda _: None)
+    assert ways.attempts == 4
+
+
+def test_a_broker_that_says_nothing_is_no_connection(ways: Ways) -> None:
+    """It accepts and is silent: the attempt ends in time, and counts as one that failed."""
+    asked = ways.ask()
+    transport = ways.accept()
+    ways.reactor.advance(7.0)
+    assert isinstance(failure_of(asked), RequestTimedOut)
+    assert transport.disconnected or transport.disconnecting
+    assert isinstance(failure_of(ways.ask()), ConnectionFailed)
+    assert ways.attempts == 1
+
+
+def test_a_peer_that_is_gone_without_a_word_is_found_by_its_silence(ways: Ways) -> None:
+    """The request that is not answered closes the connection, and the next one opens another."""
+    asked = ways.ask()
+    ways.accept()
+    ways.answer_versions()
+    half_open = result_of(asked)
+    lost, behind = heartbeat(half_open, timeout_s=3.0), heartbeat(half_open, timeout_s=9.0)
+    ways.reactor.advance(3.0)
+    with pytest.raises(RequestTimedOut):
+        result_of(lost)
+    with pytest.raises(ConnectionLost):
+        result_of(behind)
+    assert half_open.closed
+    assert ways.connections.to_open(BROKER) is None
+    ways.ask().addErrback(lambda _: None)
+    assert ways.attempts == 2
+
+
+def test_closing_ends_everything(ways: Ways) -> None:
+    """Who waits for a connection is told, and nobody gets another one; no timer is left."""
+    connected = ways.ask()
+    ways.accept()
+    ways.answer_versions()
+    under_way = heartbeat(result_of(connected))
+    waiting = ways.ask(Address("other", 9092))
+    closed = ways.close()
+    assert isinstance(failure_of(waiting), ClientClosed)
+    with pytest.raises(ConnectionLost):
+        result_of(under_way)
+    assert not closed.called
+    ways.protocol.connectionLost(Failure(ConnectionDone()))
+    result_of(closed)
+    assert isinstance(failure_of(ways.ask()), ClientClosed)
+    result_of(ways.close())
+    assert ways.reactor.getDelayedCalls() == []
+
+
+# --- what a cluster makes of it ---
+
+
+@pytest.fixture
+def simulated() -> Iterator[SimulatedCluster]:
+    """One broker."""
+    cluster = SimulatedCluster(seed=3)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+def test_closing_a_cluster_ends_what_is_tried_again(simulated: SimulatedCluster) -> None:
+    """Between tries and during one; who is cancelled instead is told that, and leaves no timer behind."""
+    host = simulated.host("application")
+    lost = Cluster("nowhere:1", surroundings=surroundings_of(host.runtime))
+    pausing = [Deferred.fromCoroutine(lost.retrying(lost.refresh)) for _ in range(2)]
+    simulated.run(0.01)
+    pausing[0].cancel()
+    assert isinstance(failure_of(pausing[0]), CancelledError)
+    simulated.run_until(lost.close())
+    assert isinstance(failure_of(pausing[1]), ClientClosed)
+    assert host.reactor.getDelayedCalls() == []
+
+    cluster = Cluster(simulated.bootstrap_servers, surroundings=surroundings_of(host.runtime))
+    asking = Deferred.fromCoroutine(cluster.retrying(cluster.refresh))
+    simulated.run_until(cluster.close())
+    assert isinstance(failure_of(asking), ClientClosed)
+    simulated.run(0.001)
+    assert host.reactor.getDelayedCalls() == []
+
+
+def test_a_network_that_swallows_everything(simulated: SimulatedCluster) -> None:
+    """Requests end by their time-outs, the whole by its own; when the network is back, so is the connection."""
+    host = simulated.host("application")
+    options = ClientOptions(request_timeout_s=2.0, connect_timeout_s=2.0)
+    cluster = Cluster(simulated.bootstrap_servers, options=options, surroundings=surroundings_of(host.runtime))
+    simulated.run_until(cluster.refresh())
+    simulated.simulation.network.cut("application", "broker-1")
+    with pytest.raises(GaveUp, match=r"within 2 s|timeout"):
+        simulated.run_until(cluster.retrying(cluster.refresh, 5.0), 60)
+    simulated.simulation.network.heal()
+    simulated.run_until(cluster.retrying(cluster.refresh), 60)
+    simulated.run_until(cluster.close())
+    assert host.reactor.getDelayedCalls() == []

@@ -1,0 +1,89 @@
+"""A broker that wants to hear nothing for a while is not spoken to on that connection (KIP-219)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from client_peer import Peer, answer_bytes, heartbeat, heartbeat_answer, result_of
+from twisted.internet.defer import CancelledError, Deferred
+
+from kreplica.client.connection import SILENCE_S_MAX, Connection
+from kreplica.client.errors import ConnectionLost, RequestTimedOut
+from kreplica.wire.messages import HEARTBEAT, PRODUCE
+
+
+def throttled(correlation_id: int, throttle_time_ms: int) -> bytes:
+    """An answer that asks for silence."""
+    return answer_bytes(HEARTBEAT, 4, correlation_id, {"throttle_time_ms": throttle_time_ms, "error_code": 0})
+
+
+def unanswered(connection: Connection) -> Deferred[dict[str, Any]]:
+    """A request without an answer."""
+    return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, answered=False)
+
+
+def test_requests_wait_until_the_time_is_over(peer: Peer, connection: Connection) -> None:
+    """What was under way is answered meanwhile; a longer wish counts, a shorter one changes nothing."""
+    answers = [heartbeat(connection), heartbeat(connection)]
+    peer.requests()
+    peer.protocol.dataReceived(throttled(0, 2000))
+    assert result_of(answers[0])["throttle_time_ms"] == 2000
+    held, silent = heartbeat(connection, timeout_s=5.0), unanswered(connection)
+    peer.protocol.dataReceived(throttled(1, 500))
+    peer.reactor.advance(1.9)
+    assert peer.requests() == []
+    assert not silent.called
+    peer.reactor.advance(0.2)
+    assert [request[2] for request in peer.requests()] == [2, 3]
+    assert result_of(silent) == {}
+    peer.protocol.dataReceived(heartbeat_answer(2, 27))
+    assert result_of(held)["error_code"] == 27
+    heartbeat(connection)
+    assert len(peer.requests()) == 1
+    assert len(peer.reactor.getDelayedCalls()) == 1
+
+
+def test_no_broker_is_granted_hours(peer: Peer, connection: Connection) -> None:
+    """The silence is bounded, and time-outs count from when a request leaves."""
+    heartbeat(connection)
+    peer.protocol.dataReceived(throttled(0, 3_600_000))
+    held = heartbeat(connection, timeout_s=5.0)
+    peer.requests()
+    peer.reactor.advance(SILENCE_S_MAX - 0.1)
+    assert peer.requests() == []
+    peer.reactor.advance(0.2)
+    assert len(peer.requests()) == 1
+    peer.reactor.advance(4.8)
+    assert not held.called
+    peer.reactor.advance(0.2)
+    with pytest.raises(RequestTimedOut):
+        result_of(held)
+    assert peer.reactor.getDelayedCalls() == []
+
+
+def test_what_nobody_waits_for_any_more_is_not_sent(peer: Peer, connection: Connection) -> None:
+    """A request that is cancelled during the silence never leaves; those behind it get their own answers."""
+    heartbeat(connection)
+    peer.protocol.dataReceived(throttled(0, 1000))
+    cancelled, kept = heartbeat(connection), heartbeat(connection)
+    cancelled.cancel()
+    with pytest.raises(CancelledError):
+        result_of(cancelled)
+    peer.requests()
+    peer.reactor.advance(1.0)
+    assert [request[2] for request in peer.requests()] == [2]
+    peer.protocol.dataReceived(heartbeat_answer(2, 25))
+    assert result_of(kept)["error_code"] == 25
+
+
+def test_a_connection_that_ends_during_the_silence(peer: Peer, connection: Connection) -> None:
+    """What was held back fails, and no timer is left."""
+    heartbeat(connection)
+    peer.protocol.dataReceived(throttled(0, 1000))
+    held = [heartbeat(connection), unanswered(connection)]
+    peer.lose()
+    for each in held:
+        with pytest.raises(ConnectionLost):
+            result_of(each)
+    assert peer.reactor.getDelayedCalls() == []
