@@ -1,8 +1,8 @@
 """A client library under load: ``python -m benchmarks.client_load LIBRARY``.
 
-Each line of standard input is a case in JSON, the answer a line of JSON.  Each case makes a client of its own, gets ready,
-and is measured for a fixed time.  What a library is asked to do is in ``benchmarks/client_load_LIBRARY.py``, as its own
-documentation would do it.
+Each line of standard input is a case in JSON, the answer a line of JSON.  Each case makes a client of its own, gets
+ready, and is measured for a fixed time.  What a library is asked to do is in ``benchmarks/client_load_LIBRARY.py``, as
+its own documentation would do it.
 """
 
 from __future__ import annotations

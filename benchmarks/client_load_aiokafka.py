@@ -16,7 +16,7 @@ def serve() -> None:
 
 
 async def produce(case: Case) -> None:
-    """``send`` awaits room only, and gives a future for the record."""
+    """``send`` awaits room only, and gives a future for the record; ``send_batch`` gives one for a batch."""
     producer = AIOKafkaProducer(
         bootstrap_servers=case.bootstrap,
         acks=case.acks,
@@ -29,13 +29,26 @@ async def produce(case: Case) -> None:
         for partition in range(partitions):
             await producer.send_and_wait(topic, value, partition=partition)
         meter = Meter(case.seconds)
-        while not meter.is_over:
-            for number in range(CHUNK):
-                await producer.send(topic, value, partition=number % partitions)
-            meter.records += CHUNK
+        if case.style == "batch":
+            await _batches_of(value, producer, topic, partitions, meter)
+        else:
+            while not meter.is_over:
+                for number in range(CHUNK):
+                    await producer.send(topic, value, partition=number % partitions)
+                meter.records += CHUNK
         await producer.flush()
         meter.bytes = meter.records * len(value)
         answer(meter)
+
+
+async def _batches_of(value: bytes, producer: AIOKafkaProducer, topic: str, partitions: int, meter: Meter) -> None:
+    number = 0
+    while not meter.is_over:
+        batch = producer.create_batch()
+        while batch.append(key=None, value=value, timestamp=None) is not None:
+            meter.records += 1
+        await producer.send_batch(batch, topic, partition=number % partitions)
+        number += 1
 
 
 async def consume(case: Case) -> None:

@@ -24,7 +24,7 @@ def _delivered(error: Any, _: Any) -> None:
 
 
 def produce(case: Case) -> None:
-    """``produce`` with a callback for each record, as the other libraries have a future."""
+    """``produce`` with a callback for each record, as the other libraries have a future, or without."""
     producer = Producer(
         {
             "bootstrap.servers": case.bootstrap,
@@ -41,10 +41,11 @@ def produce(case: Case) -> None:
     for partition in range(partitions):
         producer.produce(topic, value, partition=partition, on_delivery=_delivered)
     producer.flush(10)
+    on_delivery = _delivered if case.style == "record" else None
     meter = Meter(case.seconds)
     while not meter.is_over:
         for number in range(CHUNK):
-            producer.produce(topic, value, partition=number % partitions, on_delivery=_delivered)
+            producer.produce(topic, value, partition=number % partitions, on_delivery=on_delivery)
         meter.records += CHUNK
         producer.poll(0)
         while len(producer) > QUEUED_MAX - CHUNK:

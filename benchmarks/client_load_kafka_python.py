@@ -17,7 +17,7 @@ def serve() -> None:
 
 
 def produce(case: Case) -> None:
-    """``send`` gives a future; a thread of the library's sends."""
+    """``send`` gives a future; a thread of the library's sends.  There is nothing for several records."""
     producer = KafkaProducer(
         bootstrap_servers=case.bootstrap,
         acks=case.acks,

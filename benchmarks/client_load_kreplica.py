@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
@@ -28,14 +30,23 @@ async def produce(cluster: Cluster, case: Case) -> None:
         for partition in range(partitions):
             await producer.send(topic, value, partition=partition)
         meter = Meter(case.seconds)
-        while not meter.is_over:
-            await producer.room()
-            for number in range(CHUNK):
-                producer.send(topic, value, partition=number % partitions)
-            meter.records += CHUNK
-        await producer.flush()
+        if case.style == "batch":
+            meter.records = await producer.send_all(topic, _values(value, meter))
+        else:
+            while not meter.is_over:
+                await producer.room()
+                for number in range(CHUNK):
+                    producer.send(topic, value, partition=number % partitions)
+                meter.records += CHUNK
+            await producer.flush()
         meter.bytes = meter.records * len(value)
         answer(meter)
+
+
+def _values(value: bytes, meter: Meter) -> Iterator[bytes]:
+    while not meter.is_over:
+        for _ in range(CHUNK):
+            yield value
 
 
 async def consume(cluster: Cluster, case: Case) -> None:
