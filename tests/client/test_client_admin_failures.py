@@ -1,0 +1,113 @@
+"""What an administrator is told when answers are lost, brokers die, or something is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from admin_scene import AdminScene, codes
+from twisted.internet.defer import CancelledError, Deferred
+
+from kreplica.client import Admin, Cluster, TopicPartition
+from kreplica.client.admin import NewTopic, Outcomes
+from kreplica.client.surroundings import surroundings_of
+from kreplica.errors import ErrorCode
+from kreplica.sansio.errors import BrokerRefused, ClientClosed, GaveUp
+from kreplica.sansio.offsets import LATEST
+
+T = TypeVar("T")
+
+
+def answer_lost(scene: AdminScene, work: Coroutine[Any, Any, T], is_done: Callable[[], bool]) -> T:
+    """What comes of work whose first answer is lost, after the cluster did as it was asked."""
+    controller = f"broker-{scene.brokers.controller()}"
+    scene.run(scene.cluster.refresh())
+    asked = Deferred.fromCoroutine(work)
+    while not is_done():
+        assert not asked.called
+        scene.brokers.run(0.0005)
+    assert not asked.called
+    scene.brokers.simulation.network.drop_connections("application", controller)
+    return scene.run(asked, 60)
+
+
+def test_what_was_done_although_the_answer_was_lost(scene: AdminScene) -> None:
+    """It is not taken for a failure; what was there before anybody asked still is one."""
+    admin = scene.admin
+
+    def partitions() -> int:
+        return sum(scene.brokers.leader_of("lost", each) >= 0 for each in range(4))
+
+    created = answer_lost(scene, admin.create_topics([NewTopic("lost", 2, 3)], timeout_s=30), lambda: partitions() == 2)
+    assert created["lost"].name == "lost"
+    twice = scene.run(admin.create_topics([NewTopic("lost", 2, 3), NewTopic("new", 1, 1)]), 60)
+    assert codes(twice.failed) == {"lost": ErrorCode.TOPIC_ALREADY_EXISTS}
+    widened = answer_lost(scene, admin.create_partitions({"lost": 4}), lambda: partitions() == 4)
+    widened.raise_first()
+    deleted = answer_lost(scene, admin.delete_topics(["lost", "new"]), lambda: partitions() == 0)
+    deleted.raise_first()
+    gone = scene.run(admin.delete_topics(["lost"]), 60)
+    assert codes(gone.failed) == {"lost": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_the_controller_dies(scene: AdminScene) -> None:
+    """Its successor is asked; brokers that died are no more asked for groups, those that live are."""
+    controller = scene.brokers.controller()
+    assert controller is not None
+    scene.run(scene.admin.describe_cluster())
+    scene.brokers.brokers[controller].kill()
+    created = scene.run(scene.admin.create_topic("survivor", 3, 2), 60)
+    assert created.partitions == 3
+    assert scene.run(scene.admin.list_groups(), 60) == []
+    assert controller not in scene.run(scene.admin.describe_cluster(), 60).brokers
+    scene.run(scene.brokers.brokers[controller].start())
+
+
+def test_what_is_not_there_yet_is_waited_for_a_moment(scene: AdminScene) -> None:
+    """A topic that comes while its offsets are asked for is told of; one that does not come is told to be unknown."""
+    later, never = TopicPartition("later", 0), TopicPartition("never", 0)
+    asked = Deferred.fromCoroutine(scene.admin.list_offsets({later: LATEST, never: LATEST}))
+    scene.brokers.run(2.0)
+    assert not asked.called
+    scene.run(scene.admin.create_topic("later", 1, 1))
+    told = scene.run(asked, 60)
+    assert told[later].offset == 0
+    assert codes(told.failed) == {never: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_nobody_answers(scene: AdminScene) -> None:
+    """Each item is given up, with the last error, when the time is over; closing and cancelling end the question."""
+    host = scene.brokers.host("lonely")
+    cluster = Cluster("nowhere:1", surroundings=surroundings_of(host.runtime))
+    admin = Admin(cluster)
+    given_up = scene.run(admin.describe_groups(["a", "b"], timeout_s=2.0), 60)
+    assert [type(error) for error in given_up.failed.values()] == [GaveUp, GaveUp]
+    with pytest.raises(GaveUp, match="nowhere:1"):
+        given_up.raise_first()
+    with pytest.raises(GaveUp):
+        scene.run(admin.list_transactions(timeout_s=1.0), 60)
+    cancelled, closed = (Deferred.fromCoroutine(admin.delete_topics(["a"])) for _ in range(2))
+    scene.brokers.run(1.0)
+    cancelled.cancel()
+    with pytest.raises(CancelledError):
+        scene.run(cancelled)
+    scene.run(cluster.close())
+    assert isinstance(scene.run(closed).failed["a"], ClientClosed)
+    scene.brokers.run(0.001)
+    assert host.reactor.getDelayedCalls() == []
+
+
+def test_outcomes() -> None:
+    """An item's result or error; all results, or the first error."""
+    refused = BrokerRefused(ErrorCode.INVALID_REQUEST, "b")
+    outcomes: Outcomes[str, int] = Outcomes({"a": 1, "b": refused, "c": 3})
+    assert (list(outcomes), len(outcomes), "a" in outcomes, "d" in outcomes) == (["a", "b", "c"], 3, True, False)
+    assert outcomes["a"] == 1
+    for ask in (lambda: outcomes["b"], outcomes.raise_first):
+        with pytest.raises(BrokerRefused):
+            ask()
+    with pytest.raises(KeyError):
+        outcomes["d"]
+    assert (dict(outcomes.succeeded), dict(outcomes.failed)) == ({"a": 1, "c": 3}, {"b": refused})
+    assert Outcomes[str, int]({"a": 1}).raise_first() == {"a": 1}
