@@ -7,8 +7,8 @@ by several threads at once: give each thread its own ``Cluster`` and what is mad
 * ``connection`` one connection to one broker; ``connections`` those of one owner
 * ``patience`` how long one operation goes on trying
 * ``surroundings`` the seams: clocks, sleep, randomness, sockets
-* ``producer``: ``Producer``, records in; ``sending`` its requests; ``transactions`` a transaction's talk with its
-  coordinator
+* ``producer``: ``Producer``, records in; ``producer_options`` how; ``sending`` its requests; ``transactions`` a
+  transaction's talk with its coordinator
 * ``reader``: ``Reader``, records out
 * ``offsets`` offsets by time, and those that groups committed
 * ``admin`` topics, settings, sizes
@@ -17,7 +17,8 @@ What needs no socket is in ``kreplica.sansio``: errors, views, batches, and what
 """
 
 from kreplica.blocking.cluster import Cluster
-from kreplica.blocking.producer import Producer, ProducerOptions
+from kreplica.blocking.producer import Producer
+from kreplica.blocking.producer_options import ProducerOptions
 from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.blocking.surroundings import Surroundings, real_surroundings
 from kreplica.model import TopicPartition

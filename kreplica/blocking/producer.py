@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from kreplica.blocking.cluster import Cluster
+from kreplica.blocking.producer_options import ProducerOptions
 from kreplica.blocking.sending import WAIT_S_MAX, Sender, SendingRules
 from kreplica.blocking.transactions import Transactions, new_producer_id
 from kreplica.errors import ErrorCode
@@ -26,11 +26,9 @@ from kreplica.sansio.errors import (
 from kreplica.sansio.lanes import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
 from kreplica.sansio.partitioning import StickyPartitions
 from kreplica.wire.batch_building import BatchBuilder
-from kreplica.wire.compression import Codec
 from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Headers
 
-ACKS_ALL = -1
 RECORD_OVERHEAD = 40
 """Bytes that a record takes at most besides key, value and headers."""
 
@@ -38,44 +36,6 @@ HEADER_OVERHEAD = 10
 UTF8_SIZE_MAX = 4
 
 _FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerOptions:
-    """How a producer writes.
-
-    :param acks: -1: a record is written when all in-sync replicas have it; 1: when the leader has it; 0: when sent.
-    :param idempotent: retries write nothing twice; goes with ``acks=-1`` only.  None: yes, where it does.
-    :param transactional_id: for transactions: who takes the same id over ends what this one left open.
-    :param transaction_timeout_s: a transaction that lasts longer is aborted.
-    :param batch_size: bytes of a batch before compression; a larger record has a batch of its own.
-    :param linger_s: so long a batch waits for more records.  Nothing happens between calls: ``poll`` where you idle.
-    :param memory_size_max: bytes of records without an outcome; beyond it ``send`` waits.
-    :param delivery_timeout_s: a record that is not written by then fails.
-    """
-
-    acks: int = ACKS_ALL
-    codec: Codec = Codec.NONE
-    idempotent: bool | None = None
-    transactional_id: str | None = None
-    transaction_timeout_s: float = 60.0
-    batch_size: int = 128 << 10
-    linger_s: float = 0.02
-    memory_size_max: int = 64 << 20
-    delivery_timeout_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        if self.acks not in (ACKS_ALL, 0, 1):
-            raise ValueError(f"acks={self.acks}: -1 (all), 0 or 1 is expected")
-        if self.acks != ACKS_ALL and (self.idempotent or self.transactional_id is not None):
-            raise ValueError(f"acks={self.acks}: what is idempotent or transactional needs acks=-1 (all)")
-        if self.idempotent is False and self.transactional_id is not None:
-            raise ValueError("transactions are idempotent always")
-
-    @property
-    def is_idempotent(self) -> bool:
-        """Whether batches are numbered."""
-        return self.acks == ACKS_ALL if self.idempotent is None else self.idempotent
 
 
 class Producer:
@@ -167,6 +127,32 @@ class Producer:
         if self._held > self._options.memory_size_max or self._surroundings.clock() >= self._dues[0][0]:
             self._make_room()
         return delivery
+
+    def send_batch(self, partition: TopicPartition, data: bytearray, count: int) -> Delivery:
+        """Give a whole batch to the producer, for who makes them otherwise; waits only while its memory is full.
+
+        :param data: a record batch without a producer's numbers, which are stamped into it; transactional where this
+            producer is.  It is the producer's from now on.
+        :param count: of its records.
+        :return: what becomes of it; its offset is that of the first record.
+        :raise RecordTooLarge: it never fits into the producer's memory.
+        :raise ClientError: as ``send``.
+        """
+        if self._unusable is not None or self._transactions is not None:
+            self._check_usable()
+        if len(data) > self._options.memory_size_max:
+            raise RecordTooLarge(f"a batch of {len(data):,} bytes, and memory for {self._options.memory_size_max:,}")
+        lane = self._lanes.get(partition) or self._choose_lane(partition.topic, None, partition.partition)
+        self._close_batch(lane)
+        now_s = self._surroundings.clock()
+        self._orders += 1
+        batch = OutgoingBatch(partition, self._orders, None, now_s, now_s + self._options.delivery_timeout_s)
+        batch.data, batch.count, batch.size = data, count, len(data)
+        self._held += batch.size
+        lane.waiting.append(batch)
+        self._sender.add(lane)
+        self._make_room()
+        return Delivery(batch.outcome, 0)
 
     def poll(self, timeout_s: float = 0.0) -> None:
         """Send what has waited long enough, and take answers; waits for some at most so long."""

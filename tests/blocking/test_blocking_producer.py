@@ -16,6 +16,7 @@ from scripted_brokers import Request, ScriptedBrokers, produce_answer, produced
 from kreplica.blocking import Codec, Producer, ProducerOptions
 from kreplica.blocking.connection import Connection
 from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
 from kreplica.sansio.errors import (
     ClientError,
     DeliveryFailed,
@@ -25,6 +26,7 @@ from kreplica.sansio.errors import (
     RecordTooLarge,
     TransactionFailed,
 )
+from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import check_batch
 from kreplica.wire.messages import (
     ADD_PARTITIONS_TO_TXN,
@@ -34,7 +36,7 @@ from kreplica.wire.messages import (
     PRODUCE,
 )
 from kreplica.wire.partitioning import murmur2, partition_of_key
-from kreplica.wire.records import iter_records
+from kreplica.wire.records import Record, iter_records
 
 OK = produce_answer
 ONE_EACH: dict[str, Any] = {"linger_s": 0.0}
@@ -119,6 +121,22 @@ def test_a_full_batch_goes_at_once() -> None:
     sequences = [sequence for _, _, sequence in sent(brokers)]
     assert sequences == sorted(set(sequences))
     assert sum(header.record_count for request in brokers[1].asked(PRODUCE) for _, header in produced(request)) == 30
+
+
+def test_whole_batches_go_as_they_are_in_their_place() -> None:
+    """They are numbered with the others, behind what was sent before; memory bounds them too."""
+    brokers = scripted()
+    with brokers.cluster() as cluster, Producer(cluster, ProducerOptions(memory_size_max=1000)) as producer:
+        producer.send("t", b"one", partition=0)
+        given = build_batch([Record(offset, 5, None, value) for offset, value in enumerate((b"two", b"three"))])
+        delivery = producer.send_batch(TopicPartition("t", 0), bytearray(given), 2)
+        producer.send("t", b"four", partition=0)
+        producer.flush()
+        assert (producer.written, delivery.offset >= 0) == (4, True)
+        with pytest.raises(RecordTooLarge):
+            producer.send_batch(TopicPartition("t", 0), bytearray(1001), 1)
+    assert values(brokers) == [b"one", b"two", b"three", b"four"]
+    assert [sequence for _, _, sequence in sent(brokers)] == [0, 1, 3]
 
 
 def test_memory_is_bounded() -> None:
