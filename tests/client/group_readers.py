@@ -52,6 +52,11 @@ class Owners:
             if other != name:
                 self.contradictions.append(f"{name} was given {partition}, which {other} has")
 
+    def take_again(self, name: str, partitions: Partitions) -> None:
+        """A process goes on that stood still: what nobody else has by now, it has still."""
+        for partition in sorted(partitions):
+            self._owners.setdefault(partition, name)
+
     def give(self, name: str, partitions: Partitions) -> None:
         for partition in sorted(partitions):
             if self._owners.get(partition) == name:

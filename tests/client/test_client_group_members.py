@@ -1,4 +1,4 @@
-"""Members of a group share partitions, whichever protocol they have, whatever becomes of them and of their coordinator."""
+"""Members of a group share partitions, whichever protocol they have, whatever becomes of them and their coordinator."""
 
 from __future__ import annotations
 

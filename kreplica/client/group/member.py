@@ -223,6 +223,8 @@ class GroupMember(ABC):
             return
         self._is_over = True
         self._session.end()
+        if self._assignment:
+            self._lose("the membership was ended before they were given up")
         self._handover.close()
         for work in self._works:
             work.cancel()

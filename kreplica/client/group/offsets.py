@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from twisted.internet.defer import DeferredLock
+
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.link import CoordinatorLink
 from kreplica.client.group.membership import NO_GENERATION, GroupIdentity
@@ -50,11 +52,26 @@ class GroupOffsets:
         self._cluster = cluster
         self._link = link
         self._member = member
+        self._turn = DeferredLock()
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """See ``Membership``."""
+        """See ``Membership``; one after the other: a commit that is tried again comes behind none that began later."""
         if not offsets:
             return
+        await self._turn.acquire()
+        try:
+            await self._commit_patiently(offsets)
+        finally:
+            self._turn.release()
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """See ``Membership``."""
+        wanted = topic_rows(partitions, lambda each: each.partition, "partition_indexes")
+        if not wanted:
+            return {}
+        return await self._cluster.retrying(lambda: self._committed(wanted))
+
+    async def _commit_patiently(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         reactor = self._cluster.surroundings.reactor
         patient_until_s = reactor.seconds() + UNKNOWN_TOPIC_PATIENCE_S
 
@@ -67,13 +84,6 @@ class GroupOffsets:
                 raise
 
         await self._cluster.retrying(attempt)
-
-    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """See ``Membership``."""
-        wanted = topic_rows(partitions, lambda each: each.partition, "partition_indexes")
-        if not wanted:
-            return {}
-        return await self._cluster.retrying(lambda: self._committed(wanted))
 
     async def _commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         member = self._member

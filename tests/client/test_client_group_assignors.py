@@ -1,0 +1,196 @@
+"""How a classic group's leader shares partitions out, beside what others' assignors do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor as TheirCooperative
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+from kreplica.client.group.assignors import ASSIGNORS, Member, Topics, by_names
+from kreplica.client.group.assignors.sticky_data import build_cooperative, build_eager, cooperative_claim, eager_claim
+from kreplica.client.group.subscription import build_assignment, parse_assignment, parse_members, protocols
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import MalformedAnswer
+
+NOWHERE: frozenset[str] = frozenset()
+SEEDS = range(40)
+
+
+def topics(**counts: int) -> Topics:
+    return {name: dict.fromkeys(range(count), NOWHERE) for name, count in counts.items()}
+
+
+def in_racks(*racks: str) -> Topics:
+    return {"t": {number: frozenset(rack.split("+")) for number, rack in enumerate(racks)}}
+
+
+def some_group(random: Random, static: float = 0.3) -> tuple[Topics, list[Member]]:
+    """Topics, and members that read some of them."""
+    there = topics(**{name: random.randrange(1, 9) for name in "abcd"[: random.randrange(1, 5)]})
+    names = [f"m{number}" for number in range(random.randrange(1, 7))]
+    members = []
+    for name in random.sample(names, len(names)):
+        wanted = frozenset(random.sample(sorted(there), random.randrange(1, len(there) + 1)))
+        members.append(Member(name, wanted, f"static-{9 - int(name[1])}" if random.random() < static else None))
+    return there, members
+
+
+def theirs(assignor, there: Topics, members: Sequence[Member]) -> dict[str, list[TopicPartition]]:
+    """What an assignor of aiokafka answers."""
+    cluster = SimpleNamespace(topics=lambda: set(there), partitions_for_topic=lambda topic: set(there[topic]))
+    said = {each.member_id: ConsumerProtocolMemberMetadata(0, sorted(each.topics), b"") for each in members}
+    found = assignor.assign(cluster, said)
+    return {member_id: sorted(parse_assignment(share.encode())) for member_id, share in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("range", RangePartitionAssignor), ("roundrobin", RoundRobinPartitionAssignor)]
+)
+def test_as_others_do(name: str, other) -> None:
+    """Whoever leads a group, members get the same."""
+    for seed in SEEDS:
+        there, members = some_group(Random(seed), static=0.0)  # aiokafka knows of no others
+        ours = ASSIGNORS[name].assign(there, members)
+        assert {each: sorted(share) for each, share in ours.items()} == theirs(other(), there, members), seed
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_each_partition_is_given_once(name: str) -> None:
+    """To somebody who reads its topic; the order in which members are named makes no difference."""
+    for seed in SEEDS:
+        random = Random(seed)
+        there, members = some_group(random)
+        shares = ASSIGNORS[name].assign(there, members)
+        wanted = {topic for each in members for topic in each.topics}
+        given = Counter(partition for share in shares.values() for partition in share)
+        assert given == Counter(TopicPartition(topic, number) for topic in wanted for number in there[topic])
+        assert all(partition.topic in each.topics for each in members for partition in shares[each.member_id])
+        assert shares == ASSIGNORS[name].assign(there, random.sample(members, len(members)))
+
+
+def test_range_gives_the_same_numbers_of_each_topic() -> None:
+    """So that topics can be joined; static members stand by their instance ids."""
+    both = frozenset("ab")
+    members = [Member("x", both, "2"), Member("y", both, "1"), Member("a", both)]
+    shares = by_names(["range"])[0].assign(topics(a=4, b=4), members)
+    numbers = {each: [str(partition) for partition in share] for each, share in shares.items()}
+    assert numbers == {"y": ["a-0", "a-1", "b-0", "b-1"], "x": ["a-2", "b-2"], "a": ["a-3", "b-3"]}
+
+
+def test_range_looks_at_racks() -> None:
+    """Who is near reads a partition, but nobody gets more for that."""
+    members = [Member(name, frozenset("t"), rack=rack) for name, rack in (("1", "A"), ("2", "B"), ("3", None))]
+    shares = ASSIGNORS["range"].assign(in_racks("B+C", "A+C", "A+C", "B+C", "A+C", "B+C"), members)
+    assert {each: [one.partition for one in share] for each, share in shares.items()} == {
+        "1": [1, 2], "2": [0, 3], "3": [4, 5],
+    }  # fmt: skip
+    everywhere = ASSIGNORS["range"].assign(in_racks(*["A+B"] * 6), members[:2])
+    assert [one.partition for one in everywhere["1"]] == [0, 1, 2]
+
+
+def carried(members: Sequence[Member], shares: dict[str, list[TopicPartition]], generation: int) -> list[Member]:
+    """The same members as they come to the next rebalance, with what both sticky assignors want to know."""
+    return [
+        Member(
+            each.member_id,
+            each.topics,
+            each.instance_id,
+            tuple(shares.get(each.member_id, ())),
+            generation,
+            user_data=build_eager(shares.get(each.member_id, ()), generation),
+        )
+        for each in members
+    ]
+
+
+def test_sticky_shares_are_equal_and_move_little() -> None:
+    """When one of many leaves, only what it had moves; when one comes, only what it gets."""
+    sticky, there = ASSIGNORS["sticky"], topics(a=7, b=6)
+    members = [Member(f"m{number}", frozenset("ab")) for number in range(5)]
+    shares = sticky.assign(there, members)
+    assert sorted(map(len, shares.values())) == [2, 2, 3, 3, 3]
+    rest = carried(members[1:], shares, 1)
+    without = sticky.assign(there, rest)
+    assert sorted(map(len, without.values())) == [3, 3, 3, 4]
+    for each in rest:
+        assert set(shares[each.member_id]) <= set(without[each.member_id])
+    again = sticky.assign(there, [*carried(rest, without, 2), members[0]])
+    assert len(again["m0"]) == 2
+    for each in rest:
+        assert set(again[each.member_id]) <= set(without[each.member_id])
+
+
+def test_sticky_is_no_worse_than_others() -> None:
+    """Over members that come and go: shares are as equal as kafka-python's."""
+    for seed in SEEDS:
+        there, members = some_group(Random(seed))
+        ours, other = ASSIGNORS["sticky"].assign(there, members), theirs(StickyPartitionAssignor(), there, members)
+        assert _unequal(ours) <= _unequal(other), seed
+
+
+def _unequal(shares: dict[str, list[TopicPartition]]) -> int:
+    return sum(len(share) ** 2 for share in shares.values())
+
+
+def test_the_later_of_two_claims_counts() -> None:
+    """A member that was away for a generation does not take back what another got meanwhile."""
+    there = topics(t=2)
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    old = Member("old", frozenset("t"), user_data=build_eager([zero, one], 1))
+    new = Member("new", frozenset("t"), user_data=build_eager([zero], 2))
+    assert ASSIGNORS["sticky"].assign(there, [old, new]) == {"new": [zero], "old": [one]}
+
+
+def test_cooperative_members_give_up_first() -> None:
+    """What one has and another is to get is given to nobody in the first step, and to that one in the second."""
+    cooperative, there = ASSIGNORS["cooperative-sticky"], topics(t=6)
+    one, two = Member("one", frozenset("t")), Member("two", frozenset("t"))
+    shares = cooperative.assign(there, [one])
+    first = cooperative.assign(there, [*carried([one], shares, 1), two])
+    assert [each.partition for each in first["one"]] == [0, 1, 2]
+    assert first["two"] == []
+    second = cooperative.assign(there, carried([one, two], first, 2))
+    assert second["one"] == first["one"]
+    assert [each.partition for each in second["two"]] == [3, 4, 5]
+
+
+def test_what_members_say_is_understood_by_others_and_theirs_by_us() -> None:
+    """Subscriptions, assignments and what sticky assignors carry along, as kafka-python writes and reads them."""
+    owned = frozenset(TopicPartition(*each) for each in [("t", 2), ("t", 0), ("u", 1)])
+    said = protocols(by_names(ASSIGNORS), ["u", "t"], owned, (owned, 7), "A")
+    for row in said:
+        read = ConsumerProtocolSubscription.decode(row["metadata"])
+        assert (read.topics, read.generation_id, read.rack_id) == (["t", "u"], 7, "A")
+        assert [(each.topic, each.partitions) for each in read.owned_partitions] == [("t", [0, 2]), ("u", [1])]
+    eager = StickyPartitionAssignor.parse_member_metadata(ConsumerProtocolMemberMetadata.decode(said[2]["metadata"]))
+    assert ({tuple(each) for each in eager.partitions}, eager.generation) == (set(owned), 7)
+    cooperative = TheirCooperative.parse_member_metadata(ConsumerProtocolSubscription.decode(said[3]["metadata"]))
+    assert ({tuple(each) for each in cooperative.partitions}, cooperative.generation) == (set(owned), 7)
+    theirs = ConsumerProtocolSubscription(version=1, topics=["t"], user_data=build_cooperative(5), owned_partitions=[])
+    (member,) = parse_members([{"member_id": "m", "metadata": theirs.encode()}])
+    assert (member.topics, cooperative_claim(member).generation) == (frozenset("t"), 5)
+    data = ConsumerProtocolAssignment.decode(build_assignment(owned))
+    assert [(each.topic, each.partitions) for each in data.assigned_partitions] == [("t", [0, 2]), ("u", [1])]
+    assert parse_assignment(build_assignment(owned)) == owned
+    assert parse_assignment(b"") == frozenset()
+
+
+def test_what_cannot_be_read() -> None:
+    """What a sticky member carries along may be anything; what it subscribes to may not."""
+    assert eager_claim(Member("m", frozenset(), user_data=b"\xff")).partitions == ()
+    assert cooperative_claim(Member("m", frozenset(), user_data=b"\xff")).generation == -1
+    with pytest.raises(MalformedAnswer, match="'m'"):
+        parse_members([{"member_id": "m", "metadata": b"\0"}])
+    with pytest.raises(MalformedAnswer):
+        parse_assignment(b"\0")
+    with pytest.raises(ValueError, match="expected are range"):
+        by_names(["rnage"])

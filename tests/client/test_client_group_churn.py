@@ -1,0 +1,167 @@
+"""Members come, go, die, stand still and are cut off at random: nothing has two owners, no commit is lost."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from group_readers import ALL, KINDS, Owners, Partitions, Reader, coordinator_of, new_brokers, settle
+from twisted.internet.defer import CancelledError, Deferred
+
+from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.sansio.errors import ClientError
+from kreplica.sansio.offsets import CommittedOffset
+from kreplica.testing.cluster import SimulatedCluster
+
+STEPS = 25
+READERS_MAX = 4
+
+
+class Commits:
+    """Of one group: what was acknowledged.
+
+    :ivar contradictions: where somebody was told less than that.
+    """
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[TopicPartition, int] = dict.fromkeys((TopicPartition("t", each) for each in ALL), 0)
+        self.contradictions: list[str] = []
+        self.count = 0
+
+
+class Worker(Reader):
+    """Reads on from what is committed, and commits, also while it gives partitions up, which takes it a while."""
+
+    def __init__(self, brokers: SimulatedCluster, name: str, commits: Commits, random: Random, **options: object):
+        super().__init__(brokers, name, **options)  # type: ignore[arg-type]
+        self.commits, self.random = commits, random
+        self.positions: dict[TopicPartition, int] = {}
+
+    async def on_assigned(self, partitions: Partitions) -> None:
+        await super().on_assigned(partitions)
+        before = dict(self.commits.acknowledged)
+        try:
+            found = await self.membership.committed(partitions)
+        except ClientError:
+            return
+        for each in sorted(partitions):
+            committed = found[each].offset if each in found else 0
+            if committed < before[each]:
+                self.commits.contradictions.append(f"{each}: {self.name} found {committed}, not {before[each]}")
+            self.positions[each] = committed
+
+    async def on_revoked(self, partitions: Partitions) -> None:
+        self._note("revoked", partitions)
+        await pause(self.host.runtime.reactor, self.random.choice([0.0, 0.3, 3.0, 15.0]))
+        await self.commit(partitions)
+        self._lost(partitions)
+
+    async def commit(self, partitions: Partitions) -> None:
+        offsets = {each: self.positions[each] + 1 for each in sorted(partitions) if each in self.positions}
+        self.positions.update(offsets)
+        try:
+            await self.membership.commit({each: CommittedOffset(offset) for each, offset in offsets.items()})
+        except (ClientError, CancelledError) as error:
+            if isinstance(error, CancelledError):
+                raise
+            return
+        self.commits.count += 1
+        for each, offset in offsets.items():
+            self.commits.acknowledged[each] = max(self.commits.acknowledged[each], offset)
+
+    def _lost(self, partitions: Partitions) -> None:
+        super()._lost(partitions)
+        for each in partitions:
+            self.positions.pop(each, None)
+
+    def begin(self) -> None:
+        self.working = Deferred.fromCoroutine(self._work())
+        self.working.addErrback(lambda failure: None if failure.check(CancelledError) else failure)
+
+    def end(self) -> None:
+        self.working.cancel()
+        self.stop()
+
+    async def _work(self) -> None:
+        await self.membership.start()
+        while True:
+            await pause(self.host.runtime.reactor, 0.5 + self.random.random())
+            await self.commit(self.has)
+
+
+class Churn:
+    """One group, and what happens to it."""
+
+    def __init__(self, seed: int, kind: str) -> None:
+        self.brokers = new_brokers(seed)
+        self.random = Random(f"{seed}/churn")
+        self.kind = KINDS[kind]
+        self.owners, self.commits = Owners(), Commits()
+        self.workers: list[Worker] = []
+        self.made = 0
+
+    def come(self) -> None:
+        self.made += 1
+        worker = Worker(self.brokers, f"w{self.made}", self.commits, self.random, owners=self.owners, **self.kind)
+        self.workers.append(worker)
+        worker.begin()
+
+    def go(self) -> None:
+        worker = self._any()
+        worker.end()
+        assert not worker.has
+
+    def die(self) -> None:
+        self._any().die()
+
+    def stand_still(self) -> None:
+        """It reads nothing meanwhile, so what it has is free for others as soon as the group says so."""
+        worker = self.random.choice(self.workers)
+        worker.host.pause()
+        self.owners.give(worker.name, worker.has)
+        self.brokers.run(self.random.choice([2.0, 14.0]))
+        self.owners.take_again(worker.name, worker.has)
+        worker.host.resume()
+
+    def be_cut_off(self) -> None:
+        name = self.random.choice(self.workers).name
+        self.brokers.simulation.network.isolate(name)
+        self.brokers.run(self.random.choice([1.0, 5.0, 20.0]))
+        self.brokers.simulation.network.heal()
+
+    def lose_coordinator(self) -> None:
+        number = coordinator_of(self.brokers)
+        if number == -1:
+            return
+        self.brokers.brokers[number].kill()
+        self.brokers.run(self.random.choice([1.0, 25.0]))
+        self.brokers.run_until(self.brokers.brokers[number].start())
+
+    def step(self) -> None:
+        possible = [self.come] if len(self.workers) < READERS_MAX else []
+        if self.workers:
+            possible += [self.go, self.die, self.stand_still, self.be_cut_off, self.lose_coordinator]
+        self.random.choice([*possible, *possible[:1]])()
+        self.brokers.run(self.random.choice([0.1, 1.0, 10.0]))
+
+    def _any(self) -> Worker:
+        return self.workers.pop(self.random.randrange(len(self.workers)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_has_two_owners(seed: int, kind: str) -> None:
+    """Whatever happened, in the end all is shared out among those who are left."""
+    churn = Churn(seed, kind)
+    for _ in range(STEPS):
+        churn.step()
+        assert churn.owners.contradictions == []
+        assert churn.commits.contradictions == []
+    if not churn.workers:
+        churn.come()
+    settle(churn.brokers, *churn.workers, timeout_s=120.0)
+    assert churn.commits.count > 20
+    while churn.workers:
+        churn.go()
+    churn.brokers.stop()
