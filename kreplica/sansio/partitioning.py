@@ -57,11 +57,12 @@ class DefaultPartitioner:
 
     def __init__(self, random: Random) -> None:
         self._sticky = StickyPartitions(random)
+        self._stick = self._sticky.partition
 
     def partition(self, topic: TopicView, key: bytes | None) -> int:
         """By the key where there is one."""
         if key is None:
-            return self._sticky.partition(topic)
+            return self._stick(topic)
         return _partition_of_key(key, len(topic.partitions))
 
     def full(self, topic: str, partition: int) -> None:
@@ -78,7 +79,7 @@ class ConsistentPartitioner(DefaultPartitioner):
     def partition(self, topic: TopicView, key: bytes | None) -> int:
         """By the key where there is one."""
         if not key:
-            return self._sticky.partition(topic)
+            return self._stick(topic)
         return crc32(key) % len(topic.partitions)
 
 

@@ -10,8 +10,11 @@ from twisted.python.failure import Failure
 from kreplica.client.cluster import Cluster
 from kreplica.client.producer import Producer, ProducerOptions
 from kreplica.client.surroundings import surroundings_of
+from kreplica.model import TopicPartition
+from kreplica.sansio.batches import FetchedRecords, Isolation, aborted_of, open_batches
 from kreplica.sansio.options import ClientOptions
 from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import Record
 
 
@@ -63,9 +66,29 @@ class Scene:
     def values(self, partition: int, topic: str = "t") -> list[bytes | None]:
         return [record.value for record in self.records(partition, topic)]
 
+    def batches(self, partition: int, topic: str = "t") -> list[int]:
+        """How many records each batch of the log has."""
+        data = memoryview(self._fetch(topic, partition, 0)["records"])
+        return [header.record_count for _, header in iter_headers(data)]
+
+    def committed(self, partition: int, topic: str = "t") -> list[bytes | None]:
+        """What a reader of committed records sees."""
+        row = self._fetch(topic, partition, int(Isolation.READ_COMMITTED))
+        data = memoryview(row["records"] or b"")
+        fetched = FetchedRecords(TopicPartition(topic, partition), data, 0, 0, aborted_of(row))
+        return [record.value for batch in open_batches(fetched) for record in batch.records]
+
+    def _fetch(self, topic: str, partition: int, isolation: int) -> dict[str, Any]:
+        self._reads += 1
+        client = self.brokers.leader_client(topic, partition, name=f"reader-{self._reads}")
+        row = self.run(client.fetch_row(topic, partition, 0, isolation=isolation))
+        self.run(client.close())
+        return row
+
     def close(self) -> None:
         """End all, and see that nothing of the producers is left."""
         for producer in self._producers:
             self.run(producer.close(flush=False))
         self.run(self.cluster.close())
+        assert self.host.reactor.getDelayedCalls() == []
         self.brokers.stop()

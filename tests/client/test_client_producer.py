@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from binascii import crc32
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from producer_scene import Scene
+from twisted.internet.defer import CancelledError, Deferred
 
+from kreplica.client import ConsistentPartitioner, RoundRobinPartitioner
+from kreplica.client.producer import OutgoingRecord, ProducerOptions
+from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
+from kreplica.sansio.errors import (
+    BrokerRefused,
+    BufferFull,
+    DeliveryFailed,
+    GaveUp,
+    ProducerUnusable,
+    RecordTooLarge,
+)
+from kreplica.wire.compression import Codec
+from kreplica.wire.partitioning import partition_of_key
 
 
 @pytest.fixture
@@ -16,6 +32,10 @@ def scene() -> Iterator[Scene]:
     scene = Scene()
     yield scene
     scene.close()
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
 
 
 def test_a_record_is_written(scene: Scene) -> None:
@@ -29,12 +49,291 @@ def test_a_record_is_written(scene: Scene) -> None:
     ]
 
 
-def test_many_records_in_order(scene: Scene) -> None:
+@pytest.mark.parametrize("options", [{}, {"acks": 1}, {"idempotent": False}, {"codec": Codec.ZSTD}])
+def test_many_records_in_order(scene: Scene, options: dict[str, Any]) -> None:
     """Batches of one partition go one behind the other, and every Deferred knows its offset."""
-    producer = scene.producer(batch_size=500)
-    sent = [producer.send("t", b"%d" % number, partition=number % 4) for number in range(2000)]
+    producer = scene.producer(batch_size=500, **options)
+    sent = [producer.send("t", value, partition=number % 4) for number, value in enumerate(numbers(1000))]
     scene.run(producer.flush())
-    offsets = [scene.run(each).offset for each in sent]
-    assert offsets == [number // 4 for number in range(2000)]
+    assert [scene.run(each).offset for each in sent] == [number // 4 for number in range(1000)]
     for partition in range(4):
-        assert scene.values(partition) == [b"%d" % number for number in range(partition, 2000, 4)]
+        assert scene.values(partition) == numbers(1000)[partition::4]
+
+
+def test_without_acknowledgements(scene: Scene) -> None:
+    """A record counts as written when it was sent, at an offset that nobody tells."""
+    producer = scene.producer(acks=0)
+    written = [scene.run(producer.send("t", value, partition=0)) for value in numbers(3)]
+    assert [each.offset for each in written] == [-1, -1, -1]
+    scene.brokers.run(0.1)
+    assert scene.values(0) == numbers(3)
+
+
+def test_nulls_and_timestamps(scene: Scene) -> None:
+    """A record may have neither key nor value, and any timestamp."""
+    producer = scene.producer()
+    for timestamp_ms in (1_000, 5, 10**15):
+        producer.send("t", None, partition=0, timestamp_ms=timestamp_ms)
+    producer.send("t", b"v" * 20_000, partition=0, headers=(("none", None), ("ü", b"x" * 300)))
+    scene.run(producer.flush())
+    records = scene.records(0)
+    assert [(each.key, each.value, each.timestamp_ms) for each in records[:3]] == [
+        (None, None, 1_000),
+        (None, None, 5),
+        (None, None, 10**15),
+    ]
+    assert records[3].headers == (("none", None), ("ü", b"x" * 300))
+
+
+def test_what_is_not_bytes_is_refused_at_once(scene: Scene) -> None:
+    """And does no harm to others."""
+    producer = scene.producer()
+    fine = producer.send("t", b"fine", partition=0)
+    with pytest.raises(TypeError):
+        producer.send("t", "text", partition=0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        producer.send("t", b"", key="text", partition=0)  # type: ignore[arg-type]
+    scene.run(fine)
+    assert scene.values(0) == [b"fine"]
+
+
+# --- batches ---
+
+
+def test_records_that_come_together_go_together(scene: Scene) -> None:
+    """Without lingering, what is sent in one turn of the reactor is one batch; what comes while it is under way too."""
+    producer = scene.producer()
+    first = [producer.send("t", value, partition=0) for value in numbers(5)]
+    first[0].addCallback(lambda _: None)
+    while not producer._sender._active:
+        scene.brokers.simulation.step()
+    for value in numbers(7):
+        producer.send("t", value, partition=0)
+        scene.brokers.simulation.step()
+    scene.run(producer.flush())
+    assert scene.batches(0) == [5, 7]
+
+
+def test_lingering(scene: Scene) -> None:
+    """A batch waits for more, but no longer than it is told to; a full one does not wait."""
+    producer = scene.producer(linger_s=1.0, batch_size=1000)
+    scene.run(producer.send("t", b"warm", partition=1))
+    early = producer.send("t", b"early", partition=0)
+    scene.brokers.run(0.9)
+    late = producer.send("t", b"late", partition=0)
+    assert not early.called
+    scene.brokers.run(0.2)
+    assert (early.called, late.called) == (True, True)
+    full = [producer.send("t", b"x" * 400, partition=0) for _ in range(3)]
+    scene.brokers.run(0.2)
+    assert [each.called for each in full] == [True, True, False]
+    scene.run(producer.flush())
+    assert scene.batches(0) == [2, 2, 1]
+
+
+def test_a_batch_that_is_too_large_is_divided(scene: Scene) -> None:
+    """As often as it takes; the order stays."""
+    scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
+    producer = scene.producer()
+    sent = [producer.send("t", value * 10, partition=0) for value in numbers(200)]
+    scene.run(producer.flush())
+    assert [scene.run(each).offset for each in sent] == list(range(200))
+    assert scene.values(0) == [value * 10 for value in numbers(200)]
+
+
+def test_a_record_that_is_too_large(scene: Scene) -> None:
+    """It fails alone, whether the producer sees that or the broker, and those behind it are written."""
+    scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
+    producer = scene.producer(request_size_max=5000)
+    before, large, after = (producer.send("t", value, partition=0) for value in (b"a", b"b" * 1000, b"c"))
+    assert isinstance(scene.error(large), RecordTooLarge)
+    scene.run(before)
+    scene.run(after)
+    scene.run(producer.send("t", b"d", partition=0))
+    assert scene.values(0) == [b"a", b"c", b"d"]
+    assert isinstance(scene.error(producer.send("t", b"x" * 5000, partition=0)), RecordTooLarge)
+
+
+# --- partitions ---
+
+
+def test_keys(scene: Scene) -> None:
+    """Records with one key go to one partition, which all of Kafka's clients know."""
+    producer = scene.producer()
+    for number in range(20):
+        key = b"key-%d" % number
+        assert scene.run(producer.send("t", b"", key=key)).partition.partition == partition_of_key(key, 4)
+
+
+def test_records_without_a_key_stick_to_a_partition_until_a_batch_is_full(scene: Scene) -> None:
+    """And all partitions get some."""
+    producer = scene.producer(batch_size=500, linger_s=0.5)
+    sent = [producer.send("t", b"x" * 80) for _ in range(100)]
+    scene.run(producer.flush())
+    partitions = [scene.run(each).partition.partition for each in sent]
+    changes = sum(before != after for before, after in zip(partitions, partitions[1:], strict=False))
+    assert set(partitions) == {0, 1, 2, 3}
+    assert 100 / 6 <= changes <= 100 / 4
+
+
+def test_other_partitioners(scene: Scene) -> None:
+    """In turn, or by the hash that librdkafka has."""
+    producer = scene.producer(partitioner=RoundRobinPartitioner)
+    turns = [scene.run(producer.send("t", b"", key=b"k")).partition.partition for _ in range(8)]
+    assert turns == [(turns[0] + number) % 4 for number in range(8)]
+    producer = scene.producer(partitioner=ConsistentPartitioner)
+    for key in (b"a", b"b", b"some longer key"):
+        assert scene.run(producer.send("t", b"", key=key)).partition.partition == crc32(key) % 4
+    scene.run(producer.send("t", b"", key=b""))
+
+
+def test_a_topic_that_is_made_later(scene: Scene) -> None:
+    """Its records wait, in order, and nobody waits for them."""
+    producer = scene.producer()
+    sent = [producer.send("new", value, partition=0) for value in numbers(5)]
+    flushed = Deferred.fromCoroutine(producer.flush())
+    scene.run(producer.send("t", b"other", partition=0))
+    assert not flushed.called
+    scene.create("new")
+    scene.run(flushed)
+    assert [scene.run(each).offset for each in sent] == [0, 1, 2, 3, 4]
+    assert scene.values(0, "new") == numbers(5)
+
+
+def test_a_topic_or_partition_that_is_not_there(scene: Scene) -> None:
+    """Its records fail after a while, and hold no memory then; a partition that is made meanwhile is taken."""
+    producer = scene.producer(topic_timeout_s=2.0)
+    for topic, partition in (("nope", None), ("nope", 1), ("t", 17)):
+        error = scene.error(producer.send(topic, b"x", partition=partition))
+        assert isinstance(error, GaveUp)
+        assert isinstance(error.__cause__, BrokerRefused)
+        assert error.__cause__.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert producer._gathering._held == 0
+    more = producer.send("t", b"more", partition=5)
+    scene.run(scene.brokers.client().create_partitions("t", 6))
+    assert scene.run(more).partition == TopicPartition("t", 5)
+
+
+# --- memory ---
+
+
+def test_memory_is_bounded(scene: Scene) -> None:
+    """A full producer takes nothing more, until there is room again; nothing of what it took is lost."""
+    producer = scene.producer(memory_size_max=10_000, batch_size=1000, linger_s=100.0)
+    sent = [producer.send("t", b"x" * 100, partition=0)]
+    while not sent[-1].called:
+        sent.append(producer.send("t", b"x" * 100, partition=0))
+    assert isinstance(scene.error(sent.pop()), BufferFull)
+    assert 9_000 < producer._gathering._held <= 10_000
+    scene.run(producer.room())
+    sent.append(producer.send("t", b"last", partition=0))
+    scene.run(producer.flush())
+    assert [scene.run(each).offset for each in sent] == list(range(len(sent)))
+    assert producer._gathering._held == 0
+
+
+def test_send_all_goes_as_fast_as_it_may(scene: Scene) -> None:
+    """However little memory there is."""
+    producer = scene.producer(memory_size_max=3_000, batch_size=500)
+    assert scene.run(producer.send_all("t", [OutgoingRecord(value, partition=0) for value in numbers(1000)])) == 1000
+    assert scene.values(0) == numbers(1000)
+
+    async def coming() -> AsyncIterator[bytes]:
+        for value in numbers(10):
+            yield value
+
+    assert scene.run(producer.send_all("t", coming())) == 10
+
+
+def test_send_all_says_how_many_failed(scene: Scene) -> None:
+    """And the first reason."""
+    scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
+    producer = scene.producer()
+    records = [OutgoingRecord(b"x" * (1000 if number % 4 == 0 else 1), partition=0) for number in range(10)]
+    error = scene.error(producer.send_all("t", records))
+    assert isinstance(error, DeliveryFailed)
+    assert error.count == 3
+    assert isinstance(error.first, RecordTooLarge)
+    assert len(scene.values(0)) == 7
+
+
+def test_whoever_waits_for_room_may_leave(scene: Scene) -> None:
+    """Others go on waiting."""
+    producer = scene.producer(memory_size_max=2_000, linger_s=100.0)
+    producer.send("t", b"x" * 1900, partition=0)
+    rooms = [Deferred.fromCoroutine(producer.room()) for _ in range(3)]
+    failed: list[Any] = []
+    rooms[1].addErrback(failed.append)
+    rooms[1].cancel()
+    assert failed[0].check(CancelledError)
+    scene.run(rooms[0])
+    scene.run(rooms[2])
+
+
+# --- endings ---
+
+
+def test_cancelling_stops_waiting(scene: Scene) -> None:
+    """The record is written all the same."""
+    producer = scene.producer()
+    sent = producer.send("t", b"x", partition=0)
+    sent.cancel()
+    assert isinstance(scene.error(sent), CancelledError)
+    scene.run(producer.flush())
+    assert scene.values(0) == [b"x"]
+
+
+def test_closing_flushes(scene: Scene) -> None:
+    """And nothing can be sent any more."""
+    producer = scene.producer(linger_s=100.0)
+    sent = producer.send("t", b"x", partition=0)
+    scene.run(producer.close())
+    assert scene.run(sent).offset == 0
+    assert isinstance(scene.error(producer.send("t", b"y")), ProducerUnusable)
+    scene.run(producer.close())
+
+
+def test_leaving_by_an_error_waits_for_nothing(scene: Scene) -> None:
+    """What was not sent fails, and whoever waits for room or a flush learns that."""
+    producer = scene.producer(linger_s=100.0, memory_size_max=2_000)
+    sent: list[Deferred[Any]] = []
+
+    async def fail() -> None:
+        async with producer:
+            sent.append(producer.send("t", b"x", partition=0))
+            sent.append(producer.send("unknown", b"x", partition=0))
+            raise RuntimeError
+
+    assert isinstance(scene.error(fail()), RuntimeError)
+    assert isinstance(scene.error(sent[0]), ProducerUnusable)
+    assert isinstance(scene.error(sent[1]), ProducerUnusable)
+
+
+def test_a_program_that_is_killed_leaves_nothing_behind(scene: Scene) -> None:
+    """Coroutines that are dropped with their host end without a word."""
+
+    async def work() -> None:
+        async with scene.producer(linger_s=5.0) as producer:
+            await producer.send("t", b"x")
+
+    running = work()
+    running.send(None)
+    running.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"acks": 2},
+        {"acks": 1, "idempotent": True},
+        {"acks": 0, "transactional_id": "x"},
+        {"idempotent": False, "transactional_id": "x"},
+        {"batch_size": 0},
+        {"linger_s": -1.0},
+        {"delivery_timeout_s": 0.0},
+    ],
+)
+def test_options_that_contradict_themselves(options: dict[str, Any]) -> None:
+    """They are refused at once."""
+    with pytest.raises(ValueError, match=r"acks|idempotent|more than 0|less than 0"):
+        ProducerOptions(**options)

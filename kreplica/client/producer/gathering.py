@@ -12,7 +12,16 @@ from twisted.internet.interfaces import IDelayedCall
 from kreplica.client.cluster import Cluster
 from kreplica.client.producer.newcomers import Newcomer, Newcomers
 from kreplica.client.producer.options import ProducerOptions
-from kreplica.client.producer.records import Countdown, GatheredBatch, Stamped, Waiter, size_of
+from kreplica.client.producer.records import (
+    LARGE,
+    LARGE_OVERHEAD,
+    RECORD_OVERHEAD,
+    Countdown,
+    GatheredBatch,
+    Waiter,
+    as_bytes,
+    checked_headers,
+)
 from kreplica.model import TopicPartition
 from kreplica.sansio.errors import BufferFull, ClientError, RecordTooLarge
 from kreplica.sansio.lanes import IN_FLIGHT_MAX, ORDERS_BETWEEN, Lane
@@ -49,7 +58,11 @@ class Gathering:
         self._reactor = cluster.surroundings.reactor
         self._wall_clock_ms = cluster.surroundings.wall_clock_ms
         self._wake = wake
+        self._memory_size_max = options.memory_size_max
+        self._record_size_max = min(options.request_size_max, options.memory_size_max)
+        self._batch_size = options.batch_size
         self._partitioner = options.partitioner(cluster.surroundings.random)
+        self._choose = self._partitioner.partition
         self._topics: dict[str, _Topic] = {}
         self._newcomers = Newcomers(cluster, options.topic_timeout_s, self._known, self._missing)
         self._held = 0
@@ -74,49 +87,59 @@ class Gathering:
 
         :return: why it was not taken, or None.
         """
-        size = size_of(key, value, headers)
-        if self._held + size > self._options.memory_size_max or size > self._options.request_size_max:
+        # What is done here is done for every record: calls that can be spared are.
+        size = RECORD_OVERHEAD
+        if value is not None:
+            if value.__class__ is not bytes:
+                value = as_bytes(value)
+            size += len(value)
+        if key is not None:
+            if key.__class__ is not bytes:
+                key = as_bytes(key)
+            size += len(key)
+        if headers:
+            headers, headers_size = checked_headers(headers)
+            size += headers_size
+        if size > LARGE:
+            size += LARGE_OVERHEAD
+        held = self._held + size
+        if held > self._memory_size_max or size > self._record_size_max:
             return self._refusal(size)
         if timestamp_ms is None:
             timestamp_ms = self._wall_clock_ms()
-        lane = self._lane(topic, key, partition)
+        known = self._topics.get(topic) or self._known_topic(topic)
+        chosen = partition
+        if chosen is None and known is not None:
+            chosen = self._choose(known.view, key)
+        lane = None if known is None or chosen is None else known.lanes.get(chosen) or self._new_lane(known, chosen)
         if lane is None:
-            self._held += size
-            place = topic, partition if topic in self._topics else None
+            place = topic, None if known is None else partition
             self._newcomers.add(place, Newcomer(topic, key, value, headers, partition, timestamp_ms, size, waiter))
+            self._held += size
             return None
-        self._append(lane, (timestamp_ms, key, value, headers), partition, size, waiter)
+        batch = lane.open
+        if batch is None or batch.size + size > self._batch_size:
+            batch = self._next_batch(lane, key, partition)
+        self._held = held
+        batch.size += size
+        batch.records.append((timestamp_ms, key, value, headers))
+        batch.waiters.append(waiter)
         return None
 
-    def _append(self, lane: OutgoingLane, record: Stamped, partition: int | None, size: int, waiter: Waiter) -> None:
-        batch = lane.open
-        if batch is None or batch.size + size > self._options.batch_size:
-            batch = self._next_batch(lane, record[1], partition)
-        self._held += size
-        batch.size += size
-        batch.records.append(record)
-        batch.waiters.append(waiter)
-
     def _refusal(self, size: int) -> ClientError:
-        options = self._options
-        largest = min(options.request_size_max, options.memory_size_max - HEADER_SIZE)
-        if size > largest:
-            return RecordTooLarge(f"a record of {size:,} bytes, and {largest:,} are taken")
-        return BufferFull(f"{self._held:,} of {options.memory_size_max:,} bytes are held by records without an outcome")
+        if size > self._record_size_max:
+            return RecordTooLarge(f"a record of {size:,} bytes, and {self._record_size_max:,} are taken")
+        return BufferFull(f"{self._held:,} of {self._memory_size_max:,} bytes are held by records without an outcome")
 
-    def _lane(self, topic: str, key: bytes | None, partition: int | None) -> OutgoingLane | None:
-        """Where a record goes; None as long as that is not known."""
-        known = self._topics.get(topic)
-        if known is None:
-            view = self._cluster.view.topics.get(topic)
-            if view is None or (topic, None) in self._newcomers:
-                return None
-            known = self._topics[topic] = _Topic(topic, view)
-        if partition is None:
-            partition = self._partitioner.partition(known.view, key)
-        return known.lanes.get(partition) or self._new_lane(known, partition)
+    def _known_topic(self, name: str) -> _Topic | None:
+        view = self._cluster.view.topics.get(name)
+        if view is None or (name, None) in self._newcomers:
+            return None
+        known = self._topics[name] = _Topic(name, view)
+        return known
 
     def _new_lane(self, topic: _Topic, partition: int) -> OutgoingLane | None:
+        """The lane of a partition that had none; None as long as the partition is not known."""
         topic.view = self._cluster.view.topics.get(topic.name, topic.view)
         if topic.view.partition(partition) is None or (topic.name, partition) in self._newcomers:
             return None
@@ -132,7 +155,8 @@ class Gathering:
             topic = self._topics[name]
             topic.view = self._cluster.view.topics.get(name, topic.view)
             if partition is None:
-                lane = self._lane(name, key, None) or lane
+                chosen = self._choose(topic.view, key)
+                lane = topic.lanes.get(chosen) or self._new_lane(topic, chosen) or lane
         if lane.open is not None:
             return lane.open
         now_s, options = self._reactor.seconds(), self._options
@@ -140,7 +164,6 @@ class Gathering:
         times = now_s + options.linger_s, now_s + options.delivery_timeout_s
         is_transactional = options.transactional_id is not None
         batch = GatheredBatch(lane.partition, self._orders, times, options.codec, is_transactional=is_transactional)
-        self._held += HEADER_SIZE
         lane.open = batch
         if options.linger_s:
             self._dues.append((batch, lane))
@@ -174,7 +197,7 @@ class Gathering:
 
     def settled(self, batches: list[GatheredBatch]) -> None:
         """These have their outcomes: free their memory, then tell who waits."""
-        self._held -= sum(batch.size for batch in batches)
+        self._held -= sum(batch.size - HEADER_SIZE for batch in batches)
         for batch in batches:
             batch.tell()
         self._make_room()
@@ -243,25 +266,17 @@ class Gathering:
     # --- topics that are not known yet ---
 
     def _known(self, records: list[Newcomer]) -> None:
-        """Take in records whose place is known by now; their memory is held already."""
+        """Take in records whose place is known by now."""
         self._held -= sum(record.size for record in records)
-        for topic, key, value, headers, partition, timestamp_ms, size, waiter in records:
-            lane = self._lane(topic, key, partition)
-            if lane is None:  # the topic is there, without this partition
-                self._held += size
-                again = Newcomer(topic, key, value, headers, partition, timestamp_ms, size, waiter)
-                self._newcomers.add((topic, partition), again)
-            else:
-                self._append(lane, (timestamp_ms, key, value, headers), partition, size, waiter)
+        for topic, key, value, headers, partition, timestamp_ms, _, waiter in records:
+            error = self.take(topic, key, value, headers, partition, timestamp_ms, waiter)
+            if error is not None:
+                _fail(waiter, error)
 
     def _missing(self, records: list[Newcomer], error: ClientError) -> None:
         self._held -= sum(record.size for record in records)
         for record in records:
-            waiter = record.waiter
-            if isinstance(waiter, Countdown):
-                waiter.told(error)
-            else:
-                waiter.errback(error)
+            _fail(record.waiter, error)
         self._make_room()
 
     # --- time ---
@@ -279,3 +294,10 @@ class Gathering:
             if lane.open is batch:
                 self._wake(lane)
         self._set_due_call()
+
+
+def _fail(waiter: Waiter, error: ClientError) -> None:
+    if isinstance(waiter, Countdown):
+        waiter.told(error)
+    else:
+        waiter.errback(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Self, TypeAlias
 
 from twisted.internet.defer import Deferred
@@ -16,10 +17,12 @@ from kreplica.wire.compression import Codec
 from kreplica.wire.records import Headers
 
 RECORD_OVERHEAD = 14
-"""Bytes that a record without headers takes at most besides key and value, where these are small and made just now."""
+"""Bytes that a record without headers takes at most besides key and value, where it is small and made just now."""
 
 LARGE = 8192
 LARGE_OVERHEAD = 16
+"""So many more where it is larger than that."""
+
 HEADER_OVERHEAD = 10
 UTF8_SIZE_MAX = 4
 
@@ -92,6 +95,7 @@ Stamped: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
 class GatheredBatch(OutgoingBatch):
     """A batch that keeps its records as they came until it is closed, and then until it has an outcome.
 
+    :ivar size: of the batch, at most, before compression.
     :ivar records: as they came; ``waiters`` are in the same order.
     :ivar flushes: who waits for this batch as a whole.
     :ivar span: orders from this one on that no other batch of the partition has.
@@ -130,7 +134,7 @@ class GatheredBatch(OutgoingBatch):
         lower, upper = self._part(0, half), self._part(half, self.count)
         for flush in self.flushes:
             flush.pending += 1
-        lower.size = self.size - upper.size
+        lower.size = self.size - upper.size + HEADER_SIZE  # so that both hold what the whole did
         return lower, upper
 
     def _part(self, begin: int, end: int) -> Self:
@@ -181,15 +185,23 @@ class GatheredBatch(OutgoingBatch):
             offset += step
 
 
-def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Bytes that a record takes in a batch, at most."""
-    size = RECORD_OVERHEAD
-    if value is not None:
-        size += len(value)
-    if key is not None:
-        size += len(key)
-    if size > LARGE:
-        size += LARGE_OVERHEAD
-    if headers:
-        size += sum(UTF8_SIZE_MAX * len(name) + len(data or b"") + HEADER_OVERHEAD for name, data in headers)
-    return size
+def as_bytes(data: object) -> bytes:
+    """Bytes that stay as they are now.
+
+    :raise TypeError: these are none.
+    """
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"{type(data).__name__}: keys and values are bytes")
+
+
+def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> tuple[Headers, int]:
+    """Headers that stay as they are now, and how many bytes they take at most.
+
+    :raise TypeError: they are not pairs of a name and bytes.
+    """
+    checked = tuple((name, None if data is None else as_bytes(data)) for name, data in headers)
+    size = sum(UTF8_SIZE_MAX * len(name) + len(data or b"") + HEADER_OVERHEAD for name, data in checked)
+    if not all(isinstance(name, str) for name, _ in checked):
+        raise TypeError("names of headers are text")
+    return checked, size
