@@ -1,4 +1,10 @@
 """Spark: topics as tables, through PySpark's data sources for Python, without a JAR.
 
-* ``decoding`` record batches become Arrow columns
+* ``source``: ``format("kreplica")``, where Spark begins; ``pyspark_kreplica`` is only the name by which it is found
+* ``options`` and ``sink_options``, ``client_settings``, ``texts``: what users may say; ``positions`` where reads begin
+  and end
+* ``batch_read``, ``stream_read``: ``offset_lookup`` what a read covers, ``ranges`` who reads what (pure),
+  ``range_reading`` one task's offsets, ``decoding`` record batches become Arrow columns, ``rows`` those become rows
+* ``writers``, ``writing``: ``row_columns`` rows by partition, ``partitioning`` by key, ``encoding`` Arrow columns
+  become record batches
 """

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from kreplica.spark.batch_read import BatchReader
 from kreplica.spark.options import source_columns, source_options
+from kreplica.spark.row_columns import check_columns
 from kreplica.spark.rows import spark_schema
+from kreplica.spark.sink_options import SinkOptions, sink_options
 from kreplica.spark.stream_read import StreamReader
+from kreplica.spark.writers import BatchWriter, StreamWriter
 
 
 class KreplicaDataSource(DataSource):
@@ -44,6 +53,28 @@ class KreplicaDataSource(DataSource):
         options = source_options(self._given(), is_streaming=True)
         self._refuse_other(schema)
         return StreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For ``DataFrame.write``.
+
+        :raise ValueError: an option or a column is wrong, or what is there is to be overwritten.
+        """
+        if overwrite:
+            raise ValueError('a topic is not overwritten: .mode("append") is needed')
+        return BatchWriter(self._sink_options(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For ``DataFrame.writeStream``.
+
+        :param overwrite: in complete mode: the whole result is written again with each micro-batch.
+        :raise ValueError: an option or a column is wrong.
+        """
+        return StreamWriter(self._sink_options(schema))
+
+    def _sink_options(self, schema: StructType) -> SinkOptions:
+        options = sink_options(self._given())
+        check_columns(schema, options.topic)
+        return options
 
     def _given(self) -> dict[str, str]:
         return dict(self.options.items())

@@ -1,0 +1,65 @@
+"""What a task does with its rows: record batches for each partition, written by the process's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from kreplica.blocking import Cluster, Producer, ProducerOptions
+from kreplica.spark.client_settings import ClientSettings
+from kreplica.spark.encoding import encode
+from kreplica.spark.range_reading import worker_cluster
+from kreplica.spark.row_columns import RowSorter
+from kreplica.spark.sink_options import SinkOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    records: int
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Written:
+    """Write all rows, each at least once; when this returns they are written.
+
+    :raise RowsRefused: a row cannot be written.
+    :raise ClientError: the cluster did not take them.
+    """
+    cluster = worker_cluster(options.bootstrap, options.settings)
+    with Producer(cluster, producer_options(options.settings)) as producer:
+        send_rows(batches, producer, cluster, options)
+    return Written(producer.written)
+
+
+def producer_options(settings: ClientSettings, transactional_id: str | None = None) -> ProducerOptions:
+    """How tasks write."""
+    return ProducerOptions(
+        acks=settings.acks,
+        codec=settings.codec,
+        idempotent=settings.idempotent,
+        transactional_id=transactional_id,
+        transaction_timeout_s=settings.transaction_timeout_s,
+        batch_size=settings.batch_size,
+        linger_s=settings.linger_s,
+        memory_size_max=settings.memory_size_max,
+        delivery_timeout_s=settings.delivery_timeout_s,
+    )
+
+
+def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cluster, options: SinkOptions) -> None:
+    """Give all rows to a producer."""
+    settings = options.settings
+    sorter = RowSorter(
+        options.topic,
+        lambda topic: len(cluster.find_topic(topic).partitions),
+        cluster.surroundings.wall_clock_ms,
+        cluster.surroundings.random.randrange(1 << 16),
+    )
+    for batch in batches:
+        for partition, rows in sorter.sorted(batch):
+            for encoded in encode(rows, batch_size=settings.batch_size, codec=settings.codec):
+                producer.send_batch(partition, encoded.data, encoded.record_count)

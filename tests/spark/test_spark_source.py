@@ -1,0 +1,222 @@
+"""The data source as Spark calls it, without Spark's own processes: against three real brokers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaPartition
+from kafka.admin import NewPartitions
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.spark import range_reading, stream_read
+from kreplica.spark.range_reading import DataLoss
+from kreplica.spark.row_columns import RowsRefused
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+from pyspark_kreplica import DefaultSource
+
+TEXT = StructType([StructField("value", StringType())])
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(3, topics={"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1})
+    yield cluster
+    range_reading.forget_clusters()
+    cluster.close()
+
+
+def source(brokers: KafkaCluster, **options: str) -> DefaultSource:
+    return DefaultSource({"kafka.bootstrap.servers": brokers.bootstrap_servers, **options})
+
+
+def rows(reader, tasks) -> list[dict]:
+    found = []
+    for task in tasks:
+        for batch in reader.read(pickle.loads(pickle.dumps(task))):
+            assert batch.schema == pa.schema(batch.schema)
+            found += batch.to_pylist()
+    return found
+
+
+def read(brokers: KafkaCluster, **options: str) -> list[dict]:
+    made = source(brokers, **options)
+    reader = pickle.loads(pickle.dumps(made.reader(schema=made.schema())))
+    return rows(reader, reader.partitions())
+
+
+def write(brokers: KafkaCluster, topic: str, values: list[bytes], **options) -> None:
+    with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(**options)) as producer:
+        for number, value in enumerate(values):
+            producer.send(
+                topic, value, key=b"k%d" % number, partition=0, timestamp_ms=1000 + number, headers=(("h", b"x"),)
+            )
+
+
+def numbered(number: int) -> list[dict] | None:
+    return [{"key": "n", "value": b"%d" % number}] if number % 3 == 0 else None
+
+
+def test_every_codec_in_columns(brokers: KafkaCluster) -> None:
+    """All columns with their types; headers where they are wanted; fewer columns where those are."""
+    for number, codec in enumerate(Codec):
+        write(brokers, "codecs", [b"%d-%d" % (number, each) for each in range(50)], codec=codec)
+    found = read(brokers, subscribe="codecs", includeHeaders="true")
+    assert [row["value"] for row in found] == [b"%d-%d" % (number, each) for number in range(5) for each in range(50)]
+    assert [row["offset"] for row in found] == list(range(250))
+    first = found[0]
+    assert (first["key"], first["topic"], first["partition"], first["timestampType"]) == (b"k0", "codecs", 0, 0)
+    assert first["timestamp"].timestamp() == 1.0
+    assert first["headers"] == [{"key": "h", "value": b"x"}]
+    assert read(brokers, subscribe="codecs", **{"kreplica.columns": "offset"})[7] == {"offset": 7}
+    part = read(brokers, subscribe="codecs", startingOffsets='{"codecs":{"0":40}}', endingOffsets='{"codecs":{"0":60}}')
+    assert [row["offset"] for row in part] == list(range(40, 60))
+    since = read(brokers, subscribe="codecs", startingTimestamp="1045", endingTimestamp="1048")
+    assert [row["offset"] for row in since] == [45, 46, 47]
+
+
+def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
+    """By key, by the partition's column, by the topic's column; with timestamps and headers; in the order given."""
+    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([None if number % 5 == 0 else f"k{number % 7}" for number in range(500)]),
+            "value": pa.array([f"{number}" for number in range(500)]),
+            "topic": pa.array(["t" if number % 2 else "u" for number in range(500)]),
+            "partition": pa.array([1 if number % 10 == 0 else None for number in range(500)], pa.int32()),
+            "timestamp": pa.array([number * 1000 for number in range(500)], pa.timestamp("us", tz="UTC")),
+            "headers": pa.array([numbered(number) for number in range(500)], header),
+        }
+    )  # fmt: skip
+    schema = StructType.fromJson(
+        {"type": "struct", "fields": [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in (
+                ("key", "string"), ("value", "string"), ("topic", "string"), ("partition", "integer"),
+                ("timestamp", "timestamp"))]}
+    )  # fmt: skip
+    writer = pickle.loads(
+        pickle.dumps(source(brokers, **{"kafka.compression.type": "zstd"}).writer(schema, overwrite=False))
+    )
+    message = writer.write(iter([batch.slice(0, 200), batch.slice(200)]))
+    writer.commit([message])
+    assert message.records == 500
+    found = read(brokers, subscribe="t,u", includeHeaders="true")
+    assert sorted(int(row["value"]) for row in found) == list(range(500))
+    for row in found:
+        number = int(row["value"])
+        assert row["topic"] == ("t" if number % 2 else "u")
+        assert row["key"] == (None if number % 5 == 0 else b"k%d" % (number % 7))
+        assert row["timestamp"].timestamp() == number / 1000
+        assert row["headers"] == numbered(number)
+        if number % 10 == 0:
+            assert row["partition"] == 1
+    for topic, partition in {(row["topic"], row["partition"]) for row in found}:
+        order = [int(row["value"]) for row in found if (row["topic"], row["partition"]) == (topic, partition)]
+        assert order == sorted(order)
+    keyed = {(row["key"], row["partition"]) for row in found if row["topic"] == "t" and row["key"]}
+    assert len(keyed) == 7
+
+
+def test_rows_that_cannot_be_written(brokers: KafkaCluster) -> None:
+    """Which column, and why."""
+    made = source(brokers, topic="t")
+    with pytest.raises(ValueError, match="'value' is missing"):
+        made.writer(StructType([StructField("key", StringType())]), overwrite=False)
+    with pytest.raises(ValueError, match="'value' is int, and must be string or binary"):
+        made.writer(StructType([StructField("value", IntegerType())]), overwrite=False)
+    with pytest.raises(ValueError, match="option 'topic' or a column"):
+        source(brokers).writer(TEXT, overwrite=False)
+    with pytest.raises(ValueError, match="not overwritten"):
+        made.writer(TEXT, overwrite=True)
+    wrong = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([9], pa.int32())})
+    with pytest.raises(RowsRefused, match="partition 9 of topic 't', which has 3"):
+        made.writer(TEXT, overwrite=False).write(iter([wrong]))
+    nowhere = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "topic": pa.array([None], pa.string())})
+    schema = StructType([*TEXT.fields, StructField("topic", StringType())])
+    with pytest.raises(RowsRefused, match="a row has no topic"):
+        source(brokers).writer(schema, overwrite=False).write(iter([nowhere]))
+
+
+def test_data_that_is_lost(brokers: KafkaCluster) -> None:
+    """Records that were deleted are told of, or skipped."""
+    write(brokers, "short", [b"%d" % number for number in range(100)])
+    planned = source(brokers, subscribe="short")
+    reader = planned.reader(schema=planned.schema())
+    tasks = reader.partitions()
+    admin = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
+    admin.delete_records({KafkaPartition("short", 0): 60})
+    admin.close()
+    with pytest.raises(DataLoss, match="failOnDataLoss"):
+        rows(reader, tasks)
+    careless = source(brokers, subscribe="short", failOnDataLoss="false")
+    assert [row["offset"] for row in rows(careless.reader(schema=careless.schema()), tasks)] == list(range(60, 100))
+    with pytest.raises(ValueError, match="short-0 has no record"):
+        read(brokers, subscribe="short", startingTimestamp="99999999999999")
+    with pytest.raises(ValueError, match="t-1 is missing"):
+        read(brokers, subscribe="t", startingOffsets='{"t":{"0":0}}')
+
+
+def test_aborted_records_are_gaps(brokers: KafkaCluster) -> None:
+    """With read_committed; without, they are there."""
+    options = ProducerOptions(transactional_id="spark")
+    with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, options) as producer:
+        for value in (b"good", b"bad", b"fine"):
+            producer.begin()
+            producer.send("aborted", value, partition=0)
+            if value == b"bad":
+                producer.flush()
+                producer.abort()
+            else:
+                producer.commit()
+    committed = read(brokers, subscribe="aborted", **{"kafka.isolation.level": "read_committed"})
+    assert [row["value"] for row in committed] == [b"good", b"fine"]
+    assert [row["value"] for row in read(brokers, subscribePattern="abor.*")] == [b"good", b"bad", b"fine"]
+
+
+def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Micro-batches by limits; partitions that are added begin at their start; offsets as the JVM's source has them."""
+    monkeypatch.setattr(stream_read, "DISCOVERY_S", 0.0)
+    write(brokers, "grows", [b"%d" % number for number in range(100)])
+    made = source(brokers, subscribe="grows", startingOffsets="earliest", maxOffsetsPerTrigger="30")
+    planner = made.streamReader(schema=made.schema())
+    tasks_reader = pickle.loads(pickle.dumps(made.streamReader(schema=made.schema())))
+    offset = planner.initialOffset()
+    assert offset == planner.initialOffset() == {"grows": {"0": 0}}
+    limit = planner.getDefaultReadLimit()
+    assert limit == ReadMaxRows(30)
+    found: list[bytes] = []
+    while (end := planner.latestOffset(offset, limit)) != offset:
+        batch = [row["value"] for row in rows(tasks_reader, planner.partitions(offset, end))]
+        assert 0 < len(batch) <= 30
+        found += batch
+        planner.commit(end)
+        offset = end
+    assert found == [b"%d" % number for number in range(100)]
+    assert planner.reportLatestOffset() == offset == {"grows": {"0": 100}}
+
+    admin = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
+    admin.create_partitions({"grows": NewPartitions(2)})
+    admin.close()
+    with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster) as producer:
+        producer.send("grows", b"new", partition=1)
+    end = offset
+    while "1" not in end["grows"]:  # brokers learn of it one after the other
+        end = planner.latestOffset(offset, ReadAllAvailable())
+    assert end == {"grows": {"0": 100, "1": 1}}
+    assert [row["value"] for row in rows(tasks_reader, planner.partitions(offset, end))] == [b"new"]
+    planner.prepareForTriggerAvailableNow()
+    write(brokers, "grows", [b"later"])
+    assert planner.latestOffset(end, ReadAllAvailable()) == end
+    with pytest.raises(DataLoss, match="no such partition"):
+        planner.latestOffset({"grows": {"0": 100, "1": 1, "2": 7}}, ReadAllAvailable())
+
+
+def test_a_schema_of_ones_own_is_refused(brokers: KafkaCluster) -> None:
+    """Spark hands it over as if it were ours."""
+    with pytest.raises(ValueError, match="fixed schema"):
+        source(brokers, subscribe="t").reader(schema=TEXT)
