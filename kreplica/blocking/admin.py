@@ -10,7 +10,9 @@ from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
+from kreplica.sansio.configs import ConfigChange, ConfigEntry, ConfigResource, change_row, parse_entry, resource_row
 from kreplica.sansio.errors import BrokerRefused, ClientError, check
+from kreplica.sansio.topics import BROKERS_DEFAULT, NewTopic, new_topic_row
 from kreplica.sansio.views import TopicView
 from kreplica.wire.messages import (
     CREATE_TOPICS,
@@ -20,29 +22,8 @@ from kreplica.wire.messages import (
     INCREMENTAL_ALTER_CONFIGS,
 )
 
-BROKERS_DEFAULT = -1
-"""As a number of partitions or replicas: what the broker's settings say (KIP-464)."""
-
 CREATE_TIMEOUT_MS = 20_000
 DELETE_BY_NAME_MAX = 5
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
-SET_SETTING, DELETE_SETTING = 0, 1
-DEFAULT_SOURCE = 5
-"""Where a setting's value comes from, as DescribeConfigs says it: nobody set it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting of a topic or a broker.
-
-    :param value: None where it has none, or is a secret.
-    """
-
-    name: str
-    value: str | None
-    is_default: bool
-    is_sensitive: bool = False
-    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +55,7 @@ def create_topic(
 
     :raise BrokerRefused: it is there already, or refused.
     """
-    topic = {
-        "name": name,
-        "num_partitions": partitions,
-        "replication_factor": replication_factor,
-        "assignments": [],
-        "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
-    }
+    topic = new_topic_row(NewTopic(name, partitions, replication_factor, configs or {}))
     body = {"topics": [topic], "timeout_ms": CREATE_TIMEOUT_MS, "validate_only": False}
     doubtful = False
 
@@ -125,12 +100,12 @@ def topic_names(cluster: Cluster) -> list[str]:
     return sorted(topic.name for topic in view.topics.values() if not topic.is_internal)
 
 
-def topic_settings(cluster: Cluster, topic: str) -> dict[str, Setting]:
+def topic_settings(cluster: Cluster, topic: str) -> dict[str, ConfigEntry]:
     """All settings of a topic, by name."""
-    return _settings(cluster, TOPIC_RESOURCE, topic, lambda body: cluster.ask(DESCRIBE_CONFIGS, body))
+    return _settings(cluster, ConfigResource.topic(topic), lambda body: cluster.ask(DESCRIBE_CONFIGS, body))
 
 
-def broker_settings(cluster: Cluster, broker_id: int) -> dict[str, Setting]:
+def broker_settings(cluster: Cluster, broker_id: int) -> dict[str, ConfigEntry]:
     """All settings of a broker, by name; it is asked itself."""
 
     def ask(body: dict[str, Any]) -> dict[str, Any]:
@@ -138,24 +113,19 @@ def broker_settings(cluster: Cluster, broker_id: int) -> dict[str, Setting]:
             cluster.refresh()
         return cluster.connection(broker_id).request(DESCRIBE_CONFIGS, body)
 
-    return _settings(cluster, BROKER_RESOURCE, str(broker_id), ask)
+    return _settings(cluster, ConfigResource.broker(broker_id), ask)
 
 
-def _settings(cluster: Cluster, kind: int, name: str, ask: Any) -> dict[str, Setting]:
-    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
-    body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+def _settings(cluster: Cluster, resource: ConfigResource, ask: Any) -> dict[str, ConfigEntry]:
+    rows = [resource_row(resource, configuration_keys=None)]
+    body = {"resources": rows, "include_synonyms": False, "include_documentation": False}
 
-    def attempt() -> dict[str, Setting]:
+    def attempt() -> dict[str, ConfigEntry]:
         row = ask(body)["results"][0]
-        check(row, f"settings of {name}")
-        return {each["name"]: _setting(each) for each in row["configs"]}
+        check(row, f"settings of {resource}")
+        return {each["name"]: parse_entry(each) for each in row["configs"]}
 
     return cluster.retrying(attempt)
-
-
-def _setting(row: dict[str, Any]) -> Setting:
-    default = row["is_default"] if "is_default" in row else row["config_source"] == DEFAULT_SOURCE
-    return Setting(row["name"], row["value"], default, row["is_sensitive"], row["read_only"])
 
 
 def change_topic_settings(cluster: Cluster, topic: str, changes: Mapping[str, str | None]) -> None:
@@ -163,15 +133,15 @@ def change_topic_settings(cluster: Cluster, topic: str, changes: Mapping[str, st
 
     :raise BrokerRefused: one is not known or not valid; nothing was changed.
     """
-    configs = [
-        {"name": name, "config_operation": DELETE_SETTING if value is None else SET_SETTING, "value": value}
-        for name, value in changes.items()
+    resource = ConfigResource.topic(topic)
+    wanted = [
+        ConfigChange.delete(name) if value is None else ConfigChange.set(name, value) for name, value in changes.items()
     ]
-    resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configs": configs}
-    body = {"resources": [resource], "validate_only": False}
+    rows = [resource_row(resource, configs=[change_row(each) for each in wanted])]
+    body = {"resources": rows, "validate_only": False}
 
     def attempt(connection: Connection) -> None:
-        check(connection.request(INCREMENTAL_ALTER_CONFIGS, body)["responses"][0], f"settings of topic {topic}")
+        check(connection.request(INCREMENTAL_ALTER_CONFIGS, body)["responses"][0], f"settings of {resource}")
 
     cluster.at_controller(attempt)
 

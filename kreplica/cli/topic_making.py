@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from kreplica.blocking import Cluster
-from kreplica.blocking.admin import BROKERS_DEFAULT, create_topic
+from kreplica.blocking.admin import create_topic
 from kreplica.cli.data_access import existing_topic
 from kreplica.cli.session import Failed
 from kreplica.cli.texts import Setting
+from kreplica.sansio.topics import BROKERS_DEFAULT
 from kreplica.sansio.views import TopicView
 
 

@@ -8,5 +8,6 @@
 * ``lanes`` what is on its way to each partition, and how an idempotent producer numbers it; ``delivery`` what became of
   a record; ``partitioning`` where records without a key go
 * ``offsets`` by time, and committed ones, in questions and answers
+* ``topics`` that are to be made, and ``configs``, settings, in questions and answers
 * ``fetching`` Fetch requests and what their answers say; ``batches`` what of an answer a reader may see
 """

@@ -21,16 +21,6 @@ from kreplica.client.admin.brokers import (
     Features,
     Levels,
 )
-from kreplica.client.admin.configs import (
-    AlterOperation,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    ConfigSynonym,
-    ConfigType,
-    ResourceKind,
-)
 from kreplica.client.admin.group_offsets import PartitionLag
 from kreplica.client.admin.groups import (
     GroupDescription,
@@ -45,9 +35,7 @@ from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.admin.partitions import EARLIEST_LOCAL, HIGH_WATERMARK, LATEST_TIERED
 from kreplica.client.admin.reassignments import ElectionType, Reassignment
 from kreplica.client.admin.topics import (
-    BROKERS_DEFAULT,
     CreatedTopic,
-    NewTopic,
     PartitionDescription,
     TopicDescription,
     TopicListing,
@@ -59,6 +47,17 @@ from kreplica.client.admin.transactions import (
     TransactionListing,
     TransactionState,
 )
+from kreplica.sansio.configs import (
+    AlterOperation,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    ResourceKind,
+)
+from kreplica.sansio.topics import BROKERS_DEFAULT, NewTopic
 
 __all__ = [
     "BROKERS_DEFAULT",

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kreplica.client.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Subject, Told, has, need, outcome
-from kreplica.client.admin.configs import ConfigEntry, parse_entry
 from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.connection import Connection
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID
+from kreplica.sansio.configs import ConfigEntry, parse_entry
 from kreplica.sansio.errors import BrokerRefused, ClientError, LeaderUnknown
+from kreplica.sansio.topics import BROKERS_DEFAULT, NewTopic, new_topic_row
 from kreplica.wire.messages import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -24,29 +25,11 @@ from kreplica.wire.messages import (
 
 V = TypeVar("V")
 
-BROKERS_DEFAULT = -1
-"""As a number of partitions or replicas: what the broker's settings say (KIP-464)."""
-
 IDS_DELETED_FROM = 6
 ASKED_BY_ID_FROM = 12
 """Versions of DeleteTopics and Metadata that take ids of topics (KIP-516)."""
 
 PAGE_PARTITIONS = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic that is to be made.
-
-    :param partitions: how many; left to the broker unless given.
-    :param assignment: partition -> brokers of its replicas, the preferred leader first; instead of the two numbers.
-    """
-
-    name: str
-    partitions: int = BROKERS_DEFAULT
-    replication_factor: int = BROKERS_DEFAULT
-    configs: Mapping[str, str] = field(default_factory=dict)
-    assignment: Mapping[int, Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +101,7 @@ class Topics(Subject):
         wanted = {topic.name: topic for topic in topics}
 
         async def ask(connection: Connection, names: list[str]) -> Told[str, CreatedTopic]:
-            rows = [_new_topic(wanted[name]) for name in names]
+            rows = [new_topic_row(wanted[name]) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             answer = await self._cluster.request(connection, CREATE_TOPICS, body)
             return {row["name"]: _created(row) for row in answer["topics"]}
@@ -294,20 +277,6 @@ class Topics(Subject):
             cursor = answer["next_cursor"]
             if cursor is None:
                 return list(rows.values())
-
-
-def _new_topic(topic: NewTopic) -> dict[str, Any]:
-    assignment = topic.assignment or {}
-    return {
-        "name": topic.name,
-        "num_partitions": topic.partitions,
-        "replication_factor": topic.replication_factor,
-        "assignments": [
-            {"partition_index": partition, "broker_ids": list(brokers)}
-            for partition, brokers in sorted(assignment.items())
-        ],
-        "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
-    }
 
 
 def _either(topic: str | UUID) -> dict[str, Any]:

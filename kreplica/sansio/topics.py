@@ -1,0 +1,40 @@
+"""Topics in questions: those that are to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+BROKERS_DEFAULT = -1
+"""As a number of partitions or replicas: what the broker's settings say (KIP-464)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that is to be made.
+
+    :param partitions: how many; left to the broker unless given.
+    :param assignment: partition -> brokers of its replicas, the preferred leader first; instead of the two numbers.
+    """
+
+    name: str
+    partitions: int = BROKERS_DEFAULT
+    replication_factor: int = BROKERS_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: Mapping[int, Sequence[int]] | None = None
+
+
+def new_topic_row(topic: NewTopic) -> dict[str, Any]:
+    """A topic as CreateTopics carries it."""
+    assignment = topic.assignment or {}
+    return {
+        "name": topic.name,
+        "num_partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "assignments": [
+            {"partition_index": partition, "broker_ids": list(brokers)}
+            for partition, brokers in sorted(assignment.items())
+        ],
+        "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
+    }
