@@ -90,5 +90,7 @@ class Scene:
         for producer in self._producers:
             self.run(producer.close(flush=False))
         self.run(self.cluster.close())
-        assert self.host.reactor.getDelayedCalls() == []
+        self.brokers.run(0.1)
+        left = [str(each) for each in self.host.reactor.getDelayedCalls()]
+        assert left == []
         self.brokers.stop()
