@@ -15,6 +15,10 @@ from kreplica.sansio.offsets import CommittedOffset
 from kreplica.testing.cluster import SimulatedCluster
 
 STEPS = 25
+ANSWER_S = 0.05
+OLD_CONNECTION_S = 30.0
+"""So long may what was sent on a connection that was given up still be on its way."""
+
 READERS_MAX = 4
 
 
@@ -28,6 +32,21 @@ class Commits:
         self.acknowledged: dict[TopicPartition, int] = dict.fromkeys((TopicPartition("t", each) for each in ALL), 0)
         self.contradictions: list[str] = []
         self.count = 0
+        self._doubtful: dict[TopicPartition, tuple[int, float]] = {}
+
+    def commit(self, offsets: dict[TopicPartition, int], began_s: float, ended_s: float) -> None:
+        """It was acknowledged; one that took long was asked for repeatedly, and may be repeated after later ones."""
+        self.count += 1
+        for each, offset in offsets.items():
+            self.acknowledged[each] = max(self.acknowledged[each], offset)
+            if ended_s - began_s > ANSWER_S:
+                self._doubtful[each] = offset, ended_s
+
+    def floor(self, partition: TopicPartition, now_s: float) -> int:
+        """Where to read on at least."""
+        offset, at_s = self._doubtful.get(partition, (0, 0.0))
+        known = self.acknowledged[partition]
+        return min(offset, known) if partition in self._doubtful and now_s - at_s < OLD_CONNECTION_S else known
 
 
 class Worker(Reader):
@@ -40,7 +59,7 @@ class Worker(Reader):
 
     async def on_assigned(self, partitions: Partitions) -> None:
         await super().on_assigned(partitions)
-        before = dict(self.commits.acknowledged)
+        before = {each: self.commits.floor(each, self.brokers.simulation.now_s) for each in partitions}
         try:
             found = await self.membership.committed(partitions)
         except ClientError:
@@ -60,15 +79,14 @@ class Worker(Reader):
     async def commit(self, partitions: Partitions) -> None:
         offsets = {each: self.positions[each] + 1 for each in sorted(partitions) if each in self.positions}
         self.positions.update(offsets)
+        began_s = self.brokers.simulation.now_s
         try:
             await self.membership.commit({each: CommittedOffset(offset) for each, offset in offsets.items()})
         except (ClientError, CancelledError) as error:
             if isinstance(error, CancelledError):
                 raise
             return
-        self.commits.count += 1
-        for each, offset in offsets.items():
-            self.commits.acknowledged[each] = max(self.commits.acknowledged[each], offset)
+        self.commits.commit(offsets, began_s, self.brokers.simulation.now_s)
 
     def _lost(self, partitions: Partitions) -> None:
         super()._lost(partitions)

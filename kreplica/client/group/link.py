@@ -12,7 +12,7 @@ from kreplica.client.connection import Connection
 from kreplica.client.connections import Connections
 from kreplica.client.group.verdicts import Verdict, verdict
 from kreplica.sansio.addresses import Address
-from kreplica.sansio.errors import ClientError, check
+from kreplica.sansio.errors import ClientClosed, ClientError, ConnectionLost, check
 from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import Api
 
@@ -57,9 +57,14 @@ class CoordinatorLink:
         :raise ClientError: no answer came.
         """
         address = self._patient_address = await self._address()
+        patient = self._patient
         try:
-            connection = await self._patient.to(address)
+            connection = await patient.to(address)
             return await self._cluster.request(connection, api, body, timeout_s=timeout_s)
+        except ClientClosed as error:
+            if patient is self._patient:
+                raise
+            raise ConnectionLost(f"{address}: nobody waits for {api.name} any more") from error
         except ClientError as error:
             self.failed(error)
             raise

@@ -8,7 +8,6 @@ from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.bell import Bell
@@ -85,8 +84,8 @@ class GroupMember(ABC):
         """
         assert not self._works, "a membership is started once"
         self._since_s = self._reactor.seconds()
-        for work in (self._live_through(), *self._beside()):
-            self._works.append(Deferred.fromCoroutine(work).addErrback(self._crashed))
+        for work in (self._live(), *self._beside()):
+            self._works.append(Deferred.fromCoroutine(self._guarded(work)))
         try:
             await self._begun.wait()
         except CancelledError:
@@ -102,7 +101,7 @@ class GroupMember(ABC):
             self._todo.ring()
             self._interrupt()
             try:
-                await self._works[0]
+                await _end_of(self._works[0])
             except CancelledError:
                 self._halt()
                 raise
@@ -206,16 +205,16 @@ class GroupMember(ABC):
         self._lose("no heartbeat was answered for as long as the group waits")
         self._todo.ring()
 
-    async def _live_through(self) -> None:
+    async def _guarded(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
         try:
-            await self._live()
+            await work
+        except CancelledError:
+            return
         except ClientError as error:
             self._fail(error)
-
-    def _crashed(self, failure: Failure) -> None:
-        if not failure.check(CancelledError):
-            log.failure("a member of group {group}", failure, group=self._group)
-            self._fail(failure.value)  # type: ignore[arg-type]
+        except Exception as error:
+            log.failure("a member of group {group}", group=self._group)
+            self._fail(error)
 
     def _halt(self) -> None:
         """End at once."""
@@ -231,3 +230,15 @@ class GroupMember(ABC):
         self._begun.ring()
         self._closing = Deferred.fromCoroutine(self._link.close())
         self._closing.addErrback(lambda failure: log.failure("closing a membership", failure))
+
+
+def _end_of(work: Deferred[None]) -> Deferred[None]:
+    """Fires when some work ends; cancelling it leaves the work as it is."""
+    waiting: Deferred[None] = Deferred()
+
+    def ended(_: None) -> None:
+        if not waiting.called:
+            waiting.callback(None)
+
+    work.addCallback(ended)
+    return waiting

@@ -1,0 +1,207 @@
+"""What only members of classic groups have: cooperation, static members, and errors that end a membership."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from group_readers import ALL, KINDS, Owners, Reader, begin, new_brokers, settle, waiting
+from twisted.internet.defer import CancelledError, Deferred
+
+from kreplica.client.group import GroupOptions
+from kreplica.client.group.verdicts import Verdict, verdict
+from kreplica.errors import ErrorCode
+from kreplica.sansio.errors import BrokerRefused, ConnectionLost, MalformedAnswer, UnsupportedVersion
+from kreplica.sansio.offsets import CommittedOffset
+from kreplica.testing.cluster import SimulatedCluster
+
+EAGER, COOPERATIVE = KINDS["eager"], KINDS["cooperative"]
+
+
+@pytest.fixture
+def brokers() -> Iterator[SimulatedCluster]:
+    """Three brokers and the topic t with six partitions."""
+    simulated = new_brokers()
+    yield simulated
+    assert simulated.simulation.failures == []
+    simulated.stop()
+
+
+def test_cooperative_members_give_up_only_what_moves(brokers: SimulatedCluster) -> None:
+    """Who stays keeps its partitions without a pause, while others come and go."""
+    one, two = begin(brokers, "one", "two", **COOPERATIVE)
+    assert one.told == [("assigned", ALL), ("revoked", [3, 4, 5])]
+    one.told.clear()
+    two.told.clear()
+    three = Reader(brokers, "three", owners=one.owners, **COOPERATIVE)
+    brokers.run_until(three.start())
+    settle(brokers, one, two, three)
+    revoked = [numbers for reader in (one, two) for what, numbers in reader.told if what == "revoked"]
+    assert [len(numbers) for numbers in revoked] == [1, 1]
+    kept = [one.has, two.has]
+    three.stop()
+    settle(brokers, one, two)
+    assert kept[0] <= one.has
+    assert kept[1] <= two.has
+    one.stop()
+    two.stop()
+
+
+def test_a_cooperative_member_commits_while_others_join(brokers: SimulatedCluster) -> None:
+    """It reads on through a rebalance that waits for somebody else, and commits what it read."""
+    one, two = begin(brokers, "one", "two", **COOPERATIVE, rebalance_timeout_s=60.0)
+    two.before_giving = waiting(two, 20.0)
+    one.membership.subscribe(["t", "other"])
+    two.membership.subscribe(["other"])
+    brokers.run(3.0)
+    assert len(one.has) == 3
+    brokers.run_until(one.membership.commit({each: CommittedOffset(7) for each in one.has}))
+    brokers.run_until(lambda: one.numbers == ALL)
+    two.before_giving = None
+    one.stop()
+    two.stop()
+
+
+def test_a_static_member_that_comes_back_has_what_it_had(brokers: SimulatedCluster) -> None:
+    """Within its session, without a rebalance: the others are told of nothing."""
+    one, two = [Reader(brokers, name, owners=Owners(), **EAGER, instance_id=name) for name in ("one", "two")]
+    for reader in (one, two):
+        brokers.run_until(reader.start())
+    brokers.run_until(lambda: len(one.has) == len(two.has) == 3)
+    told, had, generation = list(two.told), one.numbers, two.membership.identity.generation
+    one.stop()
+    brokers.run(3.0)
+    again = Reader(brokers, "one", owners=Owners(), **EAGER, instance_id="one")
+    brokers.run_until(again.start())
+    brokers.run(15.0)
+    assert (again.numbers, two.told, two.membership.identity.generation) == (had, told, generation)
+    again.stop()
+    brokers.run_until(lambda: two.numbers == ALL)  # its session has ended
+    two.stop()
+
+
+@pytest.mark.parametrize("kind", ["eager", "cooperative"])
+def test_a_static_leader_comes_back_and_goes_on_to_lead(brokers: SimulatedCluster, kind: str) -> None:
+    """It shares nothing out when it comes (KIP-814), but does when others come."""
+    options = {**KINDS[kind], "instance_id": "one"}
+    one = Reader(brokers, "one", owners=Owners(), **options)
+    brokers.run_until(one.start())
+    one.stop()
+    again = Reader(brokers, "one", **options)
+    brokers.run_until(again.start())
+    assert again.numbers == ALL
+    two = Reader(brokers, "two", owners=again.owners, **KINDS[kind])
+    brokers.run_until(two.start())
+    settle(brokers, again, two)
+    again.stop()
+    two.stop()
+
+
+def test_whose_instance_id_another_takes_is_out(brokers: SimulatedCluster) -> None:
+    """For good: it loses everything and is told why; there are never two of them."""
+    one = Reader(brokers, "one", **EAGER, instance_id="same")
+    brokers.run_until(one.start())
+    two = Reader(brokers, "two", **EAGER, instance_id="same")
+    brokers.run_until(two.start())
+    brokers.run_until(lambda: one.ended is not None)
+    assert one.ended is one.membership.error
+    assert isinstance(one.ended, BrokerRefused)
+    assert one.ended.code is ErrorCode.FENCED_INSTANCE_ID
+    assert one.told[-1] == ("lost", ALL)
+    assert two.numbers == ALL
+    one.stop()
+    two.stop()
+
+
+def test_who_has_no_assignor_in_common_is_refused(brokers: SimulatedCluster) -> None:
+    """``start`` raises what the broker says; nobody is told of an end of what never began."""
+    (one,) = begin(brokers, "one", **EAGER)
+    two = Reader(brokers, "two", protocol="classic", assignors=("sticky",))
+    with pytest.raises(BrokerRefused, match="INCONSISTENT_GROUP_PROTOCOL"):
+        brokers.run_until(two.start())
+    assert two.ended is None
+    two.stop()
+    one.stop()
+
+
+def test_what_a_listener_raises_is_logged(brokers: SimulatedCluster) -> None:
+    """The group goes on."""
+    (one,) = begin(brokers, "one", **EAGER)
+
+    async def fail(partitions):
+        one.has = frozenset()
+        raise RuntimeError("a user's mistake")
+
+    one.before_giving = fail
+    two = Reader(brokers, "two", owners=Owners(), **EAGER)
+    brokers.run_until(two.start())
+    brokers.run_until(lambda: [len(two.has), len(one.has)] == [3, 3])
+    one.before_giving = None
+    two.stop()
+    brokers.run_until(lambda: one.numbers == ALL)
+    one.stop()
+
+
+def test_who_stops_while_it_joins_leaves(brokers: SimulatedCluster) -> None:
+    """It does not wait for those who do not come."""
+    (one,) = begin(brokers, "one", **EAGER, rebalance_timeout_s=120.0)
+    one.before_giving = waiting(one, 100.0)
+    two = Reader(brokers, "two", **EAGER, rebalance_timeout_s=120.0)
+    started = two.start()
+    brokers.run(5.0)
+    before_s = brokers.simulation.now_s
+    two.stop()
+    assert brokers.simulation.now_s - before_s < 1.0
+    assert started.called
+    one.before_giving = None
+    brokers.run_until(lambda: len(one.told) > 2, 130.0)
+    assert one.numbers == ALL
+    one.stop()
+
+
+def test_who_is_cancelled_leaves_nothing_behind(brokers: SimulatedCluster) -> None:
+    """Neither while it joins nor while it stops."""
+    (one,) = begin(brokers, "one", **EAGER, rebalance_timeout_s=120.0)
+    one.before_giving = waiting(one, 100.0)
+    two = Reader(brokers, "two", **EAGER, rebalance_timeout_s=120.0)
+    started = two.start()
+    brokers.run(5.0)
+    ended = []
+    started.addErrback(ended.append)
+    started.cancel()
+    two.stop()
+    stopping = Deferred.fromCoroutine(one.membership.stop())
+    brokers.run(1.0)
+    stopping.addErrback(ended.append)
+    stopping.cancel()
+    assert [failure.type for failure in ended] == [CancelledError, CancelledError]
+    one.stop()
+    brokers.run(6.0)
+    assert one.has == frozenset()
+    for reader in (one, two):
+        assert reader.host.runtime.reactor.getDelayedCalls() == []
+
+
+def test_what_errors_mean() -> None:
+    """What is not known is final only if no other broker can do better."""
+    codes = {code: verdict(BrokerRefused(code, "x")) for code in ErrorCode if code is not ErrorCode.NONE}
+    assert codes[ErrorCode.REBALANCE_IN_PROGRESS] is Verdict.REJOIN
+    assert codes[ErrorCode.NOT_COORDINATOR] is Verdict.ELSEWHERE
+    assert codes[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] is Verdict.WAIT
+    assert codes[ErrorCode.GROUP_AUTHORIZATION_FAILED] is Verdict.FINAL
+    assert verdict(ConnectionLost("x")) is Verdict.ELSEWHERE
+    assert verdict(UnsupportedVersion("x")) is Verdict.FINAL
+    assert verdict(MalformedAnswer("x")) is Verdict.FINAL
+
+
+def test_options_that_contradict_themselves() -> None:
+    """Are refused when they are made."""
+    for wrong in (
+        {"group_id": ""},
+        {"instance_id": ""},
+        {"protocol": "new"},
+        {"heartbeat_interval_s": 45.0},
+        {"rebalance_timeout_s": 0.0},
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            GroupOptions(**{"group_id": "g", **wrong})  # type: ignore[arg-type]

@@ -1,0 +1,219 @@
+"""What only members of KIP-848's groups have, and how a member finds out of which kind its group is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from group_readers import ALL, KINDS, OVERRIDES, Owners, Reader, begin, new_brokers, settle, waiting
+
+from kreplica.client.group import GroupOptions
+from kreplica.client.group.standing import JOINING, Standing
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import BrokerRefused
+from kreplica.sansio.offsets import CommittedOffset
+from kreplica.sansio.views import TopicView
+from kreplica.testing.cluster import SimulatedCluster
+
+CONSUMER, EAGER = KINDS["consumer"], KINDS["eager"]
+AUTO = {"protocol": "auto"}
+
+
+@pytest.fixture
+def brokers() -> Iterator[SimulatedCluster]:
+    """Three brokers and the topic t with six partitions."""
+    simulated = new_brokers()
+    yield simulated
+    assert simulated.simulation.failures == []
+    simulated.stop()
+
+
+def test_members_give_up_only_what_moves(brokers: SimulatedCluster) -> None:
+    """Who stays keeps its partitions without a pause, while others come and go."""
+    one, two = begin(brokers, "one", "two", **CONSUMER)
+    one.told.clear()
+    two.told.clear()
+    three = Reader(brokers, "three", owners=one.owners, **CONSUMER)
+    brokers.run_until(three.start())
+    settle(brokers, one, two, three)
+    revoked = [numbers for reader in (one, two) for what, numbers in reader.told if what == "revoked"]
+    assert [len(numbers) for numbers in revoked] == [1, 1]
+    for reader in (three, two, one):
+        reader.stop()
+
+
+def test_the_coordinator_shares_out_as_is_wished(brokers: SimulatedCluster) -> None:
+    """The members say by which assignor."""
+    one, two = begin(brokers, "one", "two", **CONSUMER, remote_assignor="range")
+    assert sorted([one.numbers, two.numbers]) == [[0, 1, 2], [3, 4, 5]]
+    lost = Reader(brokers, "lost", **CONSUMER, remote_assignor="none")
+    with pytest.raises(BrokerRefused, match="UNSUPPORTED_ASSIGNOR"):
+        brokers.run_until(lost.start())
+    for reader in (lost, two, one):
+        reader.stop()
+
+
+def test_commits_while_epochs_change(brokers: SimulatedCluster) -> None:
+    """A commit with the epoch before is tried again with the one that the next answer says."""
+    (one,) = begin(brokers, "one", **CONSUMER, rebalance_timeout_s=60.0)
+    one.before_giving = waiting(one, 2.0)
+    two = Reader(brokers, "two", owners=one.owners, **CONSUMER, rebalance_timeout_s=60.0)
+    two.start()
+    offset = 0
+    while len(two.has) < 3:
+        offset += 1
+        mine = sorted(one.has)[:3]
+        brokers.run_until(one.membership.commit({each: CommittedOffset(offset) for each in mine}))
+        brokers.run(0.01)
+    assert brokers.run_until(one.membership.committed(mine)) == {each: CommittedOffset(offset) for each in mine}
+    one.before_giving = None
+    two.stop()
+    one.stop()
+
+
+def test_a_static_member_that_comes_back_has_what_it_had(brokers: SimulatedCluster) -> None:
+    """Within its session; the others are told of nothing."""
+    one, two = [Reader(brokers, name, owners=Owners(), **CONSUMER, instance_id=name) for name in ("one", "two")]
+    for reader in (one, two):
+        brokers.run_until(reader.start())
+    brokers.run_until(lambda: len(one.has) == len(two.has) == 3)
+    told, had = list(two.told), one.numbers
+    one.stop()
+    brokers.run(3.0)
+    again = Reader(brokers, "one", owners=Owners(), **CONSUMER, instance_id="one")
+    brokers.run_until(again.start())
+    brokers.run(15.0)
+    assert (again.numbers, two.told) == (had, told)
+    again.stop()
+    brokers.run_until(lambda: two.numbers == ALL)
+    two.stop()
+
+
+def test_a_static_member_that_died_is_waited_for(brokers: SimulatedCluster) -> None:
+    """Who comes in its place joins when the one before is taken for dead."""
+    one = Reader(brokers, "one", **CONSUMER, instance_id="same")
+    brokers.run_until(one.start())
+    one.die()
+    two = Reader(brokers, "two", **CONSUMER, instance_id="same")
+    brokers.run_until(two.start())
+    assert two.numbers == ALL
+    two.stop()
+
+
+def test_who_is_fenced_joins_again(brokers: SimulatedCluster) -> None:
+    """A member that was silent for a session is another one afterwards, and has lost what it had."""
+    (one,) = begin(brokers, "one", **CONSUMER)
+    epoch = one.membership.identity.generation
+    one.host.pause()
+    brokers.run(20.0)
+    one.host.resume()
+    brokers.run_until(lambda: one.told[-2:] == [("lost", ALL), ("assigned", ALL)])
+    assert one.membership.identity.generation > epoch
+    one.stop()
+
+
+# --- which protocol ---
+
+
+def test_where_there_is_a_choice_the_new_one_is_taken(brokers: SimulatedCluster) -> None:
+    """Members that leave it open are together with those that want the new protocol."""
+    one, two = begin(brokers, "one", "two", **AUTO)
+    three = Reader(brokers, "three", owners=one.owners, **CONSUMER)
+    brokers.run_until(three.start())
+    settle(brokers, one, two, three)
+    offsets = {each: CommittedOffset(3) for each in one.has}
+    brokers.run_until(one.membership.commit(offsets))
+    assert brokers.run_until(two.membership.committed(one.has)) == offsets
+    one.membership.subscribe(["t", "u"])
+    for reader in (one, two, three):
+        reader.stop()
+
+
+def test_in_a_classic_group_they_are_classic_members(brokers: SimulatedCluster) -> None:
+    """Who leaves it open joins those who are there; who insists is told that the group is another one."""
+    (one,) = begin(brokers, "one", **EAGER)
+    two = Reader(brokers, "two", owners=one.owners, **AUTO)
+    brokers.run_until(two.start())
+    settle(brokers, one, two)
+    three = Reader(brokers, "three", **CONSUMER)
+    with pytest.raises(BrokerRefused, match="GROUP_ID_NOT_FOUND"):
+        brokers.run_until(three.start())
+    for reader in (one, two, three):
+        reader.stop()
+
+
+def test_a_broker_without_the_new_protocol() -> None:
+    """It says so, and members are classic ones."""
+    brokers = new_brokers(overrides=[*OVERRIDES, "group.coordinator.rebalance.protocols=classic"])
+    one, two = begin(brokers, "one", "two", **AUTO)
+    lost = Reader(brokers, "lost", **CONSUMER)
+    with pytest.raises(BrokerRefused, match="UNSUPPORTED_VERSION"):
+        brokers.run_until(lost.start())
+    for reader in (one, two, lost):
+        reader.stop()
+    brokers.stop()
+
+
+# --- what a member knows, by itself ---
+
+T, U = UUID(int=1), UUID(int=2)
+OPTIONS = GroupOptions(group_id="g", rack="A")
+
+
+def answer(epoch: int, *partitions: tuple[UUID, int], told: bool = True) -> dict[str, object]:
+    rows = [{"topic_id": topic_id, "partitions": [number]} for topic_id, number in partitions]
+    assignment = {"topic_partitions": rows} if told else None
+    return {"member_id": "m", "member_epoch": epoch, "heartbeat_interval_ms": 2000, "assignment": assignment}
+
+
+def test_a_member_says_what_is_new() -> None:
+    """All at first, then what has changed; all again where an answer was missed."""
+    standing = Standing(OPTIONS, "m", ["t"])
+    question = standing.question()
+    assert question == {
+        "group_id": "g", "member_id": "m", "member_epoch": JOINING, "instance_id": None, "rack_id": "A",
+        "rebalance_timeout_ms": 300_000, "subscribed_topic_names": ["t"], "server_assignor": None,
+        "topic_partitions": [],
+    }  # fmt: skip
+    assert standing.answered(question, answer(1, (T, 0)))
+    assert (standing.epoch, standing.interval_s) == (1, 2.0)
+    quiet = standing.question()
+    assert quiet == {"group_id": "g", "member_id": "m", "member_epoch": 1, "instance_id": None}
+    assert not standing.answered(quiet, answer(1, told=False))
+    assert not standing.answered(quiet, answer(1, (T, 0)))
+    standing.takes({TopicPartition("t", 0): T})
+    standing.topics = ["t", "u"]
+    news = standing.question()
+    assert news["topic_partitions"] == [{"topic_id": T, "partitions": [0]}]
+    assert news["subscribed_topic_names"] == ["t", "u"]
+    assert "rack_id" not in news
+    standing.answered(news, answer(2, told=False))
+    standing.not_answered()
+    assert standing.question().keys() == question.keys()
+    standing.lost()
+    assert (standing.epoch, standing.target, standing.owned) == (JOINING, None, {})
+
+
+def test_a_topic_that_was_made_again_is_another_one() -> None:
+    """A partition of the same name is given up before it is taken; what is not known by its id is left out."""
+    standing = Standing(OPTIONS, "m", ["t"])
+    zero = TopicPartition("t", 0)
+    standing.answered(standing.question(), answer(1, (T, 0)))
+    assert standing.wanted({}) == ({}, False)
+    views = {"t": TopicView("t", (), T)}
+    assert standing.wanted(views) == ({zero: T}, True)
+    standing.takes({zero: T})
+    standing.answered(standing.question(), answer(2, (U, 0)))
+    wanted, is_complete = standing.wanted({"t": TopicView("t", (), U)})
+    assert (wanted, is_complete) == ({zero: U}, True)
+    assert standing.surplus(wanted) == {zero}
+    standing.gave_up([zero])
+    assert standing.surplus(wanted) == frozenset()
+
+
+def test_last_words() -> None:
+    """A static member is expected back, others are not."""
+    assert Standing(OPTIONS, "m", ()).last_words()["member_epoch"] == -1
+    static = GroupOptions(group_id="g", instance_id="i")
+    assert Standing(static, "m", ()).last_words()["member_epoch"] == -2
