@@ -25,6 +25,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from confluent_kafka import Producer
@@ -61,17 +62,22 @@ class Scale:
 
     :param seconds: for one library in one case.
     :param filled: bytes of a topic that is read.
+    :param libraries: those that take part.
+    :param styles: of producers' calls.
     """
 
     seconds: float
     batch_bytes: tuple[int, ...]
     acks: tuple[int, ...]
     filled: int
+    libraries: tuple[str, ...] = tuple(LIBRARIES)
+    styles: tuple[str, ...] = ("record", "batch")
 
 
+QUICK_LIBRARIES = (OURS, *TO_BEAT, "confluent-kafka")
 SCALES = {
-    "quick": Scale(0.5, (16 << 10,), (-1,), 100_000_000),
-    "full": Scale(1.5, tuple(BATCH_BYTES), (1, -1), 300_000_000),
+    "quick": Scale(0.5, (16 << 10,), (-1,), 100_000_000, QUICK_LIBRARIES, ("record",)),
+    "full": Scale(0.8, tuple(BATCH_BYTES), (1, -1), 300_000_000),
 }
 
 
@@ -168,9 +174,8 @@ def cases(topics: Topics, scale: Scale) -> Iterator[Case]:
                 "record_bytes": record_bytes,
                 "batch_bytes": batch_bytes,
             }
-            for acks in scale.acks:
-                yield Case(what="produce", style="record", topic="", acks=acks, **common)
-                yield Case(what="produce", style="batch", topic="", acks=acks, **common)
+            for acks, style in product(scale.acks, scale.styles):
+                yield Case(what="produce", style=style, topic="", acks=acks, **common)
             full = topics.make_full(record_bytes, batch_bytes, scale.filled)
             for style in ("record", "batch"):
                 yield Case(what="consume", style=style, topic=full, **common)
@@ -185,7 +190,7 @@ def measure(scale: Scale, rounds: int) -> dict[Case, dict[str, list[dict[str, An
         wanted = list(cases(topics, scale))
         for number in range(rounds):
             with ExitStack() as stack:
-                loads = {name: stack.enter_context(Load(name)) for name in _turns(number)}
+                loads = {name: stack.enter_context(Load(name)) for name in _turns(scale.libraries, number)}
                 for case in wanted:
                     for name, load in loads.items():
                         report = _run(load, case, topics)
@@ -193,11 +198,10 @@ def measure(scale: Scale, rounds: int) -> dict[Case, dict[str, list[dict[str, An
     return reports
 
 
-def _turns(number: int) -> list[str]:
+def _turns(names: tuple[str, ...], number: int) -> tuple[str, ...]:
     """The libraries in the order of a round: each is first in one of them, and last in another."""
-    names = list(LIBRARIES)
     first = number % len(names)
-    return [*names[first:], *names[:first]]
+    return names[first:] + names[:first]
 
 
 def _run(load: Load, case: Case, topics: Topics) -> dict[str, Any]:
@@ -214,8 +218,7 @@ def rows_of(case: Case, reports: dict[str, list[dict[str, Any]]]) -> Iterator[di
     """A row for each library."""
     ours = reports[OURS]
     ours_s = _cpu_s(ours)
-    for name in LIBRARIES:
-        taken = reports[name]
+    for name, taken in sorted(reports.items(), key=lambda pair: list(LIBRARIES).index(pair[0])):
         cpu_s = _cpu_s(taken)
         rates = [_rate(each) for each in taken]
         ratio = statistics.median(_rate(mine) / rate for mine, rate in zip(ours, rates, strict=True))

@@ -57,7 +57,7 @@ class Case:
 
 
 class Meter:
-    """Counts records and measures what they cost, from when it is made."""
+    """Counts records and measures what they cost, from when it is made: when the library is warm."""
 
     def __init__(self, seconds: float) -> None:
         self.records = 0

@@ -64,11 +64,12 @@ async def consume(case: Case) -> None:
     async with consumer:
         partitions = [TopicPartition(case.topic, number) for number in range(case.partitions)]
         ends = await consumer.end_offsets(partitions)
-        meter = Meter(case.seconds)
         consumer.assign(partitions)
         for partition in partitions:
             consumer.seek(partition, 0)
-        await (_records if case.style == "record" else _batches)(consumer, meter, sum(ends.values()))
+        await consumer.getone()
+        meter = Meter(case.seconds)
+        await (_records if case.style == "record" else _batches)(consumer, meter, sum(ends.values()) - 1)
         answer(meter)
 
 

@@ -71,8 +71,9 @@ def consume(case: Case) -> None:
     try:
         partitions = [TopicPartition(case.topic, number) for number in range(case.partitions)]
         total = sum(consumer.get_watermark_offsets(each, 10)[1] for each in partitions)
-        meter = Meter(case.seconds)
         consumer.assign([TopicPartition(case.topic, number, OFFSET_BEGINNING) for number in range(case.partitions)])
+        total -= len(consumer.consume(1, 10))
+        meter = Meter(case.seconds)
         at_once = 1 if case.style == "record" else RECORDS_MAX
         while meter.records < total and not meter.is_over:
             if at_once == 1:

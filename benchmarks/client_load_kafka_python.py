@@ -54,10 +54,11 @@ def consume(case: Case) -> None:
     try:
         partitions = [TopicPartition(case.topic, number) for number in range(case.partitions)]
         total = sum(consumer.end_offsets(partitions).values())
-        meter = Meter(case.seconds)
         consumer.assign(partitions)
         for partition in partitions:
             consumer.seek(partition, 0)
+        total -= sum(map(len, consumer.poll(timeout_ms=10_000, max_records=1).values()))
+        meter = Meter(case.seconds)
         (_records if case.style == "record" else _batches)(consumer, meter, total)
         answer(meter)
     finally:

@@ -55,9 +55,10 @@ async def consume(cluster: Cluster, case: Case) -> None:
     async with Consumer(cluster, options) as consumer:
         partitions = [TopicPartition(case.topic, number) for number in range(case.partitions)]
         ends = await consumer.end_offsets(partitions)
-        meter = Meter(case.seconds)
         await consumer.assign(dict.fromkeys(partitions, 0))
-        await (_records if case.style == "record" else _batches)(consumer, meter, sum(ends.values()))
+        await consumer.poll(10, records_max=1)
+        meter = Meter(case.seconds)
+        await (_records if case.style == "record" else _batches)(consumer, meter, sum(ends.values()) - 1)
         answer(meter)
 
 
