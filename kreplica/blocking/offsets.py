@@ -102,12 +102,13 @@ def _ask_leader(
 # --- groups ---
 
 
-def committed_offsets(cluster: Cluster, group: str, topics: Iterable[str] | None = None) -> dict[
-    TopicPartition, CommittedOffset
-]:  # fmt: skip
+def committed_offsets(
+    cluster: Cluster, group: str, topics: Iterable[str] | None = None, *, stable: bool = False
+) -> dict[TopicPartition, CommittedOffset]:
     """What a group committed.
 
     :param topics: None: all that it committed for.
+    :param stable: wait until no transaction that is open is to decide that (KIP-447).
     """
     wanted = None
     if topics is not None:
@@ -115,7 +116,8 @@ def committed_offsets(cluster: Cluster, group: str, topics: Iterable[str] | None
         wanted = topic_rows(partitions, lambda row: row.partition, "partition_indexes")
 
     def attempt(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-        body = {"group_id": group, "topics": wanted, "groups": [{"group_id": group, "topics": wanted}]}
+        groups = [{"group_id": group, "topics": wanted}]
+        body = {"group_id": group, "topics": wanted, "groups": groups, "require_stable": stable}
         answer = connection.request(OFFSET_FETCH, body)
         row = answer["groups"][0] if "groups" in answer else answer
         if "error_code" in row:

@@ -11,11 +11,9 @@ from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.producer_options import ProducerOptions
 from kreplica.blocking.sending import WAIT_S_MAX, Sender, SendingRules
 from kreplica.blocking.transactions import Transactions, new_producer_id
-from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.sansio.delivery import Delivery
 from kreplica.sansio.errors import (
-    BrokerRefused,
     ClientError,
     DeliveryFailed,
     OutcomeUnknown,
@@ -25,6 +23,7 @@ from kreplica.sansio.errors import (
 )
 from kreplica.sansio.lanes import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
 from kreplica.sansio.partitioning import StickyPartitions
+from kreplica.sansio.transactions import is_fenced
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Headers
@@ -34,8 +33,6 @@ RECORD_OVERHEAD = 40
 
 HEADER_OVERHEAD = 10
 UTF8_SIZE_MAX = 4
-
-_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 class Producer:
@@ -57,7 +54,9 @@ class Producer:
         self._identity: ProducerIdentity | None = None
         self._transactions: Transactions | None = None
         if options.transactional_id is not None:
-            self._transactions = Transactions(cluster, options.transactional_id, options.transaction_timeout_s)
+            self._transactions = Transactions(
+                cluster, options.transactional_id, options.transaction_timeout_s, two_phase=options.two_phase
+            )
         self._in_transaction = False
         self._broken: TransactionFailed | None = None
         self._unusable: ClientError | None = None
@@ -227,6 +226,27 @@ class Producer:
             the next one of the transactional id begins when that is decided.
         :raise ProducerUnusable: another producer took the transactional id.
         """
+        transactions = self._complete(offsets, group, metadata)
+        self._end(transactions)
+        self._in_transaction = False
+
+    def prepare(
+        self, offsets: Mapping[TopicPartition, int] | None = None, group: str = "", metadata: str = ""
+    ) -> ProducerIdentity:
+        """Flush, and leave the transaction open for somebody else to end, by ``transactions.end_transaction``.
+
+        This producer is closed by that.  Parameters and errors are those of ``commit``.
+
+        :return: by which it is ended.
+        """
+        self._complete(offsets, group, metadata)
+        self._in_transaction = False
+        self.close(flush=False)
+        assert self._identity is not None
+        return self._identity
+
+    def _complete(self, offsets: Mapping[TopicPartition, int] | None, group: str, metadata: str) -> Transactions:
+        """Let the transaction have all that belongs to it."""
         transactions = self._transaction(open_now=True)
         try:
             self.flush()
@@ -237,8 +257,7 @@ class Producer:
         except ClientError as error:
             self._check_fenced(error)
             raise TransactionFailed(f"transaction {transactions.transactional_id!r}: {error}") from error
-        self._end(transactions)
-        self._in_transaction = False
+        return transactions
 
     def _end(self, transactions: Transactions) -> None:
         try:
@@ -281,11 +300,8 @@ class Producer:
         return self._transactions
 
     def _check_fenced(self, error: ClientError) -> None:
-        cause: BaseException | None = error.first if isinstance(error, DeliveryFailed) else error
-        if isinstance(cause, TransactionFailed):
-            cause = cause.__cause__
-        if isinstance(cause, BrokerRefused) and cause.code in _FENCED:
-            self._unusable = ProducerUnusable(f"another producer took the transactional id over: {cause}")
+        if is_fenced(error):
+            self._unusable = ProducerUnusable(f"another producer took the transactional id over: {error}")
             raise self._unusable from error
 
     def _check_usable(self, *, idle: bool = False) -> None:

@@ -17,6 +17,7 @@ class ProducerOptions:
     :param idempotent: retries write nothing twice; goes with ``acks=-1`` only.  None: yes, where it does.
     :param transactional_id: for transactions: who takes the same id over ends what this one left open.
     :param transaction_timeout_s: a transaction that lasts longer is aborted.
+    :param two_phase: none is ever aborted for that: who ``prepare``s it says how it ends (KIP-939).
     :param batch_size: bytes of a batch before compression; a larger record has a batch of its own.
     :param linger_s: so long a batch waits for more records.  Nothing happens between calls: ``poll`` where you idle.
     :param memory_size_max: bytes of records without an outcome; beyond it ``send`` waits.
@@ -28,6 +29,7 @@ class ProducerOptions:
     idempotent: bool | None = None
     transactional_id: str | None = None
     transaction_timeout_s: float = 60.0
+    two_phase: bool = False
     batch_size: int = 128 << 10
     linger_s: float = 0.02
     memory_size_max: int = 64 << 20

@@ -9,7 +9,7 @@ from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
 from kreplica.blocking.offsets import commit
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import check
+from kreplica.sansio.errors import UnsupportedVersion, check
 from kreplica.sansio.lanes import ProducerIdentity
 from kreplica.sansio.offsets import offset_rows
 from kreplica.sansio.transactions import (
@@ -20,6 +20,7 @@ from kreplica.sansio.transactions import (
     END_MAX,
     INIT_MAX,
     NO_PRODUCER,
+    TWO_PHASE_FROM,
     add_partitions_body,
     check_added_partitions,
     init_body,
@@ -67,12 +68,16 @@ class Transactions:
     """One producer's transactions, one after the other.
 
     :param transaction_timeout_s: a transaction that lasts longer is aborted by its coordinator.
+    :param two_phase: none ever is (KIP-939): who prepared it says how it ends.
     :ivar identity: None until ``initialize``.
     :ivar is_doubtful: the coordinator was asked to take something in, and what came of it is not known.
     """
 
-    def __init__(self, cluster: Cluster, transactional_id: str, transaction_timeout_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, transactional_id: str, transaction_timeout_s: float, *, two_phase: bool = False
+    ) -> None:
         self._cluster = cluster
+        self._two_phase = two_phase
         self._timeout_ms = int(transaction_timeout_s * 1000)
         self._members: set[TopicPartition] = set()
         self._has_offsets = False
@@ -84,15 +89,21 @@ class Transactions:
         """Become the producer of that id: earlier ones are fenced, and what they left open is aborted.
 
         Again: take the next epoch.
+
+        :raise UnsupportedVersion: the broker does not know transactions without a time-out, which are wanted.
+        :raise BrokerRefused: it knows them, and is not to have any (``transaction.two.phase.commit.enable``).
         """
         before = self.identity or NO_PRODUCER
         what = f"producer of {self.transactional_id!r}"
 
         def attempt(connection: Connection) -> ProducerIdentity:
             # Where an id cannot be carried on, asking for it anew gives the next epoch as well.
-            known = connection.version(INIT_PRODUCER_ID, INIT_MAX) >= BUMP_FROM
-            body = init_body(self.transactional_id, self._timeout_ms, before if known else NO_PRODUCER)
-            return parse_identity(connection.request(INIT_PRODUCER_ID, body, at_most=INIT_MAX), what)
+            version = connection.version(INIT_PRODUCER_ID, TWO_PHASE_FROM if self._two_phase else INIT_MAX)
+            if self._two_phase and version < TWO_PHASE_FROM:
+                raise UnsupportedVersion(f"{connection.peer} does not know transactions without a time-out (KIP-939)")
+            identity = before if version >= BUMP_FROM else NO_PRODUCER
+            body = init_body(self.transactional_id, self._timeout_ms, identity, two_phase=self._two_phase)
+            return parse_identity(connection.request(INIT_PRODUCER_ID, body, at_most=version), what)
 
         self.identity = self._at_coordinator(attempt)
         self._forget()

@@ -17,6 +17,9 @@ INIT_MAX, ADD_PARTITIONS_MAX, ADD_OFFSETS_MAX, END_MAX, COMMIT_OFFSETS_MAX = 5, 
 BUMP_FROM = 3
 """From this version of InitProducerId on, a producer can ask for its next epoch (KIP-360)."""
 
+TWO_PHASE_FROM = 6
+"""From this version of InitProducerId on, transactions may be without a time-out (KIP-939)."""
+
 NO_PRODUCER = ProducerIdentity(-1, -1)
 
 FENCED = (
@@ -38,16 +41,25 @@ def is_fenced(error: BaseException | None) -> bool:
     return False
 
 
-def init_body(transactional_id: str | None, timeout_ms: int, before: ProducerIdentity = NO_PRODUCER) -> dict[str, Any]:
+def init_body(
+    transactional_id: str | None,
+    timeout_ms: int,
+    before: ProducerIdentity = NO_PRODUCER,
+    *,
+    two_phase: bool = False,
+) -> dict[str, Any]:
     """A question for a producer id, or for the next epoch of one.
 
     :param transactional_id: None for a producer without transactions; ``timeout_ms`` says nothing then.
+    :param two_phase: transactions that never time out (KIP-939); from version ``TWO_PHASE_FROM`` on.
     """
     return {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": timeout_ms,
         "producer_id": before.producer_id,
         "producer_epoch": before.epoch,
+        "enable_2pc": two_phase,
+        "keep_prepared_txn": False,
     }
 
 
