@@ -183,9 +183,13 @@ class GroupMember(ABC):
             return
         self._error = error
         self._lose(str(error))
+        # One of those that are cancelled may be the one that calls this, and whoever is told may stop this member.
+        self._reactor.callLater(0, self._end, error)
+
+    def _end(self, error: Exception) -> None:
         if self._has_begun:
             self._handover.ended(error)
-        self._reactor.callLater(0, self._halt)  # one of those that are cancelled may be the one that calls this
+        self._halt()
 
     def _check_patience(self, error: ClientError) -> None:
         """Of a first assignment, which does not come for an error.

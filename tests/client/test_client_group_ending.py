@@ -1,0 +1,56 @@
+"""A membership that ends by itself, and whoever is told that stops it from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from group_readers import ALL, KINDS, Reader, begin, new_brokers
+from twisted.internet.defer import Deferred
+
+from kreplica.client.admin import Admin
+from kreplica.testing.cluster import SimulatedCluster
+
+
+@pytest.fixture
+def brokers() -> Iterator[SimulatedCluster]:
+    """Three brokers and the topic t with six partitions."""
+    simulated = new_brokers()
+    yield simulated
+    assert simulated.simulation.failures == []
+    simulated.stop()
+
+
+class StopsWhenTold(Reader):
+    """Its program ends the membership in the very moment in which it is told of the end."""
+
+    def on_ended(self, error: Exception) -> None:
+        super().on_ended(error)
+        self.stopped = Deferred.fromCoroutine(self._stop())
+
+
+@pytest.mark.parametrize("name", ["eager", "cooperative"])
+def test_a_fenced_member_is_stopped_by_whom_it_tells(brokers: SimulatedCluster, name: str) -> None:
+    """Nothing goes on, no heartbeat either, and nothing is left behind."""
+    fenced = StopsWhenTold(brokers, "fenced", instance_id="i", **KINDS[name])
+    brokers.run_until(fenced.start())
+    (other,) = begin(brokers, "other", instance_id="i", **KINDS[name])
+    brokers.run_until(lambda: fenced.ended is not None)
+    brokers.run_until(fenced.stopped)
+    brokers.run(1.0)
+    assert "FENCED_INSTANCE_ID" in str(fenced.ended)
+    assert fenced.host.runtime.reactor.getDelayedCalls() == []
+    assert other.numbers == ALL
+    other.stop()
+
+
+def test_it_is_gone_for_the_others_too(brokers: SimulatedCluster) -> None:
+    """Its successor is the only member that there is."""
+    fenced = StopsWhenTold(brokers, "fenced", instance_id="i", **KINDS["eager"])
+    brokers.run_until(fenced.start())
+    (other,) = begin(brokers, "other", instance_id="i", **KINDS["eager"])
+    brokers.run_until(lambda: fenced.ended is not None)
+    brokers.run_until(fenced.stopped)
+    described = brokers.run_until(Admin(other.cluster).describe_group("g"))
+    assert [member.member_id for member in described.members] == [other.membership.identity.member_id]
+    other.stop()
