@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple
 from kreplica.errors import ErrorCode
 from kreplica.sansio.backoff import backoff_s
 from kreplica.sansio.delivery import UNKNOWN_OFFSET
-from kreplica.sansio.errors import BrokerRefused, ClientError, MalformedAnswer, OutcomeUnknown, RecordTooLarge
+from kreplica.sansio.errors import BrokerRefused, ClientError, GaveUp, MalformedAnswer, OutcomeUnknown, RecordTooLarge
 from kreplica.sansio.lanes import BatchT, Lane
 from kreplica.sansio.options import ClientOptions
 from kreplica.wire.batches import NO_SEQUENCE
@@ -142,8 +142,8 @@ class Deliveries(Generic[BatchT]):
             batch.maybe_written = batch.maybe_written or not isinstance(error, BrokerRefused)
             self._give_up(lane, batch, error)
         else:
-            # An error that may pass says nothing of whether the batch is in the log by now.
-            batch.maybe_written = True
+            # Another error that may pass says nothing of whether the batch is in the log by now.
+            batch.maybe_written = batch.maybe_written or code is not ErrorCode.NOT_ENOUGH_REPLICAS
             lane.hindrance = error
             lane.put_back(batch, self._retry_at_s(lane, now_s))
 
@@ -195,7 +195,7 @@ class Deliveries(Generic[BatchT]):
     def expire(self, lane: Lane[BatchT], now_s: float) -> None:
         """Give up what has waited too long."""
         while lane.waiting and lane.waiting[0].deadline_s <= now_s:
-            late = ClientError(f"{lane.partition}: not delivered in time: {lane.hindrance or 'brokers were busy'}")
+            late = GaveUp(f"{lane.partition}: not delivered in time: {lane.hindrance or 'brokers were busy'}")
             late.__cause__ = lane.hindrance
             self._give_up(lane, lane.waiting.popleft(), late)
 

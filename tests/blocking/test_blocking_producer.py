@@ -18,7 +18,6 @@ from kreplica.blocking.connection import Connection
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.sansio.errors import (
-    ClientError,
     DeliveryFailed,
     GaveUp,
     OutcomeUnknown,
@@ -284,7 +283,7 @@ def test_what_was_never_sent_fails_as_not_written() -> None:
     delivery = producer.send("t", b"v", partition=0)
     with pytest.raises(DeliveryFailed) as failure:
         producer.flush()
-    assert type(delivery.error) is ClientError
+    assert type(delivery.error) is GaveUp
     assert "nobody leads" in str(delivery.error)
     assert failure.value.retriable
     assert sent(brokers) == []
