@@ -6,6 +6,7 @@
   ``settling`` (where to read, and whether that is right), ``fetcher`` (asking for records), ``outlet`` (handing out)
 * ``positions``, ``stock``: of one partition: how far it was read, and what was fetched and not handed out
 * ``subscription``, ``committing``: what a group gives, and what is committed for it
+* ``running``: handlers, and how many at the same time
 * ``questions``: what is asked besides records
 * ``changes``: waiting for something to change
 """

@@ -33,6 +33,7 @@ class Commits:
         self._options = options
         self._flow = flow
         self._reactor = cluster.surroundings.reactor
+        self._assigned_to: GroupIdentity | None = None
         self._told: dict[TopicPartition, CommittedOffset] = {}
         self._timer: IDelayedCall | None = None
         self._committing: Deferred[None] | None = None
@@ -40,9 +41,13 @@ class Commits:
 
     @property
     def identity(self) -> GroupIdentity:
-        """As what the consumer acts."""
+        """As what the consumer acts.
+
+        For records of partitions that were lost meanwhile it acts as whom they were given to: a transaction that goes
+        on with them is refused, also when this member is in the group again by then.
+        """
         if self.membership is not None:
-            return self.membership.identity
+            return self._assigned_to if self._flow.is_behind and self._assigned_to else self.membership.identity
         return GroupIdentity(self._group_id)
 
     @property
@@ -80,6 +85,11 @@ class Commits:
         else:
             await commit_offsets(self._cluster, self._group_id, offsets)
         self._told.update(offsets)
+
+    def assigned(self) -> None:
+        """The membership gives partitions."""
+        if self.membership is not None and not self._flow.is_behind:
+            self._assigned_to = self.membership.identity
 
     # --- by itself ---
 

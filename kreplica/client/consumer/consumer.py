@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.committing import Commits
 from kreplica.client.consumer.flow import Flow
-from kreplica.client.consumer.options import ConsumerOptions, OffsetReset
+from kreplica.client.consumer.options import Concurrency, ConsumerOptions, OffsetReset
 from kreplica.client.consumer.positions import Reading
 from kreplica.client.consumer.questions import offsets_by_time
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
+from kreplica.client.consumer.running import BatchHandler, RecordHandler, Run
 from kreplica.client.consumer.settling import RESET_TIMES
 from kreplica.client.consumer.subscription import Subscription
 from kreplica.client.group.membership import AssignmentListener, GroupIdentity
@@ -49,6 +50,7 @@ class Consumer:
         self._flow = Flow(cluster, self._options, self._committed)
         self._commits = Commits(cluster, self._options, self._flow)
         self._subscription: Subscription | None = None
+        self._run: Run | None = None
 
     async def __aenter__(self) -> Self:
         await self._begin()
@@ -73,11 +75,14 @@ class Consumer:
             await self.assign(TopicPartition(view.name, each.partition) for view in views for each in view.partitions)
 
     async def close(self) -> None:
-        """Commit what was gone past, leave the group, and end all."""
-        if self._flow.closed:
+        """Let handlers finish with what they have, commit what was gone past, leave the group, and end all."""
+        if self._flow.closing:
             return
         self._flow.closing = True
+        self._flow.changed.fire()
         try:
+            if self._run is not None:
+                await self._run.ended(self._options.close_timeout_s)
             if self._subscription is not None:
                 await self._subscription.stop()
             else:
@@ -198,6 +203,39 @@ class Consumer:
             batches.append(more)
             left -= len(more)
         return batches
+
+    async def run(
+        self,
+        handler: RecordHandler | BatchHandler,
+        *,
+        concurrency: Concurrency | int = Concurrency.PARTITION,
+        by: Literal["record", "batch"] = "record",
+    ) -> None:
+        """Give all records to a handler, until ``stop`` or ``close``; then it finishes with what it has.
+
+        Each partition's records are given in order, the next when the handler is done with the one before; partitions
+        are worked on at the same time.  What the handler was done with may be committed.
+
+        :param handler: is awaited with a record, or with a batch.
+        :param concurrency: how many partitions at the same time.
+        :raise ValueError: another run is under way.
+        :raise Exception: what a handler raised, after the others have finished with what they have; that record was not
+            gone past, and is handed out again.
+        """
+        await self._begin()
+        self._flow.check_open()
+        if self._run is not None:
+            raise ValueError("the consumer runs already")
+        run = self._run = Run(self._flow, handler, concurrency, by)
+        try:
+            await run.run()
+        finally:
+            self._run = None
+
+    def stop(self) -> None:
+        """Let ``run`` end; may be called by a handler."""
+        if self._run is not None:
+            self._run.stop()
 
     # --- positions ---
 

@@ -27,6 +27,8 @@ class Flow:
     :ivar readings: in the order in which they are served.
     :ivar changed: fires when there may be something to hand out, or when that has ended.
     :ivar progressed: fires when what was handed out was gone past.
+    :ivar is_behind: what was handed out last is of partitions that were taken away before it was gone past.
+    :ivar turns: of whoever takes as fast as it can.
     :ivar error: why it has ended for good.
     :ivar closing: nobody asks for more.
     """
@@ -38,12 +40,13 @@ class Flow:
         committed: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedOffset]]],
     ) -> None:
         self._options = options
-        self._reactor = cluster.surroundings.reactor
+        self.reactor = cluster.surroundings.reactor
         self.readings: dict[TopicPartition, Reading] = {}
-        self.changed = Changes(self._reactor)
-        self.progressed = Changes(self._reactor)
+        self.changed = Changes(self.reactor)
+        self.progressed = Changes(self.reactor)
         self.error: Exception | None = None
-        self.closing = self.closed = False
+        self.closing = self.closed = self.is_behind = False
+        self._later: list[Reading] = []
         self.outlet = Outlet(self.pump, self._failed)
         self._settler = Settler(cluster, options, committed=committed, on_failed=self._failed, on_settled=self._settled)
         self._fetcher = Fetcher(
@@ -55,7 +58,7 @@ class Flow:
             on_failed=self._failed,
             on_changed=self.changed.fire,
         )
-        self._turns = Turns(self._reactor)
+        self.turns = Turns(self.reactor)
 
     async def close(self) -> None:
         """End it; who waits for records learns that."""
@@ -76,6 +79,10 @@ class Flow:
         """Read partitions, besides those that there are."""
         for reading in readings:
             self.readings[reading.key] = reading
+            if self.is_behind:
+                # A transaction that goes on with what was handed out before may yet decide where to begin.
+                reading.is_settling = True
+                self._later.append(reading)
         self.pump()
 
     def drop(self, keys: Iterable[TopicPartition]) -> None:
@@ -83,6 +90,7 @@ class Flow:
         for key in keys:
             reading = self.readings.pop(key, None)
             if reading is not None:
+                self.is_behind = self.is_behind or reading.is_outstanding
                 reading.put_back()
                 reading.stock.clear()
                 reading.is_over = True
@@ -138,16 +146,16 @@ class Flow:
         :raise Exception: the consumer, or one of its partitions, cannot go on.
         """
         self.gone_past()
-        if self._turns.is_over:
-            await self._turns.next()  # whoever takes as fast as it can lets others have their turn
-        deadline_s = None if timeout_s is None else self._reactor.seconds() + timeout_s
+        if self.turns.is_over:
+            await self.turns.next()  # whoever takes as fast as it can lets others have their turn
+        deadline_s = None if timeout_s is None else self.reactor.seconds() + timeout_s
         while not self.closed:
             found = self.take_now(take)
             if found is not None:
                 return found
-            left_s = None if deadline_s is None else deadline_s - self._reactor.seconds()
+            left_s = None if deadline_s is None else deadline_s - self.reactor.seconds()
             if left_s is not None and left_s <= 0:
-                await pause(self._reactor, 0)
+                await pause(self.reactor, 0)
                 return None if self.closed else self.take_now(take)
             await self.changed.wait(left_s)
         return None
@@ -161,6 +169,12 @@ class Flow:
     def gone_past(self) -> None:
         """What was handed out is done with."""
         self.outlet.gone_past()
+        if self.is_behind:
+            self.is_behind = False
+            later, self._later = self._later, []
+            for reading in later:
+                reading.is_settling = False
+            self.pump()
         self.progressed.fire()
 
     def check_open(self) -> None:

@@ -41,6 +41,7 @@ class ConsumerOptions:
     :param buffer_size_max: of all that was fetched, and of what was asked for, together; decompressed it may be more.
     :param patience_s: a partition that cannot be read for so long fails; None: it is tried for ever.
     :param pattern_refresh_s: so often the cluster is asked for topics that match a pattern.
+    :param close_timeout_s: so long ``close`` waits for handlers that are under way; then they are cancelled.
     :raise ValueError: the options contradict themselves.
     """
 
@@ -57,6 +58,7 @@ class ConsumerOptions:
     buffer_size_max: int = 64 << 20
     patience_s: float | None = None
     pattern_refresh_s: float = 30.0
+    close_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset_reset", OffsetReset(self.offset_reset))

@@ -25,7 +25,7 @@ class Outlet:
 
     def arrived(self, reading: Reading) -> None:
         """A partition has something in stock that it had not, or may be handed out again."""
-        if not reading.is_paused and not reading.is_held and reading not in self._ready:
+        if not (reading.is_paused or reading.is_held or reading.is_busy) and reading not in self._ready:
             self._ready.append(reading)
 
     def gone_past(self) -> None:
@@ -71,11 +71,24 @@ class Outlet:
         reading.move(batch.next_offset, batch.leader_epoch)
         return batch
 
+    def work(self) -> tuple[Reading, ConsumedBatch] | None:
+        """The next batch, for a handler: nothing else of that partition comes until it is not busy any more.
+
+        :raise ClientError: of a partition that cannot go on, and of which all was handed out.
+        """
+        batch = self._take()
+        if batch is None:
+            return None
+        reading = self._lent.pop()
+        reading.move(batch.next_offset, batch.leader_epoch)
+        reading.is_busy = True
+        return reading, batch
+
     def _take(self, *, may_fail: bool = True) -> ConsumedBatch | None:
         """What is next; its reading is the last of those that are lent to."""
         while self._ready:
             reading = self._ready.popleft()
-            if reading.is_over or reading.is_paused or reading.is_held:
+            if reading.is_over or reading.is_paused or reading.is_held or reading.is_busy:
                 continue  # comes back when that has changed
             if reading.stock.is_empty:
                 if reading.error is not None:

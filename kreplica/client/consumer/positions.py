@@ -61,7 +61,8 @@ class Reading:
         committed.
     :ivar checked_epoch: the leader epoch for which the position is known to be right.
     :ivar preferred: the replica to read from, where the leader named one, until ``preferred_until_s`` (KIP-392).
-    :ivar is_paused: by the application; ``is_held``: while it is given up, or worked on.
+    :ivar is_paused: by the application; ``is_held``: while it is given up; ``is_busy``: while a handler
+        works on it.
     :ivar is_asked: a fetch is under way.
     :ivar is_settling: its position is being found or checked.
     :ivar is_over: it is assigned no more.
@@ -75,7 +76,7 @@ class Reading:
         self.stock = Stock()
         self.handed: Handed | None = None
         self.topic_id: UUID = ZERO_UUID
-        self.is_paused = self.is_held = self.is_asked = self.is_settling = self.is_over = False
+        self.is_paused = self.is_held = self.is_busy = self.is_asked = self.is_settling = self.is_over = False
         self.preferred, self.preferred_until_s = NO_BROKER, 0.0
         self.high_watermark = self.last_stable_offset = -1
         self._position: int | None = None
@@ -178,6 +179,11 @@ class Reading:
         if not length_hint(self.handed.rest):
             self._done = self._position = self.handed.position
             self.handed = None
+
+    def give_back(self, batch: ConsumedBatch) -> None:
+        """Some of what was handed out is to be handed out again."""
+        self._position = self._done = batch.records[0].offset
+        self.stock.put_back(batch)
 
     def gone_past_to(self, offset: int, epoch: int) -> None:
         """What was handed out before an offset is done with."""

@@ -100,6 +100,7 @@ class Subscription:
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """Read them, from where the group committed."""
+        self._commits.assigned()
         self._flow.add([Reading(key) for key in sorted(partitions)])
         if self._listener is not None:
             await self._listener.on_assigned(partitions)
