@@ -1,0 +1,217 @@
+"""Members of the library beside others' in one group: whoever leads it, each partition has one reader."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kreplica.client import Cluster
+from kreplica.client.group import GroupOptions, new_membership
+from kreplica.client.surroundings import real_surroundings
+from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.sansio.offsets import CommittedOffset
+from kreplica.testing.real_reactor import run
+from kreplica.testing.standalone import StandaloneProcess
+
+PARTITIONS = 6
+ALL = list(range(PARTITIONS))
+DEADLINE_S = 30.0
+SESSION_MS, HEARTBEAT_MS = 6000, 200
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    """A broker whose members of KIP-848's groups send heartbeats often."""
+    quick = ["--override", "group.consumer.heartbeat.interval.ms=200"]
+    with StandaloneProcess(tmp_path_factory.mktemp("beside"), arguments=quick) as process:
+        yield process
+
+
+@pytest.fixture
+def made(broker, topic):
+    """The topic is there."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
+    return topic
+
+
+class Neighbour:
+    """Another client's member, in a thread of its own.
+
+    :ivar partitions: that it has.
+    """
+
+    def __init__(self, live: Callable[[Neighbour], None]) -> None:
+        self.partitions: set[int] = set()
+        self.error: BaseException | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._live, args=(live,))
+
+    def __enter__(self) -> Neighbour:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+    @property
+    def is_ending(self) -> bool:
+        return self._ending.is_set()
+
+    def _live(self, live: Callable[[Neighbour], None]) -> None:
+        try:
+            live(self)
+        except BaseException as error:
+            self.error = error
+        self.partitions = set()
+
+
+def confluent(broker: Any, topic: str, group: str, **config: object) -> Neighbour:
+    """confluent-kafka, which is librdkafka."""
+
+    def live(self: Neighbour) -> None:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+        consumer = Consumer({**settings, **config})
+        consumer.subscribe([topic])
+        while not self.is_ending:
+            consumer.poll(0.05)
+            self.partitions = {each.partition for each in consumer.assignment()}
+        consumer.close()
+
+    return Neighbour(live)
+
+
+CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+
+
+def aiokafka(broker: Any, topic: str, group: str, assignor: Any) -> Neighbour:
+    """aiokafka."""
+
+    async def read(self: Neighbour) -> None:
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id=group,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            partition_assignment_strategy=[assignor],
+        )
+        await consumer.start()
+        while not self.is_ending:
+            await consumer.getmany(timeout_ms=50)
+            self.partitions = {each.partition for each in consumer.assignment()}
+        await consumer.stop()
+
+    return Neighbour(lambda self: asyncio.run(read(self)))
+
+
+class Ours:
+    """A member of the library."""
+
+    def __init__(self, broker: Any, topic: str, group: str, **options: object) -> None:
+        from twisted.internet import reactor
+
+        self.partitions: set[int] = set()
+        self.cluster = Cluster(broker.bootstrap_servers, surroundings=real_surroundings(reactor))
+        settings = {"session_timeout_s": SESSION_MS / 1000, "heartbeat_interval_s": HEARTBEAT_MS / 1000}
+        self.membership = new_membership(
+            self.cluster, GroupOptions(**{"group_id": group, **settings, **options}), [topic], self
+        )
+
+    async def stop(self) -> None:
+        await self.membership.stop()
+        await self.cluster.close()
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        await self.membership.commit({each: CommittedOffset(0) for each in partitions})
+        self.partitions -= {each.partition for each in partitions}
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self.partitions |= {each.partition for each in partitions}
+
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        raise AssertionError(f"lost: {partitions}")
+
+    def on_ended(self, error: Exception) -> None:
+        raise AssertionError(f"ended: {error}")
+
+
+async def shared(*members: Neighbour | Ours) -> None:
+    """Until each partition has one reader, and all have as many."""
+    from twisted.internet import reactor
+
+    for _ in range(int(DEADLINE_S / 0.02)):
+        shares = [set(each.partitions) for each in members]
+        counts = {len(share) for share in shares}
+        if sorted(number for share in shares for number in share) == ALL and counts == {PARTITIONS // len(members)}:
+            return
+        errors = [each.error for each in members if isinstance(each, Neighbour) and each.error is not None]
+        assert not errors, errors
+        await pause(reactor, 0.02)
+    raise AssertionError([each.partitions for each in members])
+
+
+def come_and_go(broker: Any, topic: str, options: dict[str, object], *makers: Callable[[str], Neighbour]) -> None:
+    """Ours is first and leads; it goes, and comes again to a group that somebody else leads."""
+    group = f"group-of-{topic}"
+
+    async def whole(stack: ExitStack) -> None:
+        ours = Ours(broker, topic, group, **options)
+        await ours.membership.start()
+        await shared(ours)
+        others = [stack.enter_context(make(group)) for make in makers]
+        await shared(ours, *others)
+        await ours.stop()
+        await shared(*others)
+        again = Ours(broker, topic, group, **options)
+        await again.membership.start()
+        await shared(again, *others)
+        found = await again.membership.committed([TopicPartition(topic, each) for each in ALL])
+        assert sorted(found) == [TopicPartition(topic, each) for each in ALL]
+        await again.stop()
+
+    with ExitStack() as stack:
+        run(whole(stack), DEADLINE_S * 2)
+
+
+def test_librdkafka_and_aiokafka_beside_ours(broker, made):
+    """Three libraries in one classic group."""
+    come_and_go(
+        broker,
+        made,
+        {"protocol": "classic", "assignors": ("roundrobin",)},
+        lambda group: confluent(broker, made, group, **CLASSIC, **{"partition.assignment.strategy": "roundrobin"}),
+        lambda group: aiokafka(broker, made, group, RoundRobinPartitionAssignor),
+    )
+
+
+def test_aiokafka_beside_ours_sticks(broker, made):
+    """What sticky members carry along is understood by both."""
+    options = {"protocol": "classic", "assignors": ("sticky",)}
+    come_and_go(broker, made, options, lambda group: aiokafka(broker, made, group, StickyPartitionAssignor))
+
+
+def test_librdkafka_beside_ours_cooperates(broker, made):
+    """Members of two libraries give up only what moves."""
+    strategy = {"partition.assignment.strategy": "cooperative-sticky"}
+    options = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
+    come_and_go(broker, made, options, lambda group: confluent(broker, made, group, **CLASSIC, **strategy))
+
+
+def test_librdkafka_beside_ours_in_a_group_of_kip_848(broker, made):
+    """The coordinator shares out."""
+    come_and_go(broker, made, {}, lambda group: confluent(broker, made, group, **{"group.protocol": "consumer"}))
