@@ -49,6 +49,7 @@ class Producer:
         papers = self._transactions or self._papers
         self._sender = Sender(cluster, options, papers, self._gathering.close_due, self._settled)
         self._take = self._gathering.take
+        self._is_guarded = self._transactions is not None
 
     # --- records ---
 
@@ -77,7 +78,7 @@ class Producer:
         :raise ValueError: the producer is transactional, and no transaction is open.
         """
         written: Deferred[Written] = Deferred()
-        error = self._problem() if self._is_special else None
+        error = self._problem() if self._is_guarded else None
         if error is None:
             error = self._take(topic, key, value, headers, partition, timestamp_ms, written)
         return written if error is None else fail(error)
@@ -121,7 +122,7 @@ class Producer:
             await self.room()
         value, key, headers, partition, timestamp_ms = record
         while True:
-            error = self._problem() if self._is_special else None
+            error = self._problem() if self._is_guarded else None
             if error is None:
                 countdown.pending += 1
                 error = self._take(topic, key, value, headers, partition, timestamp_ms, countdown)
@@ -164,6 +165,7 @@ class Producer:
 
     async def _shut(self) -> None:
         error = self._unusable = ProducerUnusable("the producer is closed")
+        self._is_guarded = True
         if self._transactions is not None:
             self._transactions.close(error)
         if self._papers is not None:
@@ -262,10 +264,6 @@ class Producer:
                 lane.begin_with(identity)
 
     # --- internals ---
-
-    @property
-    def _is_special(self) -> bool:
-        return self._unusable is not None or self._transactions is not None
 
     def _problem(self) -> ClientError | None:
         """Why no record may be sent."""

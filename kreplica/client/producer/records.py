@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple, Self, TypeAlias
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count, repeat
+from typing import NamedTuple, Self, TypeAlias, cast
 
 from twisted.internet.defer import Deferred
 
@@ -47,6 +49,10 @@ class Written(NamedTuple):
     partition: TopicPartition
     offset: int
     timestamp_ms: int
+
+
+_SHOWS_CALLBACKS = isinstance(getattr(Deferred(), "_callbacks", None), list)
+_as_written = cast(Callable[[tuple[TopicPartition, int, int]], Written], partial(tuple.__new__, Written))
 
 
 class Countdown:
@@ -175,14 +181,27 @@ class GatheredBatch(OutgoingBatch):
 
     def _tell_written(self, records: list[Stamped], waiters: list[Waiter]) -> None:
         outcome = self.outcome
-        partition, base_offset, appended_ms = outcome.partition, outcome.base_offset, outcome.log_append_time_ms
-        offset, step = (base_offset, 1) if base_offset >= 0 else (UNKNOWN_OFFSET, 0)
-        for record, waiter in zip(records, waiters, strict=True):
-            if waiter.__class__ is Countdown:
-                waiter.told(None)
-            else:
-                waiter.callback(Written(partition, offset, record[0] if appended_ms < 0 else appended_ms))  # type: ignore[union-attr]
-            offset += step
+        offsets = count(outcome.base_offset) if outcome.base_offset >= 0 else repeat(UNKNOWN_OFFSET)
+        stamps = (
+            [record[0] for record in records] if outcome.log_append_time_ms < 0 else repeat(outcome.log_append_time_ms)
+        )
+        _fire(waiters, map(_as_written, zip(repeat(outcome.partition), offsets, stamps, strict=False)))
+
+
+def _fire(waiters: list[Waiter], rows: Iterable[Written]) -> None:
+    """Tell each its own.
+
+    A Deferred that nobody waits for as yet is given its result as ``callback`` does it, in a fraction of the time; to
+    know that, one has to look at what Twisted keeps to itself.
+    """
+    may_look = _SHOWS_CALLBACKS and not Deferred.debug
+    for waiter, written in zip(waiters, rows, strict=False):
+        if isinstance(waiter, Countdown):
+            waiter.told(None)
+        elif may_look and not waiter.called and not waiter._callbacks:
+            waiter.called, waiter.result = True, written
+        else:
+            waiter.callback(written)
 
 
 def as_bytes(data: object) -> bytes:
