@@ -1,0 +1,364 @@
+"""Of the matrix: consumers in groups, of both protocols."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from matrix_clusters import KAFKA_3
+from matrix_reading import read_some
+from matrix_table import Other, scenario
+from matrix_world import World, outcome_of, told
+from twisted.internet.defer import Deferred
+
+from kreplica.client import Cluster, Consumer, ConsumerOptions, Producer
+from kreplica.client.admin import Admin
+from kreplica.client.errors import ClientError, ConsumerClosed
+from kreplica.client.group.options import GroupOptions
+from kreplica.model import TopicPartition
+
+SUBJECT = "groups"
+NOT_OFFERED = "the protocol of KIP-848 is not on in 3.9 unless a broker's settings say so"
+
+
+def member(
+    world: World,
+    group: str,
+    *topics: str,
+    pattern: re.Pattern[str] | None = None,
+    cluster: Cluster | None = None,
+    reset: str = "earliest",
+    auto_commit_s: float | None = 5.0,
+    **options: Any,
+) -> Consumer:
+    """One that begins with the first record, and notices soon what changes.
+
+    :param options: of how it takes part in the group.
+    """
+    how = GroupOptions(group_id=group, **{"session_timeout_s": 6.0, "heartbeat_interval_s": 0.1, **options})
+    given = ConsumerOptions(group=how, offset_reset=reset, auto_commit_s=auto_commit_s, pattern_refresh_s=0.2)
+    return Consumer(cluster or world.cluster, given, topics=pattern or topics or None)
+
+
+async def filled(world: World, partitions: int = 4, count: int = 10, name: str = "") -> str:
+    """A topic with so many numbered records in each partition."""
+    topic = await world.topic(partitions, name=name)
+    async with Producer(world.cluster) as producer:
+        for number in range(partitions * count):
+            producer.send(topic, b"%d" % number, partition=number % partitions)
+        await producer.flush()
+    return topic
+
+
+LONG_S = 2.0
+"""More than three sessions of a member of a classic group that has asked for them of 0.6 s."""
+
+EAGER = {"protocol": "classic", "assignors": ("range",)}
+COOPERATIVE = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
+PROTOCOLS: Mapping[str, Mapping[str, object]] = {
+    "eager, range": EAGER,
+    "eager, round robin": {"protocol": "classic", "assignors": ("roundrobin",)},
+    "eager, sticky": {"protocol": "classic", "assignors": ("sticky",)},
+    "cooperative": COOPERATIVE,
+    "KIP-848 where there is that": {"protocol": "auto"},
+}
+
+
+class Taken:
+    """Listens, and keeps what was taken from a member.
+
+    :ivar partitions: each revocation's.
+    """
+
+    def __init__(self) -> None:
+        self.partitions: list[frozenset[TopicPartition]] = []
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        self.partitions.append(partitions)
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        pass
+
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        self.partitions.append(partitions)
+
+    def on_ended(self, error: Exception) -> None:
+        pass
+
+
+class Reader:
+    """A member that reads until it is told to stop; each record counts as done when the next one is asked for."""
+
+    def __init__(self, consumer: Consumer, *topics: str, listener: Taken | None = None) -> None:
+        self.consumer = consumer
+        self.values: list[bytes | None] = []
+        self.error: Exception | None = None
+        self._topics, self._listener = topics, listener
+        self._going = Deferred.fromCoroutine(self._read())
+
+    async def _read(self) -> None:
+        try:
+            async with self.consumer:
+                await self.consumer.subscribe(self._topics, listener=self._listener)
+                async for record in self.consumer:
+                    self.values.append(record.value)
+        except ConsumerClosed:
+            pass
+        except ClientError as error:
+            self.error = error
+
+    @property
+    def share(self) -> int:
+        """How many partitions it has."""
+        return len(self.consumer.assignment)
+
+    async def stop(self) -> None:
+        await self.consumer.close()
+        await self._going
+
+
+async def two_members(options: Mapping[str, object], world: World) -> object:
+    """One, then two, then one again; what is written while there are two is read by both, each record once."""
+    topic, group = await filled(world), world.new_name("g")
+    one = Reader(member(world, group, **options), topic)
+    await world.until(lambda: one.share == 4 and len(one.values) == 40)
+    two = Reader(member(world, group, **options), topic)
+    await world.until(lambda: (one.share, two.share) == (2, 2))
+    later = [b"later %d" % number for number in range(40)]
+    async with Producer(world.cluster) as producer:
+        for number, value in enumerate(later):
+            producer.send(topic, value, partition=number % 4)
+        await producer.flush()
+    await world.until(lambda: len({*one.values, *two.values}) == 80)
+    shares = sorted((len(one.values), len(two.values)))
+    await one.stop()
+    await world.until(lambda: two.share == 4)
+    await two.stop()
+    assert (one.error, two.error) == (None, None)
+    return shares, sorted(two.values, key=str) == sorted(set(two.values), key=str)
+
+
+for each_name, each_options in PROTOCOLS.items():
+    scenario(SUBJECT, f"two members share partitions ({each_name})", ([20, 60], True))(
+        partial(two_members, each_options)
+    )
+
+
+@scenario(SUBJECT, "what a member keeps is not taken from it (cooperative)", [2, 0, True])
+async def kept(world: World) -> object:
+    topic, group = await filled(world), world.new_name("g")
+    taken = Taken()
+
+    one = Reader(member(world, group, **COOPERATIVE), topic, listener=taken)
+    await world.until(lambda: one.share == 4)
+    before = one.consumer.assignment
+    two = Reader(member(world, group, **COOPERATIVE), topic)
+    await world.until(lambda: (one.share, two.share) == (2, 2))
+    gone = {each for partitions in taken.partitions for each in partitions}
+    kept_ones = before - gone
+    result = [len(gone), len(two.consumer.assignment ^ gone), one.consumer.assignment == kept_ones]
+    await one.stop()
+    await two.stop()
+    return result
+
+
+@scenario(SUBJECT, "only KIP-848", "joined", {KAFKA_3: Other("UnsupportedVersion", NOT_OFFERED)})
+async def only_new(world: World) -> object:
+    topic, group = await filled(world), world.new_name("g")
+    consumer = member(world, group, topic, protocol="consumer")
+
+    async def join() -> str:
+        async with consumer:
+            assert len(await read_some(consumer, 40)) == 40
+        return "joined"
+
+    return await outcome_of(join())
+
+
+@scenario(SUBJECT, "goes on where the group committed", ([10, 15, 25], 40))
+async def goes_on(world: World) -> object:
+    topic, group = await filled(world, 1, 40), world.new_name("g")
+    place = TopicPartition(topic, 0)
+    firsts, committed = [], 0
+    for count in (10, 5, 10):
+        async with member(world, group, topic, auto_commit_s=None) as consumer:
+            found = (await read_some(consumer, count))[:count]
+            firsts.append(found[-1].offset + 1)
+            await consumer.commit({place: found[-1].offset + 1})
+    async with member(world, group, topic) as consumer:
+        committed = (await consumer.committed([place]))[place].offset
+        rest = await read_some(consumer, 40 - committed)
+    return firsts, committed + len(rest)
+
+
+@scenario(SUBJECT, "commits by itself what was gone past", 20)
+async def commits_by_itself(world: World) -> object:
+    topic, group = await filled(world, 1, 40), world.new_name("g")
+    place = TopicPartition(topic, 0)
+    async with member(world, group, topic) as consumer:
+        count = 0
+        async for _ in consumer:
+            count += 1
+            if count == 21:
+                break
+    async with member(world, group) as consumer:
+        return (await consumer.committed([place]))[place].offset
+
+
+@scenario(SUBJECT, "no commit, and what begins then", ([b"0"], [b"new"], "OffsetOutOfRange OFFSET_OUT_OF_RANGE"))
+async def nothing_committed(world: World) -> object:
+    topic = await filled(world, 1)
+    async with member(world, world.new_name("g"), topic) as consumer:
+        first = [record.value for record in (await read_some(consumer, 1))[:1]]
+    async with (
+        member(world, world.new_name("g"), topic, reset="latest") as consumer,
+        Producer(world.cluster) as producer,
+    ):
+        await consumer.poll(0.1)
+        await producer.send(topic, b"new")
+        last = [record.value for record in await read_some(consumer, 1)]
+    async with member(world, world.new_name("g"), topic, reset="fail") as consumer:
+        outcome = await outcome_of(read_some(consumer, 1))
+    return first, last, outcome
+
+
+async def long_work(options: Mapping[str, object], world: World) -> object:
+    """User code awaits three sessions long; nothing is taken from it, and nothing comes twice."""
+    topic, group = await filled(world, 1), world.new_name("g")
+    async with member(world, group, topic, session_timeout_s=0.6, **options) as consumer:
+        other = member(world, group, topic, session_timeout_s=0.6, **options)
+        values = []
+        async for record in consumer:
+            values.append(record.value)
+            if len(values) == 1:
+                await world.pause(LONG_S)
+            if len(values) == 10:
+                break
+        before = consumer.identity
+        await consumer.commit()
+        after = consumer.identity
+        await other.close()
+    return values == [b"%d" % number for number in range(10)], before == after
+
+
+scenario(SUBJECT, "user code that awaits three sessions long stays a member (classic)", (True, True))(
+    partial(long_work, EAGER)
+)
+scenario(
+    SUBJECT, "user code that awaits longer than a session stays a member (KIP-848 where there is that)", (True, True)
+)(partial(long_work, {"protocol": "auto"}))
+
+
+@scenario(SUBJECT, "a static member comes back to what it had", (True, True, 0))
+async def static(world: World) -> object:
+    topic, group = await filled(world), world.new_name("g")
+    taken = Taken()
+
+    one = Reader(member(world, group, instance_id="one", **EAGER), topic)
+    two = Reader(member(world, group, instance_id="two", **EAGER), topic, listener=taken)
+    await world.until(lambda: (one.share, two.share) == (2, 2))
+    before, generation = one.consumer.assignment, two.consumer.identity.generation
+    taken.partitions.clear()
+    await one.stop()
+    again = Reader(member(world, group, instance_id="one", **EAGER), topic)
+    await world.until(lambda: again.share == 2)
+    result = again.consumer.assignment == before, two.consumer.identity.generation == generation, len(taken.partitions)
+    await again.stop()
+    await two.stop()
+    return result
+
+
+@scenario(
+    SUBJECT, "a second with the same instance id fences the first (classic)", ["BrokerRefused FENCED_INSTANCE_ID", None]
+)
+async def fenced(world: World) -> object:
+    topic, group = await filled(world), world.new_name("g")
+    first = Reader(member(world, group, instance_id="one", **EAGER), topic)
+    await world.until(lambda: first.share == 4)
+    second = Reader(member(world, group, instance_id="one", **EAGER), topic)
+    await world.until(lambda: first.error and second.share == 4)
+    result = [None if each.error is None else told(each.error) for each in (first, second)]
+    await first.stop()
+    await second.stop()
+    return result
+
+
+UNRELEASED = ("GaveUp < BrokerRefused UNRELEASED_INSTANCE_ID", 4)
+
+
+@scenario(
+    SUBJECT,
+    "a second with the same instance id waits for the first to go (KIP-848)",
+    UNRELEASED,
+    {KAFKA_3: Other(("fenced the first", 0), NOT_OFFERED)},
+)
+async def unreleased(world: World) -> object:
+    topic, group = await filled(world), world.new_name("g")
+    first = Reader(member(world, group, instance_id="one"), topic)
+    await world.until(lambda: first.share == 4)
+    second = member(world, group, instance_id="one", cluster=world.new_cluster(operation_timeout_s=0.5))
+    outcome = await outcome_of(second.subscribe([topic]))
+    if outcome is None:
+        await world.until(lambda: first.error)
+        outcome = "fenced the first"
+    await second.close()
+    result = outcome, first.share
+    await first.stop()
+    return result
+
+
+@scenario(SUBJECT, "protocols that do not go together", "BrokerRefused INCONSISTENT_GROUP_PROTOCOL")
+async def inconsistent(world: World) -> object:
+    topic, group = await filled(world), world.new_name("g")
+    async with member(world, group, topic, **EAGER) as one:
+        await read_some(one, 1)
+        two = member(world, group, **COOPERATIVE)
+        outcome = await outcome_of(two.subscribe([topic]))
+        await two.close()
+        return outcome
+
+
+@scenario(SUBJECT, "a topic made later joins a pattern", (10, 20))
+async def pattern(world: World) -> object:
+    prefix, group = world.new_name("p"), world.new_name("g")
+    await filled(world, 1, name=f"{prefix}-a")
+    async with member(
+        world, group, pattern=re.compile(re.escape(prefix) + "-.*"), cluster=world.new_cluster(metadata_age_s_max=0.3)
+    ) as consumer:
+        first = await read_some(consumer, 10)
+        await filled(world, 1, name=f"{prefix}-b")
+        later = await read_some(consumer, 10)
+    return len(first), len(first) + len(later)
+
+
+@scenario(SUBJECT, "a subscribed topic that is made later", 10)
+async def made_later(world: World) -> object:
+    name, group = world.new_name(), world.new_name("g")
+    async with member(world, group, name, cluster=world.new_cluster(metadata_age_s_max=0.3)) as consumer:
+        reading = Deferred.fromCoroutine(read_some(consumer, 10))
+        await world.pause(0.3)
+        await filled(world, 1, name=name)
+        return len(await reading)
+
+
+@scenario(SUBJECT, "another subscription takes the place of the first", (True, True))
+async def resubscribed(world: World) -> object:
+    first, second, group = await filled(world), await filled(world), world.new_name("g")
+    async with member(world, group, first) as consumer:
+        before = {record.topic for record in await read_some(consumer, 40)}
+        await consumer.subscribe([second])
+        after = {record.topic for record in await read_some(consumer, 40)}
+    return before == {first}, after == {second}
+
+
+@scenario(SUBJECT, "what a member that was thrown out commits", "CommitFailed < BrokerRefused UNKNOWN_MEMBER_ID")
+async def late_commit(world: World) -> object:
+    """A member whose partitions were given to another one commits nothing."""
+    topic, group = await filled(world, 1), world.new_name("g")
+    place = TopicPartition(topic, 0)
+    async with member(world, group, topic, auto_commit_s=None, **EAGER) as one:
+        await read_some(one, 1)
+        (await Admin(world.cluster).remove_members(group)).raise_first()
+        return await outcome_of(one.commit({place: 1}))

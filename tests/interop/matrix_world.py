@@ -1,0 +1,175 @@
+"""What a scenario of the matrix has: a cluster seen by the library, new names, topics that are ready, faults."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import count
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from matrix_clusters import UnderTest
+from twisted.internet.defer import Deferred
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.connection import Connection
+from kreplica.client.surroundings import real_surroundings
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.sansio.errors import BrokerRefused, ClientError, LeaderUnknown, check
+from kreplica.sansio.options import ClientOptions
+from kreplica.sansio.views import CoordinatorKind
+from kreplica.wire.messages import CREATE_TOPICS, METADATA
+
+T = TypeVar("T")
+
+WAIT_S_MAX = 30.0
+POLL_S = 0.02
+
+
+class World:
+    """One scenario's; whatever it kills is started again by whoever made it.
+
+    :ivar cluster: the library's view.
+    :ivar killed: brokers that do not run.
+    """
+
+    def __init__(self, under_test: UnderTest, reactor: Any) -> None:
+        self.under_test = under_test
+        self.reactor = reactor
+        self.killed: list[int] = []
+        self._id = uuid4().hex[:8]
+        self._numbers = count()
+        self._clusters: list[Cluster] = []
+        self.cluster = self.new_cluster()
+
+    def new_cluster(self, **options: Any) -> Cluster:
+        """Another view of the same cluster: another application's."""
+        surroundings = real_surroundings(self.reactor)
+        given = {"backoff_s": 0.02, "backoff_s_max": 0.2, **options}
+        servers = self.under_test.brokers.bootstrap_servers
+        cluster = Cluster(servers, options=ClientOptions(**given), surroundings=surroundings)
+        self._clusters.append(cluster)
+        return cluster
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        for cluster in self._clusters:
+            await cluster.close()
+
+    def new_name(self, kind: str = "t") -> str:
+        """One that nobody has used, in the order of the alphabet."""
+        return f"{kind}-{self._id}-{next(self._numbers)}"
+
+    # --- topics ---
+
+    async def topic(self, partitions: int = 1, configs: Mapping[str, object] | None = None, name: str = "") -> str:
+        """A new topic of three replicas; returns when every broker knows it and every replica is in sync."""
+        name = name or self.new_name()
+        rows = [{"name": key, "value": str(value)} for key, value in (configs or {}).items()]
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 3,
+            "assignments": [],
+            "configs": rows,
+        }
+        body = {"topics": [topic], "timeout_ms": 20_000, "validate_only": False}
+
+        async def create(connection: Connection) -> None:
+            check((await self.cluster.request(connection, CREATE_TOPICS, body))["topics"][0], name)
+
+        await self.cluster.at_controller(create)
+        await self.in_sync(name)
+        self.cluster.doubt()
+        return name
+
+    async def in_sync(self, topic: str, partitions: int = 1) -> None:
+        """Wait until every broker that runs says that each partition is led, and all its replicas are in sync.
+
+        :param partitions: so many there are, at least.
+        """
+
+        async def told() -> None:
+            await self.cluster.refresh()
+            for broker_id in sorted(self.cluster.view.brokers):
+                if broker_id in self.killed:
+                    continue
+                connection = await self.cluster.connection(broker_id)
+                body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+                (row,) = (await self.cluster.request(connection, METADATA, body))["topics"]
+                check(row, topic)
+                if len(row["partitions"]) < partitions:
+                    raise LeaderUnknown(f"{topic} has {len(row['partitions'])} partitions")
+                for part in row["partitions"]:
+                    if part["leader_id"] < 0 or len(part["isr_nodes"]) < len(part["replica_nodes"]) - len(self.killed):
+                        raise LeaderUnknown(f"{topic} is not in sync: {part}")
+
+        await self.cluster.retrying(told, WAIT_S_MAX)
+
+    def partitions(self, topic: str, count: int = 1) -> list[TopicPartition]:
+        """The first of a topic's partitions."""
+        return [TopicPartition(topic, number) for number in range(count)]
+
+    # --- waiting ---
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        return pause(self.reactor, seconds)
+
+    async def until(self, reached: Callable[[], T | None], what: str = "something") -> T:
+        """Ask again and again until something true is answered."""
+        deadline_s = self.reactor.seconds() + WAIT_S_MAX
+        while not (found := reached()):
+            assert self.reactor.seconds() < deadline_s, f"waited in vain for {what}"
+            await self.pause(POLL_S)
+        return found
+
+    # --- faults ---
+
+    async def kill_leader(self, topic: str, partition: int = 0) -> None:
+        """``kill -9`` for the broker that leads a partition."""
+        self.cluster.doubt()
+        await self.kill(await self.cluster.leader(TopicPartition(topic, partition)))
+
+    async def kill_coordinator(self, kind: CoordinatorKind, key: str) -> None:
+        """``kill -9`` for the coordinator of a group or of a transactional id."""
+        address = await self.cluster.coordinator(kind, key)
+        await self.cluster.refresh()
+        brokers = self.cluster.view.brokers.values()
+        await self.kill(next(each.broker_id for each in brokers if each.address == address))
+
+    async def kill(self, broker: int) -> None:
+        """``kill -9``, once the cluster's own topics can do without that broker."""
+        for topic in sorted(INTERNAL_TOPICS & (await self.cluster.refresh(None)).topics.keys()):
+            await self.in_sync(topic)
+        self.killed.append(broker)
+        self.under_test.brokers.kill(broker)
+
+    def start_killed(self) -> None:
+        """Start again what was killed; blocks."""
+        for broker in self.killed:
+            self.under_test.brokers.start(broker)
+
+
+async def outcome_of(work: Awaitable[object]) -> object:
+    """What an awaitable gives, or the name of its error with the broker's code where there is one."""
+    try:
+        return await work
+    except ClientError as error:
+        return told(error)
+
+
+def told(error: BaseException) -> str:
+    """An error as the table has it: its class, the code of the broker's answer, and what hindered it last."""
+    text = type(error).__name__
+    if isinstance(error, BrokerRefused) and isinstance(error.code, ErrorCode):
+        text += f" {error.code.name}"
+    if error.__cause__ is not None:
+        text += f" < {told(error.__cause__)}"
+    return text
+
+
+async def all_of(deferreds: Iterable[Deferred[T]]) -> list[T]:
+    """What all give, in their order."""
+    return [await each for each in deferreds]

@@ -1,0 +1,123 @@
+"""Members of the library and Kafka's Java consumers in one group; needs Java and Maven, so it is part of the soak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import apache_kafka
+import pytest
+from java_member import JavaMember
+from matrix_clusters import KAFKA_3, KAFKA_4, NAMES, UnderTest, started
+from matrix_groups import Reader, filled, member
+from matrix_world import World
+
+from kreplica.client import Producer
+from kreplica.testing.real_reactor import run
+
+pytestmark = pytest.mark.soak
+
+TIME_S_MAX = 120.0
+QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
+JAVA = "org.apache.kafka.clients.consumer."
+STRATEGIES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "range": (("range",), f"{JAVA}RangeAssignor"),
+    "round robin": (("roundrobin",), f"{JAVA}RoundRobinAssignor"),
+    "sticky": (("sticky",), f"{JAVA}StickyAssignor"),
+    "cooperative": (("cooperative-sticky",), f"{JAVA}CooperativeStickyAssignor"),
+    "range before cooperative": (
+        ("range", "cooperative-sticky"),
+        f"{JAVA}RangeAssignor,{JAVA}CooperativeStickyAssignor",
+    ),
+}
+"""What ours are told, and what Java's are."""
+
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def under_test(
+    request: pytest.FixtureRequest,
+    kafka_cluster_factory: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[UnderTest]:
+    """One cluster after the other."""
+    try:
+        apache_kafka.client_class_path(apache_kafka.KAFKA_VERSION)
+        with started(request.param, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:
+            yield cluster
+    except apache_kafka.NoKafka as missing:
+        pytest.skip(f"not tried with Kafka's Java clients: {missing}")
+
+
+def with_java(
+    under_test: UnderTest, output: Path, version: str, ours: dict[str, object], java: dict[str, object]
+) -> None:
+    """One of ours reads, one of Java's comes and is given half, ours goes, and Java's has all; nothing is unread."""
+    from twisted.internet import reactor
+
+    world = World(under_test, reactor)
+
+    async def whole() -> None:
+        topic, group = await filled(world, PARTITIONS), world.new_name("g")
+        one = Reader(member(world, group, **ours), topic)
+        await world.until(lambda: one.share == PARTITIONS and len(one.values) == PARTITIONS * 10)
+        servers = under_test.brokers.bootstrap_servers
+        with JavaMember(version, servers, group, topic, output, **QUICK, **java) as two:
+            await world.until(lambda: (one.share, len(two.share)) == (3, 3), "half for each")
+            read = {each.partition for each in one.consumer.assignment}
+            assert read | two.share == set(range(PARTITIONS))
+            later = [b"later %d" % number for number in range(60)]
+            async with Producer(world.cluster) as producer:
+                for number, value in enumerate(later):
+                    producer.send(topic, value, partition=number % PARTITIONS)
+                await producer.flush()
+            await world.until(lambda: {*one.values, *two.values} >= set(later), "all of them")
+            assert not set(one.values[60:]) & set(two.values)
+            await one.stop()
+            assert one.error is None, one.error
+            await world.until(lambda: len(two.share) == PARTITIONS, "all for Java's")
+            three = Reader(member(world, group, **ours), topic)
+            await world.until(lambda: (three.share, len(two.share)) == (3, 3), "half for each again")
+            two.stop()
+            await world.until(lambda: three.share == PARTITIONS, "all for ours")
+            await three.stop()
+            assert three.error is None, three.error
+            assert not three.values, "Java's had committed all"
+        await world.close()
+
+    run(whole(), TIME_S_MAX)
+
+
+@pytest.mark.parametrize("version", [apache_kafka.KAFKA_VERSION, apache_kafka.NEWEST_VERSION])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_classic(under_test: UnderTest, strategy: str, version: str, tmp_path: Path) -> None:
+    """Ours lead and follow in a group with Java's, of Kafka 3 and 4."""
+    if under_test.name != KAFKA_3 and version == apache_kafka.KAFKA_VERSION and strategy != "cooperative":
+        pytest.skip("each of the two is tried once, and the newest everywhere")
+    assignors, classes = STRATEGIES[strategy]
+    ours: dict[str, object] = {"protocol": "classic", "assignors": assignors}
+    java = {"partition_assignment_strategy": classes}
+    with_java(under_test, tmp_path / "java.out", version, ours, java)
+
+
+def test_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
+    """The coordinator shares partitions out among ours and Java's."""
+    if under_test.name == KAFKA_3:
+        pytest.skip("3.9 does not offer it unless told to")
+    with_java(
+        under_test,
+        tmp_path / "java.out",
+        apache_kafka.NEWEST_VERSION,
+        {"protocol": "consumer"},
+        {"group_protocol": "consumer"},
+    )
+
+
+def test_ours_are_moved_to_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
+    """One of ours speaks the classic protocol, Java's the new one, in the same group (KIP-848's migration)."""
+    if under_test.name != KAFKA_4:
+        pytest.skip("the newest Kafka's migration is tried")
+    ours: dict[str, object] = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
+    with_java(under_test, tmp_path / "java.out", apache_kafka.NEWEST_VERSION, ours, {"group_protocol": "consumer"})

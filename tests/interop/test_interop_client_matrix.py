@@ -1,0 +1,63 @@
+"""The library does the same on our cluster, on Apache Kafka 3.9, and on its newest 4.x; those two are for the soak.
+
+``docs/client-matrix.md`` tells of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apache_kafka
+import matrix_scenarios
+import pytest
+from matrix_clusters import NAMES, OURS, UnderTest, started
+from matrix_page import PAGE, text
+from matrix_table import Scenario
+from matrix_world import World
+
+from kreplica.testing.real_reactor import run
+
+SCENARIO_S_MAX = 100.0
+
+CLUSTERS = [name if name == OURS else pytest.param(name, marks=pytest.mark.soak) for name in NAMES]
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def under_test(
+    request: pytest.FixtureRequest,
+    kafka_cluster_factory: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[UnderTest]:
+    """One cluster after the other."""
+    name: str = request.param
+    try:
+        with started(name, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:
+            yield cluster
+    except apache_kafka.NoKafka as missing:
+        pytest.skip(f"not tried on {name}: {missing}")
+
+
+@pytest.mark.parametrize("scenario", matrix_scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
+def test_the_same_is_seen_on_every_cluster(under_test: UnderTest, scenario: Scenario) -> None:
+    """What the table says of this scenario."""
+    from twisted.internet import reactor
+
+    world = World(under_test, reactor)
+
+    async def whole() -> object:
+        try:
+            return await scenario.run(world)
+        finally:
+            await world.close()
+
+    try:
+        seen = run(whole(), SCENARIO_S_MAX)
+    finally:
+        world.start_killed()
+    assert seen == scenario.expected_on(under_test.name)
+
+
+def test_the_page_is_what_the_table_says() -> None:
+    """Whoever changes the table runs ``python tests/interop/matrix_page.py``, and the page tells it."""
+    assert PAGE.read_text() == text()
