@@ -13,9 +13,17 @@ from twisted.python.failure import Failure
 from kreplica.client.cluster import Cluster
 from kreplica.client.connection import Connection
 from kreplica.client.group.membership import GroupIdentity
+from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.errors import ClientError, OutcomeUnknown, ProducerUnusable, TransactionFailed, check
+from kreplica.sansio.errors import (
+    BrokerRefused,
+    ClientError,
+    OutcomeUnknown,
+    ProducerUnusable,
+    TransactionFailed,
+    check,
+)
 from kreplica.sansio.lanes import ProducerIdentity
 from kreplica.sansio.offsets import CommittedOffset, offset_rows
 from kreplica.sansio.transactions import (
@@ -242,9 +250,13 @@ class Transactions:
         :return: the identity with which all partitions begin anew; None where they go on.
         """
         doubtful = doubtful or self.is_doubtful
-        if not doubtful:
-            await self._guarded(self._end(commit=False))
-            self._forget()
+        try:
+            # Also before another epoch is taken: to ask for that while the transaction is open fences this very producer.
+            await self._guarded(self._end(commit=False, doubtful=doubtful))
+        except BrokerRefused as error:
+            if not doubtful or error.code is not ErrorCode.INVALID_TXN_STATE:
+                raise  # else nothing was open
+        self._forget()
         began = await self.initialize() if doubtful else None
         self.phase = Phase.IDLE
         return began
@@ -291,9 +303,9 @@ class Transactions:
         self.fail(error)
         self._came()
 
-    async def _end(self, *, commit: bool) -> None:
+    async def _end(self, *, commit: bool, doubtful: bool = False) -> None:
         """Nothing is asked where nothing belongs to the transaction."""
-        if not self._members and not self._has_offsets:
+        if not (self._members or self._has_offsets or doubtful):
             return
         body = self._body(committed=commit)
 

@@ -1,0 +1,90 @@
+"""Reading, transforming and writing in transactions, while partitions are lost and brokers change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from consumer_scene import Scene, keys, values
+
+from kreplica.client.consumer import Consumer
+from kreplica.client.group import GroupIdentity, GroupOptions
+from kreplica.client.producer import Producer, ProducerOptions
+from kreplica.sansio.batches import Isolation
+from kreplica.sansio.errors import TransactionFailed
+
+OVERRIDES = ("group.min.session.timeout.ms=3000", "group.initial.rebalance.delay.ms=0")
+(KEY,) = keys("t", 1)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """One broker, the topic t with ten records."""
+    made = Scene(5, overrides=OVERRIDES)
+    made.create("t")
+    made.write("t", 0, [str(number) for number in range(10)])
+    yield made
+    made.close()
+
+
+def member(scene: Scene, protocol: str) -> Consumer:
+    """In a group that waits three seconds for who is silent."""
+    group = GroupOptions(
+        group_id="g", protocol=protocol, session_timeout_s=3.0, heartbeat_interval_s=1.0, rebalance_timeout_s=6.0
+    )
+    return scene.consumer(group=group, topics=["t"], auto_commit_s=None)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_records_of_a_lost_assignment_are_committed_or_read_again(scene: Scene, protocol: str) -> None:
+    """Never both, though this member is in the group again; somebody else may have had them meanwhile."""
+    consumer = member(scene, protocol)
+    (batch,) = scene.poll(consumer, timeout_s=10.0)
+    before = consumer.identity
+    scene.simulated.simulation.network.isolate("application")
+    scene.run_until(lambda: not consumer.assignment, timeout_s=60.0)
+    scene.simulated.simulation.network.heal()
+    scene.run_until(lambda: consumer.assignment == {KEY}, timeout_s=60.0)
+    scene.run(2.0)
+    assert consumer.identity == before
+    producer = Producer(scene.cluster("producer"), ProducerOptions(transactional_id="p"))
+    refused = commits(scene, producer, consumer, batch.next_offset)
+    assert refused or protocol == "consumer"  # where the partition was nobody else's, its epoch is the same
+    scene.write("t", 0, ["more"])
+    read = scene.read(consumer, 11 if refused else 1)
+    assert values(read) == [*(values(batch) if refused else ()), "more"]
+    assert not commits(scene, producer, consumer, 11)
+    assert scene.run_until(consumer.committed([KEY]))[KEY].offset == 11
+    scene.run_until(producer.close())
+
+
+def commits(scene: Scene, producer: Producer, consumer: Consumer, offset: int) -> bool:
+    """Commit an offset by a transaction; whether that was refused."""
+
+    async def commit() -> bool:
+        try:
+            async with producer.transaction():
+                await producer.send_offsets({KEY: offset}, consumer.identity)
+        except TransactionFailed:
+            return True
+        return False
+
+    return scene.run_until(commit())
+
+
+def test_a_transaction_whose_offsets_are_refused_is_aborted_and_the_next_one_goes_well(scene: Scene) -> None:
+    """Though it is not known whether the group took them: the producer is not fenced by its own abort."""
+    producer = Producer(scene.cluster("producer"), ProducerOptions(transactional_id="p"))
+
+    async def commit(group: GroupIdentity) -> None:
+        async with producer.transaction():
+            await producer.send("t", b"eleven")
+            await producer.send_offsets({KEY: 1}, group)
+
+    with pytest.raises(TransactionFailed, match="UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+        scene.run_until(commit(GroupIdentity("g", 7, "nobody")))
+    scene.run_until(commit(GroupIdentity("g")))
+    consumer = scene.consumer(isolation=Isolation.READ_COMMITTED)
+    scene.run_until(consumer.assign({KEY: 0}))
+    assert values(scene.read(consumer, 11))[-1] == "eleven"
+    scene.run_until(producer.close())
