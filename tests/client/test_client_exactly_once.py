@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from consumer_scene import Scene, keys, values
+from twisted.internet.defer import Deferred
 
-from kreplica.client.consumer import Consumer
+from kreplica.client.consumer import ConsumedRecord, Consumer
 from kreplica.client.group import GroupIdentity, GroupOptions
 from kreplica.client.producer import Producer, ProducerOptions
+from kreplica.runtime.pause import pause
 from kreplica.sansio.batches import Isolation
 from kreplica.sansio.errors import TransactionFailed
 
@@ -81,10 +83,31 @@ def test_a_transaction_whose_offsets_are_refused_is_aborted_and_the_next_one_goe
             await producer.send("t", b"eleven")
             await producer.send_offsets({KEY: 1}, group)
 
-    with pytest.raises(TransactionFailed, match="UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+    with pytest.raises(TransactionFailed, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
         scene.run_until(commit(GroupIdentity("g", 7, "nobody")))
     scene.run_until(commit(GroupIdentity("g")))
     consumer = scene.consumer(isolation=Isolation.READ_COMMITTED)
     scene.run_until(consumer.assign({KEY: 0}))
     assert values(scene.read(consumer, 11))[-1] == "eleven"
     scene.run_until(producer.close())
+
+
+def test_a_handler_goes_on_after_its_partition_was_lost_and_given_back(scene: Scene) -> None:
+    """What it worked on meanwhile is handed out again, and everything behind it comes too."""
+    consumer = member(scene, "classic")
+    seen: list[str] = []
+
+    async def handle(record: ConsumedRecord) -> None:
+        seen.append((record.value or b"").decode())
+        if len(seen) == 1:
+            await pause(scene.simulated.host("application").reactor, 30.0)
+
+    running = Deferred.fromCoroutine(consumer.run(handle))
+    scene.run_until(lambda: len(seen) == 1)
+    scene.simulated.simulation.network.isolate("application")
+    scene.run_until(lambda: not consumer.assignment)
+    scene.simulated.simulation.network.heal()
+    scene.run_until(lambda: len(seen) == 11, timeout_s=60.0)
+    assert seen == ["0", *(str(number) for number in range(10))]
+    consumer.stop()
+    scene.run_until(running)

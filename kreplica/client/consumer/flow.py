@@ -169,13 +169,17 @@ class Flow:
     def gone_past(self) -> None:
         """What was handed out is done with."""
         self.outlet.gone_past()
+        self.caught_up()
+        self.progressed.fire()
+
+    def caught_up(self) -> None:
+        """Nobody works any more on what was handed out of partitions that were taken away."""
         if self.is_behind:
             self.is_behind = False
             later, self._later = self._later, []
             for reading in later:
                 reading.is_settling = False
             self.pump()
-        self.progressed.fire()
 
     def check_open(self) -> None:
         """:raise ConsumerClosed: it is."""

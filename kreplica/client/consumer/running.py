@@ -112,6 +112,8 @@ class Run:
         if result is not None and self._error is None and not self._stopping:
             self._error = result.value
         reading.is_busy = False
+        if not any(each.is_over for each in self._working):
+            self._flow.caught_up()
         if not reading.is_over and not reading.stock.is_empty:
             self._flow.outlet.arrived(reading)
         self._flow.pump()

@@ -251,7 +251,7 @@ class Transactions:
         """
         doubtful = doubtful or self.is_doubtful
         try:
-            # Also before another epoch is taken: to ask for that while the transaction is open fences this very producer.
+            # Also before the next epoch is asked for: while the transaction is open, that fences this very producer.
             await self._guarded(self._end(commit=False, doubtful=doubtful))
         except BrokerRefused as error:
             if not doubtful or error.code is not ErrorCode.INVALID_TXN_STATE:
