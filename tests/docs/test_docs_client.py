@@ -1,0 +1,159 @@
+"""What the pages about the client library show is what happens, against a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PLACEHOLDER = "127.0.0.1:9092"
+TIMEOUT_S = 60.0
+STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INTERRUPT = "^C"
+
+# Runs fragments one after the other, as the inside of one coroutine; a line of its own stands between what they print.
+FRAGMENTS = """
+import ast, inspect, json, sys
+from twisted.internet.task import react
+
+async def main(reactor):
+    names = {"reactor": reactor}
+    for block in json.load(sys.stdin):
+        code = compile(block, "<block>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        running = eval(code, names)
+        if inspect.iscoroutine(running):
+            await running
+        print("-- end of block --", flush=True)
+
+react(main)
+"""
+
+
+@pytest.fixture
+def cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
+    with kafka_cluster_factory(3) as made:
+        yield made
+
+
+def environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "TZ": "UTC"}
+
+
+def is_as_shown(printed: list[str], shown: list[str]) -> bool:
+    """Whether lines are those that are shown, where ``...`` is any number of them, or any part of one.
+
+    Times of logs do not count.
+    """
+    if not shown:
+        return not printed
+    if shown[0] == "...":
+        return any(is_as_shown(printed[begin:], shown[1:]) for begin in range(len(printed) + 1))
+    if not printed:
+        return False
+    ours, theirs = (STAMP.sub("", line) for line in (printed[0], shown[0]))
+    matches = re.fullmatch(re.escape(theirs).replace(re.escape("..."), ".*"), ours)
+    return matches is not None and is_as_shown(printed[1:], shown[1:])
+
+
+def run(command: str, shown: list[str], directory: Path) -> list[str]:
+    """Run a command of a page; it is interrupted where the page does so, once what is shown before has been printed."""
+    with subprocess.Popen(
+        ["bash", "-c", f"exec env {command}"],
+        cwd=directory,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        printed: list[str] = []
+        try:
+            if INTERRUPT in shown:
+                before = shown[: shown.index(INTERRUPT)]
+                for line in process.stdout:
+                    printed.append(line.rstrip("\n"))
+                    if is_as_shown(printed, before):
+                        break
+                printed.append(INTERRUPT)
+                process.send_signal(signal.SIGINT)
+            printed += process.communicate(timeout=TIMEOUT_S)[0].splitlines()
+        finally:
+            process.kill()
+    assert process.returncode == 0 or INTERRUPT in shown, "\n".join([command, *printed])
+    return printed
+
+
+def commands(block: str) -> Iterator[tuple[str, list[str]]]:
+    """What is typed behind each prompt, and what is shown below it."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, *shown = part.splitlines()
+        yield command, shown
+
+
+def test_the_tutorial_goes_as_shown(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Each program is written down and run in turn, and prints what is shown."""
+    page = (DOCS / "client-tutorial.md").read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
+    ran = 0
+    for language, text in BLOCK.findall(page):
+        if language == "python":
+            (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
+        elif language == "console":
+            for command, shown in commands(text):
+                printed = run(command, shown, tmp_path)
+                assert is_as_shown(printed, shown), "\n".join([f"$ {command}", *printed])
+                ran += 1
+    assert ran >= 7
+
+
+def test_the_guides_fragments_work_one_after_the_other(cluster: KafkaCluster) -> None:
+    """They are the inside of one coroutine; what they print, where it is shown, is what is shown."""
+    page = (DOCS / "client.md").read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
+    blocks = [(language, text) for language, text in BLOCK.findall(page) if language in ("python", "text")]
+    programs = [text for language, text in blocks if language == "python"]
+    done = subprocess.run(
+        [sys.executable, "-c", FRAGMENTS],
+        input=json.dumps(programs),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    printed = iter(done.stdout.split("-- end of block --\n"))
+    last: list[str] = []
+    for language, text in blocks:
+        if language == "python":
+            last = next(printed).splitlines()
+        else:
+            assert is_as_shown(last, text.splitlines()), "\n".join(last)
+
+
+def test_the_readmes_program_works(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """It writes to the topic that the page has made, and reads that in a group."""
+    cluster.create_topic("greetings", 1)
+    page = (ROOT / "README.md").read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
+    (program,) = (text for language, text in BLOCK.findall(page) if language == "python" and "kreplica.client" in text)
+    (tmp_path / "program.py").write_text(program)
+    printed = run("python program.py", [], tmp_path)
+    assert printed == ["in greetings-0 at offset 0", "0 b'good day'"]
+
+
+def test_code_side_by_side_is_code() -> None:
+    """What stands beside other clients' code can be compiled."""
+    for language, text in BLOCK.findall((DOCS / "coming-from.md").read_text()):
+        if language == "python":
+            compile(f"async def main():\n{re.sub('^', '    ', text, flags=re.MULTILINE)}", "coming-from.md", "exec")
