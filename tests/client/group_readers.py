@@ -68,7 +68,7 @@ class Reader:
 
     :ivar has: by the listener's account.
     :ivar told: all that it was told: (what, partitions).
-    :ivar before_giving: awaited in ``on_revoked``, where it is set.
+    :ivar before_giving: awaited in ``on_revoked``, where it is set; ``before_taking`` in ``on_assigned``.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class Reader:
         self.told: list[tuple[str, list[int]]] = []
         self.ended: Exception | None = None
         self.before_giving: Callable[[Partitions], Deferred[None]] | None = None
+        self.before_taking: Callable[[Partitions], Deferred[None]] | None = None
         surroundings = surroundings_of(self.host.runtime)
         self.cluster = Cluster(
             brokers.bootstrap_servers, options=ClientOptions(client_id=name), surroundings=surroundings
@@ -127,6 +128,8 @@ class Reader:
         assert not self.has & partitions
         self.has |= partitions
         self.owners.take(self.name, partitions)
+        if self.before_taking is not None:
+            await self.before_taking(partitions)
 
     def on_lost(self, partitions: Partitions) -> None:
         self._note("lost", partitions)

@@ -79,6 +79,22 @@ def test_who_does_not_give_up_in_time_loses_everything(brokers: SimulatedCluster
     two.stop()
 
 
+def test_who_never_begins_to_read_loses_everything(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """Nor does a rebalance wait longer for who is still busy with what it was given before."""
+    one = Reader(brokers, "one", **kind, rebalance_timeout_s=20.0)
+    one.before_taking = waiting(one, 1000.0)
+    started = one.start()
+    brokers.run(60.0)
+    assert (one.numbers, started.called) == (ALL, False)
+    one.before_taking = None
+    two = Reader(brokers, "two", owners=one.owners, **kind, rebalance_timeout_s=20.0)
+    brokers.run_until(two.start())
+    brokers.run_until(lambda: ("lost", ALL) in one.told)
+    settle(brokers, one, two)
+    one.stop()
+    two.stop()
+
+
 def test_offsets_are_committed_and_found_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """Also while a member gives its partitions up; the next one finds them."""
     one, two = begin(brokers, "one", "two", **kind)
@@ -168,6 +184,28 @@ def test_more_partitions_are_shared_out(brokers: SimulatedCluster, kind: dict[st
     assert one.owners.contradictions == []
     one.stop()
     two.stop()
+
+
+def test_nothing_is_read_at_first(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """No topic that is wanted is there, or none is wanted: the membership begins all the same."""
+    one = Reader(brokers, "one", [], **kind)
+    brokers.run_until(one.start())
+    assert one.told == []
+    one.membership.subscribe(["t"])
+    brokers.run_until(lambda: one.numbers == ALL)
+    one.membership.subscribe([])
+    brokers.run_until(lambda: one.numbers == [])
+    one.stop()
+
+
+def test_who_stops_without_a_coordinator_does_not_wait_long(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """It gives up what it has, and goes without a word."""
+    (one,) = begin(brokers, "one", **kind)
+    brokers.simulation.network.isolate("one")
+    before_s = brokers.simulation.now_s
+    one.stop()
+    assert brokers.simulation.now_s - before_s < 12.0
+    assert one.told[-1] == ("revoked", ALL)
 
 
 def test_nobody_to_ask(brokers: SimulatedCluster, kind: dict[str, object]) -> None:

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.assignors import by_names
 from kreplica.client.group.leading import Leading
-from kreplica.client.group.member import LEAVE_TIMEOUT_S, GroupMember
+from kreplica.client.group.member import GroupMember
 from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity
 from kreplica.client.group.options import GroupOptions
 from kreplica.client.group.subscription import PROTOCOL_TYPE, parse_assignment, protocols
@@ -177,14 +177,8 @@ class ClassicMember(GroupMember):
         identity = self._identity
         if identity.member_id == NOBODY or identity.instance_id is not None:
             return
-        self._session.end()
         member = {"member_id": identity.member_id, "group_instance_id": None, "reason": "the consumer is closed"}
-        try:
-            await self._link.ask(
-                LEAVE_GROUP, {"group_id": self._group, **member, "members": [member]}, timeout_s=LEAVE_TIMEOUT_S
-            )
-        except ClientError:
-            return  # its session will end by itself
+        await self._say_goodbye(LEAVE_GROUP, {"group_id": self._group, **member, "members": [member]})
 
     @property
     def _long_s(self) -> float:
@@ -250,6 +244,7 @@ class ClassicMember(GroupMember):
             self._session.heard(asked_s)
             if not self._is_joining:
                 self._rejoin("the group rebalances")
+                self._handover.limit(self._settled_s + self._options.rebalance_timeout_s)
         elif found is Verdict.OUTDATED:
             if not self._is_joining:  # if it is, this is about to be answered
                 self._lose(str(error))

@@ -12,7 +12,7 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.member import LEAVE_TIMEOUT_S, GroupMember
+from kreplica.client.group.member import GroupMember
 from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity
 from kreplica.client.group.options import GroupOptions
 from kreplica.client.group.standing import JOINING, Standing
@@ -112,13 +112,8 @@ class ConsumerMember(GroupMember):
 
     async def _leave(self) -> None:
         self._is_leaving = True
-        self._session.end()
-        if self._standing.epoch == JOINING and self._answers_count == 0:
-            return
-        try:
-            await self._link.ask(CONSUMER_GROUP_HEARTBEAT, self._standing.last_words(), timeout_s=LEAVE_TIMEOUT_S)
-        except ClientError:
-            return  # its session will end by itself
+        if self._standing.epoch != JOINING or self._answers_count > 0:
+            await self._say_goodbye(CONSUMER_GROUP_HEARTBEAT, self._standing.last_words())
 
     def _interrupt(self) -> None:
         """Nothing waits long."""
@@ -177,6 +172,7 @@ class ConsumerMember(GroupMember):
         if standing.answered(question, answer):
             self._target_s = asked_s
             self._todo.ring()
+            self._handover.limit(asked_s + self._options.rebalance_timeout_s)
         now = (standing.member_id, standing.epoch)
         if now != (identity.member_id, identity.generation):
             self._identity = identity._replace(member_id=standing.member_id, generation=standing.epoch)

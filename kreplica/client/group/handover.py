@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.client.group.membership import AssignmentListener
@@ -27,6 +28,7 @@ class Handover:
         self._listener = listener
         self._reactor = reactor
         self._call: Deferred[None] | None = None
+        self._timer: IDelayedCall | None = None
         self._is_over = False
 
     async def revoked(self, partitions: Partitions, until_s: float) -> bool:
@@ -40,7 +42,7 @@ class Handover:
     async def assigned(self, partitions: Partitions) -> bool:
         """Let the listener begin to read partitions.
 
-        :return: whether it did; if not, they are lost.
+        :return: whether it did; if not, they are lost, or the time was over that ``limit`` said.
         """
         return await self._run(self._listener.on_assigned(partitions))
 
@@ -66,11 +68,16 @@ class Handover:
         except Exception:
             log.failure("a listener that was told of the end")
 
+    def limit(self, until_s: float) -> None:
+        """The group waits for what the listener was told of, no longer than until then."""
+        call = self._call
+        if call is not None and self._timer is None:
+            self._timer = self._reactor.callLater(max(until_s - self._reactor.seconds(), 0.0), self._give_up, call)
+
     async def _run(self, work: Coroutine[Deferred[Any], Any, None], until_s: float | None = None) -> bool:
         call = self._call = Deferred.fromCoroutine(work)
-        timer = None
         if until_s is not None and not call.called:
-            timer = self._reactor.callLater(max(until_s - self._reactor.seconds(), 0.0), self._give_up, call)
+            self.limit(until_s)
         try:
             await call
         except CancelledError:
@@ -81,6 +88,7 @@ class Handover:
         except Exception:
             log.failure("a listener that was told of its partitions")
         finally:
+            timer, self._timer = self._timer, None
             if timer is not None and timer.active():
                 timer.cancel()
         is_done = self._call is call

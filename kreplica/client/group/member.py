@@ -20,10 +20,12 @@ from kreplica.client.group.session import Session
 from kreplica.model import TopicPartition
 from kreplica.sansio.errors import BrokerRefused, ClientError, GaveUp
 from kreplica.sansio.offsets import CommittedOffset
+from kreplica.wire.messages import Api
 
 log = Logger()
 
 LEAVE_TIMEOUT_S = 5.0
+NOT_IN_TIME = "partitions were not given up in the time that a rebalance may take"
 
 
 class GroupMember(ABC):
@@ -100,6 +102,7 @@ class GroupMember(ABC):
             self._is_stopping = True
             self._todo.ring()
             self._interrupt()
+            self._handover.limit(self._reactor.seconds() + self._options.rebalance_timeout_s)
             try:
                 await _end_of(self._works[0])
             except CancelledError:
@@ -159,14 +162,30 @@ class GroupMember(ABC):
         if await self._handover.revoked(partitions, until_s):
             self._assignment -= partitions
         elif self._assignment:
-            self._lose("partitions were not given up in the time that a rebalance may take")
+            self._lose(NOT_IN_TIME)
 
     async def _take(self, partitions: frozenset[TopicPartition]) -> None:
         """Give partitions to the listener, besides those that it has."""
         added = partitions - self._assignment
         self._assignment |= added
-        if added:
-            await self._handover.assigned(added)
+        if added and not await self._handover.assigned(added) and self._assignment:
+            self._lose(NOT_IN_TIME)
+
+    async def _say_goodbye(self, api: Api, body: dict[str, Any]) -> None:
+        """Leave, where the coordinator can be reached soon; else the session will end by itself."""
+        self._session.end()
+        leaving = Deferred.fromCoroutine(self._link.ask(api, body))
+        timer = self._reactor.callLater(LEAVE_TIMEOUT_S, leaving.cancel)
+        try:
+            await leaving
+        except ClientError:
+            pass
+        except CancelledError:
+            if self._is_over:
+                raise
+        finally:
+            if timer.active():
+                timer.cancel()
 
     def _lose(self, why: str) -> None:
         """Somebody else may read its partitions."""
