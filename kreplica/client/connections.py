@@ -73,6 +73,8 @@ class Connections:
         except CancelledError:
             if self._closed:
                 raise ClientClosed(f"{address}: the client was closed") from None
+            if self._ways.get(address) is not way:
+                raise ConnectionFailed(f"{address}: nobody is expected there any more") from None
             raise
 
     def to_open(self, address: Address) -> Connection | None:
@@ -86,6 +88,15 @@ class Connections:
         """Those that are open."""
         made = [way.connection for way in self._ways.values()]
         return iter([connection for connection in made if connection is not None and not connection.closed])
+
+    def forget(self, address: Address) -> None:
+        """Close the connection to an address where nobody is expected any more; what is under way fails."""
+        way = self._ways.pop(address, None)
+        if way is not None:
+            if way.connecting is not None:
+                way.connecting.cancel()
+            if way.connection is not None:
+                way.connection.close().addErrback(lambda failure: log.failure("closing a connection", failure))
 
     async def close(self) -> None:
         """Close them all; what is under way fails with ``ConnectionLost``, who waits for one with ``ClientClosed``."""

@@ -12,6 +12,9 @@ def backoff_s(random: Random, attempt: int, first_s: float, max_s: float) -> flo
     """How long to wait after so many attempts that failed: twice as long each time, up to a bound, with jitter.
 
     :param attempt: 1 after the first.
+    :param first_s: 0: not at all.
     """
+    if first_s <= 0:
+        return 0.0
     whole = min(first_s * 2.0 ** min(attempt - 1, 30), max_s)
     return whole * random.uniform(JITTER_MIN, 1.0)

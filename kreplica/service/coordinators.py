@@ -42,9 +42,9 @@ class Coordinators:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.view = PublishedCluster(broker.metadata)
-        reactor, endpoint_of = broker.runtime.reactor, broker.neighbours.endpoint_of
-        self.connections = BrokerConnections(reactor, endpoint_of, f"broker-{broker.broker_id}-coordinator")
-        self.data_connections = BrokerConnections(reactor, endpoint_of, f"broker-{broker.broker_id}-admin")
+        runtime, endpoint_of = broker.runtime, broker.neighbours.endpoint_of
+        self.connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-coordinator")
+        self.data_connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-admin")
         self._internal_topics: InternalTopics | None = None
         self.verifier = Verifier(broker.runtime.reactor, self.view, self.connections, broker.turn.at_end)
         self.admission = Admission(self.verifier, lambda: broker.dynamic_settings.verifies_transactions)

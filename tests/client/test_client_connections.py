@@ -163,6 +163,23 @@ def test_a_peer_that_is_gone_without_a_word_is_found_by_its_silence(ways: Ways) 
     assert ways.attempts == 2
 
 
+def test_an_address_that_is_forgotten(ways: Ways) -> None:
+    """Its connection ends with what is under way on it, or the attempt at one; who asks again begins anew."""
+    asked = ways.ask()
+    ways.connections.forget(BROKER)
+    assert isinstance(failure_of(asked), ConnectionFailed)
+    asked = ways.ask()
+    ways.accept()
+    ways.answer_versions()
+    under_way = heartbeat(result_of(asked))
+    ways.connections.forget(BROKER)
+    with pytest.raises(ConnectionLost):
+        result_of(under_way)
+    ways.connections.forget(BROKER)
+    ways.ask().addErrback(lambda _: None)
+    assert ways.attempts == 3
+
+
 def test_closing_ends_everything(ways: Ways) -> None:
     """Who waits for a connection is told, and nobody gets another one; no timer is left."""
     connected = ways.ask()
