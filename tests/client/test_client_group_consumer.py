@@ -143,6 +143,21 @@ def test_in_a_classic_group_they_are_classic_members(brokers: SimulatedCluster) 
         reader.stop()
 
 
+def test_a_group_that_becomes_one_of_the_other_kind(brokers: SimulatedCluster) -> None:
+    """While its members were away, classic ones took the group: who left it open is a classic member from then on."""
+    (one,) = begin(brokers, "one", **AUTO)
+    brokers.simulation.network.isolate("one")
+    brokers.run(20.0)
+    two = Reader(brokers, "two", owners=one.owners, **EAGER)
+    brokers.run_until(two.start())
+    brokers.simulation.network.heal()
+    settle(brokers, one, two)
+    assert one.membership.error is None
+    brokers.run_until(one.membership.commit({each: CommittedOffset(3) for each in one.has}))
+    one.stop()
+    two.stop()
+
+
 def test_a_broker_without_the_new_protocol() -> None:
     """It says so, and members are classic ones."""
     brokers = new_brokers(overrides=[*OVERRIDES, "group.coordinator.rebalance.protocols=classic"])

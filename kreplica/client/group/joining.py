@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import count
+
+from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.assignors import by_names
@@ -42,15 +45,20 @@ def new_membership(
 
 
 class FittingMember:
-    """A ``Membership`` of the kind that the group is of, or may be of: that of KIP-848 where there is a choice."""
+    """A ``Membership`` of the kind that the group is of, or may be of: that of KIP-848 where there is a choice.
+
+    The group may become one of the other kind as long as nobody is in it; then the member follows.
+    """
 
     def __init__(
         self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
     ) -> None:
         self._cluster, self._options, self._listener = cluster, options, listener
         self._topics = frozenset(topics)
-        self._member = self._new(GroupProtocol.CONSUMER)
-        self._is_stopped = False
+        self._kind = GroupProtocol.CONSUMER
+        self._member = self._new()
+        self._following: Deferred[None] | None = None
+        self._error: Exception | None = None
 
     @property
     def identity(self) -> GroupIdentity:
@@ -65,21 +73,24 @@ class FittingMember:
     @property
     def error(self) -> Exception | None:
         """Why the membership ended by itself, for good."""
-        return self._member.error
+        return self._error
 
     async def start(self) -> None:
         """See ``Membership``."""
-        kind, changes = GroupProtocol.CONSUMER, 0
-        while True:
+        try:
+            await self._start()
+        except Exception as error:
+            self._error = error
+            raise
+
+    async def _start(self) -> None:
+        for changes in count():
             try:
                 await self._member.start()
             except ClientError as error:
-                if changes >= CHANGES_MAX or self._is_stopped or not is_of_other_kind(error, kind):
+                if changes >= CHANGES_MAX or not is_of_other_kind(error, self._kind):
                     raise
-                await self._member.stop()
-                changes += 1
-                kind = GroupProtocol.CLASSIC if kind is GroupProtocol.CONSUMER else GroupProtocol.CONSUMER
-                self._member = self._new(kind)
+                await self._change()
             else:
                 return
 
@@ -90,7 +101,8 @@ class FittingMember:
 
     async def stop(self) -> None:
         """See ``Membership``."""
-        self._is_stopped = True
+        if self._following is not None:
+            self._following.cancel()
         await self._member.stop()
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -101,8 +113,46 @@ class FittingMember:
         """See ``Membership``."""
         return await self._member.committed(partitions)
 
-    def _new(self, kind: GroupProtocol) -> GroupMember:
-        return _MAKERS[kind](self._cluster, self._options, self._topics, self._listener)
+    def _new(self) -> GroupMember:
+        return _MAKERS[self._kind](self._cluster, self._options, self._topics, self)
+
+    async def _change(self) -> None:
+        """Be a member of the other kind, which is still to be started."""
+        await self._member.stop()
+        self._kind = GroupProtocol.CLASSIC if self._kind is GroupProtocol.CONSUMER else GroupProtocol.CONSUMER
+        self._member = self._new()
+
+    async def _follow(self) -> None:
+        try:
+            await self._change()
+            await self._start()
+        except CancelledError:
+            return
+        except Exception as error:
+            self._error = error
+            self._listener.on_ended(error)
+
+    # --- as its member's listener ---
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """See ``AssignmentListener``."""
+        await self._listener.on_revoked(partitions)
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """See ``AssignmentListener``."""
+        await self._listener.on_assigned(partitions)
+
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """See ``AssignmentListener``."""
+        self._listener.on_lost(partitions)
+
+    def on_ended(self, error: Exception) -> None:
+        """See ``AssignmentListener``."""
+        if isinstance(error, ClientError) and is_of_other_kind(error, self._kind):
+            self._following = Deferred.fromCoroutine(self._follow())
+        else:
+            self._error = error
+            self._listener.on_ended(error)
 
 
 def is_of_other_kind(error: ClientError, kind: GroupProtocol) -> bool:
