@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from struct import Struct
 from typing import TypedDict, Unpack
 
@@ -42,8 +43,8 @@ _TWO_BYTES = Struct("BB")
 _ZIGZAG_BYTES = [bytes((number,)) for number in range(128)]
 _NULL = _ZIGZAG_BYTES[1]
 _NO_HEADERS = _ZIGZAG_BYTES[0]
-_ONE_BYTE_END, _TWO_BYTES_END = 1 << 6, 1 << 13
-"""The first numbers, not below 0, whose zigzag varints take two bytes, and three."""
+_VARINT_ENDS = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 31)
+"""The first numbers, not below 0, whose zigzag varints take two bytes, three, and so on."""
 
 
 class BatchOptions(TypedDict, total=False):
@@ -223,16 +224,22 @@ def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
 
 
 def build_producer_batch(
-    records: Sequence[tuple[int, bytes | None, bytes | None, Headers]], codec: int, *, transactional: bool = False
+    timestamps: Sequence[int],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Headers],
+    codec: int,
+    *,
+    transactional: bool = False,
 ) -> bytearray:
     """A batch as a producer sends it, in one go; its numbers may be stamped into it.
 
-    :param records: timestamp, key, value and headers of each.
-    :raise ValueError: there is none.
+    :param timestamps: of each record; all four are of one length.
+    :raise ValueError: there is no record.
     """
-    if not records:
+    if not timestamps:
         raise ValueError("a batch without records")
-    base_timestamp = records[0][0]
+    count, base_timestamp = len(timestamps), timestamps[0]
     header = BatchHeader(
         base_offset=0,
         length=0,
@@ -240,37 +247,38 @@ def build_producer_batch(
         magic=MAGIC,
         crc=0,
         attributes=codec | TRANSACTIONAL_BIT if transactional else codec,
-        last_offset_delta=len(records) - 1,
+        last_offset_delta=count - 1,
         base_timestamp=base_timestamp,
-        max_timestamp=max([record[0] for record in records]),
+        max_timestamp=max(timestamps),
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
         base_sequence=NO_SEQUENCE,
-        record_count=len(records),
+        record_count=count,
     )
     parts: list[bytes] = []
-    for begin, end in ((0, _ONE_BYTE_END), (_ONE_BYTE_END, _TWO_BYTES_END)):
-        _encode_run(parts, records[begin:end], _varints_below_end()[begin:end], base_timestamp)
-    parts += [
-        encode_record(timestamp_ms - base_timestamp, delta, key, value, headers)
-        for delta, (timestamp_ms, key, value, headers) in enumerate(records[_TWO_BYTES_END:], _TWO_BYTES_END)
-    ]
+    rows = zip(timestamps, keys, values, headers, strict=True)
+    for begin, end in pairwise((0, *_VARINT_ENDS)):
+        if begin < count:
+            deltas = (
+                _small_varints()[begin:end] if end <= _VARINT_ENDS[1] else map(_varint, range(begin, min(end, count)))
+            )
+            _encode_run(parts, deltas, rows, base_timestamp)
     return bytearray(seal(header, compress(codec, b"".join(parts))))
 
 
 def _encode_run(
     parts: list[bytes],
-    records: Sequence[tuple[int, bytes | None, bytes | None, Headers]],
-    deltas: Sequence[bytes],
+    deltas: Iterable[bytes],
+    rows: Iterator[tuple[int, bytes | None, bytes | None, Headers]],
     base_timestamp: int,
 ) -> None:
     """Encode records as ``encode_record`` does, those that resemble the one before them in a fraction of the time.
 
-    :param deltas: the varints of their offsets' deltas, all of one size.
+    :param deltas: the varints of their offsets' deltas, all of one size: so many records are taken, if there are.
     """
     last_timestamp_ms = last_key_size = last_value_size = -2
     head = key_head = value_head = b""
-    for delta, (timestamp_ms, key, value, headers) in zip(deltas, records, strict=False):
+    for delta, (timestamp_ms, key, value, headers) in zip(deltas, rows, strict=False):
         if value is None or headers:
             parts.append(_encode_record(_varint(timestamp_ms - base_timestamp), delta, key, value, headers))
             continue
@@ -292,9 +300,9 @@ def _encode_run(
 
 
 @cache
-def _varints_below_end() -> list[bytes]:
+def _small_varints() -> list[bytes]:
     """The varints of all numbers that take up to two bytes."""
-    return [_varint(number) for number in range(_TWO_BYTES_END)]
+    return [_varint(number) for number in range(_VARINT_ENDS[1])]
 
 
 def seal(header: BatchHeader, records: bytes) -> bytes:

@@ -122,8 +122,7 @@ class Gathering:
             batch = self._next_batch(lane, key, partition)
         self._held = held
         batch.size += size
-        batch.records.append((timestamp_ms, key, value, headers))
-        batch.waiters.append(waiter)
+        batch.fields += (timestamp_ms, key, value, headers, waiter)
         return None
 
     def _refusal(self, size: int) -> ClientError:

@@ -13,9 +13,11 @@ from kreplica.client.group.membership import GroupIdentity
 from kreplica.client.producer.gathering import Gathering
 from kreplica.client.producer.identity import IdempotentPapers
 from kreplica.client.producer.options import ProducerOptions
-from kreplica.client.producer.records import Countdown, GatheredBatch, OutgoingRecord, Written
+from kreplica.client.producer.promises import Promise
+from kreplica.client.producer.records import Countdown, GatheredBatch, OutgoingRecord
 from kreplica.client.producer.sending import Sender
 from kreplica.client.producer.transactions import Phase, Transactions
+from kreplica.client.producer.written import Written
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.sansio.errors import BufferFull, ClientError, DeliveryFailed, ProducerUnusable, TransactionFailed
@@ -77,7 +79,7 @@ class Producer:
         :raise TypeError: what is not bytes.
         :raise ValueError: the producer is transactional, and no transaction is open.
         """
-        written: Deferred[Written] = Deferred()
+        written = Promise()
         error = self._problem() if self._is_guarded else None
         if error is None:
             error = self._take(topic, key, value, headers, partition, timestamp_ms, written)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count, repeat
-from typing import NamedTuple, Self, TypeAlias, cast
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 from twisted.internet.defer import Deferred
 
+from kreplica.client.producer.promises import Promise
+from kreplica.client.producer.written import Written
 from kreplica.model import TopicPartition
 from kreplica.sansio.delivery import UNKNOWN_OFFSET
 from kreplica.sansio.errors import ClientError
@@ -16,7 +18,7 @@ from kreplica.sansio.lanes import ORDERS_BETWEEN, OutgoingBatch
 from kreplica.wire.batch_building import build_producer_batch
 from kreplica.wire.batches import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MASK, stamp_producer
 from kreplica.wire.compression import Codec
-from kreplica.wire.records import Headers
+from kreplica.wire.records import Headers, Record, iter_records
 
 RECORD_OVERHEAD = 14
 """Bytes that a record without headers takes at most besides key and value, where it is small and made just now."""
@@ -24,6 +26,9 @@ RECORD_OVERHEAD = 14
 LARGE = 8192
 LARGE_OVERHEAD = 16
 """So many more where it is larger than that."""
+
+FIELDS = 5
+"""Of a record, in a batch that is being gathered."""
 
 HEADER_OVERHEAD = 10
 UTF8_SIZE_MAX = 4
@@ -39,19 +44,6 @@ class OutgoingRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-class Written(NamedTuple):
-    """A record that was written.
-
-    :param offset: where; ``UNKNOWN_OFFSET`` where nobody told: with ``acks=0``, or when a retry was there already.
-    :param timestamp_ms: the record's; the broker's where the topic wants that.
-    """
-
-    partition: TopicPartition
-    offset: int
-    timestamp_ms: int
-
-
-_SHOWS_CALLBACKS = isinstance(getattr(Deferred(), "_callbacks", None), list)
 _as_written = cast(Callable[[tuple[TopicPartition, int, int]], Written], partial(tuple.__new__, Written))
 
 
@@ -91,23 +83,22 @@ class Countdown:
         return done
 
 
-Waiter: TypeAlias = Deferred[Written] | Countdown
+Waiter: TypeAlias = Promise | Countdown
 """Who wants to know what becomes of a record."""
-
-Stamped: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
-"""A record's timestamp, key, value and headers."""
 
 
 class GatheredBatch(OutgoingBatch):
     """A batch that keeps its records as they came until it is closed, and then until it has an outcome.
 
     :ivar size: of the batch, at most, before compression.
-    :ivar records: as they came; ``waiters`` are in the same order.
+    :ivar fields: of the records, until it is closed: timestamp, key, value, headers and who waits, of one after the
+        other.  One list of all has nothing in it that the garbage collector would have to visit for each.
+    :ivar timestamps: of the records, once it is closed; ``waiters`` are in the same order.
     :ivar flushes: who waits for this batch as a whole.
     :ivar span: orders from this one on that no other batch of the partition has.
     """
 
-    __slots__ = ("codec", "flushes", "is_transactional", "records", "span", "waiters")
+    __slots__ = ("codec", "fields", "flushes", "is_transactional", "span", "timestamps", "waiters")
 
     def __init__(
         self,
@@ -122,28 +113,37 @@ class GatheredBatch(OutgoingBatch):
         self.size = HEADER_SIZE
         self.codec = codec
         self.is_transactional = is_transactional
-        self.records: list[Stamped] = []
+        self.fields: list[Any] = []
+        self.timestamps: list[int] = []
         self.waiters: list[Waiter] = []
         self.flushes: list[Countdown] = []
         self.span = ORDERS_BETWEEN
 
     def close(self) -> None:
         """Take no more records: build the batch."""
-        self.count = len(self.records)
-        self.data = build_producer_batch(self.records, self.codec, transactional=self.is_transactional)
+        fields, self.fields = self.fields, []
+        self.timestamps, self.waiters = fields[::FIELDS], fields[4::FIELDS]
+        self._build(fields[1::FIELDS], fields[2::FIELDS], fields[3::FIELDS])
+
+    def _build(self, keys: list[bytes | None], values: list[bytes | None], headers: list[Headers]) -> None:
+        self.count = len(self.timestamps)
+        self.data = build_producer_batch(
+            self.timestamps, keys, values, headers, self.codec, transactional=self.is_transactional
+        )
 
     def split(self) -> tuple[Self, Self] | None:
         """Its halves, with the numbers that the whole had."""
         half = self.count // 2
         if not half:
             return None
-        lower, upper = self._part(0, half), self._part(half, self.count)
+        records = list(iter_records(self.data))
+        lower, upper = self._part(records, 0, half), self._part(records, half, self.count)
         for flush in self.flushes:
             flush.pending += 1
         lower.size = self.size - upper.size + HEADER_SIZE  # so that both hold what the whole did
         return lower, upper
 
-    def _part(self, begin: int, end: int) -> Self:
+    def _part(self, records: list[Record], begin: int, end: int) -> Self:
         span = self.span // 2
         part = type(self)(
             self.outcome.partition,
@@ -152,11 +152,14 @@ class GatheredBatch(OutgoingBatch):
             self.codec,
             is_transactional=self.is_transactional,
         )
-        part.records, part.waiters = self.records[begin:end], self.waiters[begin:end]
+        part.timestamps, part.waiters = self.timestamps[begin:end], self.waiters[begin:end]
         part.flushes = list(self.flushes)
         part.span = span
         part.size = self.size * (end - begin) // self.count
-        part.close()
+        of_part = records[begin:end]
+        part._build(
+            [each.key for each in of_part], [each.value for each in of_part], [each.headers for each in of_part]
+        )
         if self.sequence != NO_SEQUENCE and self.identity is not None:
             part.identity, part.sequence = self.identity, (self.sequence + begin) & SEQUENCE_MASK
             stamp_producer(part.data, *part.identity, part.sequence)
@@ -164,12 +167,12 @@ class GatheredBatch(OutgoingBatch):
 
     def tell(self) -> None:
         """Tell all who wait what became of their records; called once, when the batch is settled."""
-        records, waiters, flushes = self.records, self.waiters, self.flushes
-        self.records, self.waiters, self.flushes, self.data = [], [], [], bytearray()
-        outcome = self.outcome
-        error = outcome.error
+        timestamps, waiters, flushes = self.timestamps or self.fields[::FIELDS], self.waiters, self.flushes
+        waiters = waiters or self.fields[4::FIELDS]
+        self.fields, self.timestamps, self.waiters, self.flushes, self.data = [], [], [], [], bytearray()
+        error = self.outcome.error
         if error is None:
-            self._tell_written(records, waiters)
+            self._tell_written(timestamps, waiters)
         else:
             for waiter in waiters:
                 if isinstance(waiter, Countdown):
@@ -179,29 +182,16 @@ class GatheredBatch(OutgoingBatch):
         for flush in flushes:
             flush.told(None)
 
-    def _tell_written(self, records: list[Stamped], waiters: list[Waiter]) -> None:
+    def _tell_written(self, timestamps: list[int], waiters: list[Waiter]) -> None:
         outcome = self.outcome
         offsets = count(outcome.base_offset) if outcome.base_offset >= 0 else repeat(UNKNOWN_OFFSET)
-        stamps = (
-            [record[0] for record in records] if outcome.log_append_time_ms < 0 else repeat(outcome.log_append_time_ms)
-        )
-        _fire(waiters, map(_as_written, zip(repeat(outcome.partition), offsets, stamps, strict=False)))
-
-
-def _fire(waiters: list[Waiter], rows: Iterable[Written]) -> None:
-    """Tell each its own.
-
-    A Deferred that nobody waits for as yet is given its result as ``callback`` does it, in a fraction of the time; to
-    know that, one has to look at what Twisted keeps to itself.
-    """
-    may_look = _SHOWS_CALLBACKS and not Deferred.debug
-    for waiter, written in zip(waiters, rows, strict=False):
-        if isinstance(waiter, Countdown):
-            waiter.told(None)
-        elif may_look and not waiter.called and not waiter._callbacks:
-            waiter.called, waiter.result = True, written
-        else:
-            waiter.callback(written)
+        stamps = timestamps if outcome.log_append_time_ms < 0 else repeat(outcome.log_append_time_ms)
+        rows = map(_as_written, zip(repeat(outcome.partition), offsets, stamps, strict=False))
+        for waiter, written in zip(waiters, rows, strict=False):
+            if isinstance(waiter, Countdown):
+                waiter.told(None)
+            else:
+                waiter.keep(written)
 
 
 def as_bytes(data: object) -> bytes:
