@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.producer_options import ProducerOptions
 from kreplica.blocking.sending import WAIT_S_MAX, Sender, SendingRules
-from kreplica.blocking.transactions import Transactions, new_producer_id
+from kreplica.blocking.transactions import GroupOffsets, Transactions, new_producer_id
 from kreplica.model import TopicPartition
 from kreplica.sansio.delivery import Delivery
 from kreplica.sansio.errors import (
@@ -201,6 +201,11 @@ class Producer:
     # --- transactions ---
 
     @property
+    def is_transactional(self) -> bool:
+        """Whether its records need a transaction."""
+        return self._transactions is not None
+
+    @property
     def identity(self) -> ProducerIdentity | None:
         """By what brokers know this producer; None before it had to be asked for."""
         return self._identity
@@ -217,7 +222,7 @@ class Producer:
         assert transactions.identity is not None
         self._in_transaction = True
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None = None, group: str = "", metadata: str = "") -> None:
+    def commit(self, offsets: GroupOffsets | None = None, group: str = "", metadata: str = "") -> None:
         """Flush, and commit the transaction: all its records become visible to readers of committed ones.
 
         :param offsets: to be committed for ``group`` with it.
@@ -230,9 +235,7 @@ class Producer:
         self._end(transactions)
         self._in_transaction = False
 
-    def prepare(
-        self, offsets: Mapping[TopicPartition, int] | None = None, group: str = "", metadata: str = ""
-    ) -> ProducerIdentity:
+    def prepare(self, offsets: GroupOffsets | None = None, group: str = "", metadata: str = "") -> ProducerIdentity:
         """Flush, and leave the transaction open for somebody else to end, by ``transactions.end_transaction``.
 
         This producer is closed by that.  Parameters and errors are those of ``commit``.
@@ -245,7 +248,7 @@ class Producer:
         assert self._identity is not None
         return self._identity
 
-    def _complete(self, offsets: Mapping[TopicPartition, int] | None, group: str, metadata: str) -> Transactions:
+    def _complete(self, offsets: GroupOffsets | None, group: str, metadata: str) -> Transactions:
         """Let the transaction have all that belongs to it."""
         transactions = self._transaction(open_now=True)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
@@ -11,7 +11,7 @@ from kreplica.blocking.offsets import commit
 from kreplica.model import TopicPartition
 from kreplica.sansio.errors import UnsupportedVersion, check
 from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.sansio.offsets import offset_rows
+from kreplica.sansio.offsets import CommittedOffset, offset_rows
 from kreplica.sansio.transactions import (
     ADD_OFFSETS_MAX,
     ADD_PARTITIONS_MAX,
@@ -37,6 +37,8 @@ from kreplica.wire.messages import (
 )
 
 T = TypeVar("T")
+
+GroupOffsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[TopicPartition, CommittedOffset]
 
 
 def new_producer_id(cluster: Cluster) -> ProducerIdentity:
@@ -125,7 +127,7 @@ class Transactions:
         self.is_doubtful = False
         self._members.update(new)
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+    def add_offsets(self, group: str, offsets: GroupOffsets, metadata: str = "") -> None:
         """Let a group's offsets be committed with the transaction, or not at all."""
         rows = offset_rows(offsets, metadata)
         body = producer_body(self.transactional_id, self._identity(), group_id=group, topics=rows, member_id="")

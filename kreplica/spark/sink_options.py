@@ -4,18 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
+from kreplica.blocking.producer_options import ACKS_ALL
 from kreplica.sansio.addresses import parse_addresses
 from kreplica.spark.client_settings import ClientSettings, client_settings
-from kreplica.spark.texts import boolean
+from kreplica.spark.texts import boolean, choice
 
 REFUSED = {
     "kafka.key.serializer": "keys are text or binary; use DataFrame operations to make them",
     "kafka.value.serializer": "values are text or binary; use DataFrame operations to make them",
 }
 
-_KNOWN = ("topic", "includeheaders")
+DECISIONS_TOPIC = "__kreplica_spark"
+
+_KNOWN = (
+    "topic",
+    "includeheaders",
+    "kreplica.exactly.once",
+    "kreplica.sink.id",
+    "kreplica.decisions.topic",
+    "kreplica.two.phase",
+)
 _OF_SPARK = ("path", "checkpointlocation", "queryname", "mode")
+
+
+class ExactlyOnce(Enum):
+    """Whether a stream's rows are visible once and no more, and who writes them."""
+
+    OFF = "off"
+    ONE = "one"
+    """One task: it has the batch's number in its own transaction."""
+
+    MANY = "many"
+    """Every task has a transaction of its own; one decision commits them all."""
+
+
+class TwoPhase(Enum):
+    """Whether transactions go without a time-out (KIP-939), so that what was decided can always be committed."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
+    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +53,17 @@ class SinkOptions:
     """What a write is to do.
 
     :param topic: of all rows; None: the column says.
+    :param sink_id: by which transactions and decisions of one sink are known; None: the query's id.
+    :param decisions_topic: nobody writes to it; offsets that are committed for it say which micro-batches are decided.
     """
 
     bootstrap: str
     topic: str | None
     settings: ClientSettings
+    exactly_once: ExactlyOnce = ExactlyOnce.OFF
+    sink_id: str | None = None
+    decisions_topic: str = DECISIONS_TOPIC
+    two_phase: TwoPhase = TwoPhase.AUTO
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -47,8 +83,20 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise ValueError("option 'topic': it is empty")
+    settings = client_settings(given, REFUSED)
+    words = [each.value for each in ExactlyOnce]
+    exactly_once = ExactlyOnce(choice(options.get("kreplica.exactly.once"), "kreplica.exactly.once", words, "off"))
+    if exactly_once is not ExactlyOnce.OFF and settings.acks != ACKS_ALL:
+        raise ValueError("option 'kafka.acks': exactly once needs acks=all")
+    two_phase = choice(
+        options.get("kreplica.two.phase"), "kreplica.two.phase", [each.value for each in TwoPhase], "auto"
+    )
     return SinkOptions(
         bootstrap=bootstrap,
         topic=None if topic is None else topic.strip(),
-        settings=client_settings(given, REFUSED),
+        settings=settings,
+        exactly_once=exactly_once,
+        sink_id=options.get("kreplica.sink.id") or None,
+        decisions_topic=options.get("kreplica.decisions.topic") or DECISIONS_TOPIC,
+        two_phase=TwoPhase(two_phase),
     )

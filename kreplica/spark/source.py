@@ -15,9 +15,9 @@ from kreplica.spark.batch_read import BatchReader
 from kreplica.spark.options import source_columns, source_options
 from kreplica.spark.row_columns import check_columns
 from kreplica.spark.rows import spark_schema
-from kreplica.spark.sink_options import SinkOptions, sink_options
+from kreplica.spark.sink_options import ExactlyOnce, SinkOptions, sink_options
 from kreplica.spark.stream_read import StreamReader
-from kreplica.spark.writers import BatchWriter, StreamWriter
+from kreplica.spark.writers import BatchWriter, ExactlyOnceWriter, StreamWriter
 
 
 class KreplicaDataSource(DataSource):
@@ -61,7 +61,10 @@ class KreplicaDataSource(DataSource):
         """
         if overwrite:
             raise ValueError('a topic is not overwritten: .mode("append") is needed')
-        return BatchWriter(self._sink_options(schema))
+        options = self._sink_options(schema)
+        if options.exactly_once is not ExactlyOnce.OFF:
+            raise ValueError("option 'kreplica.exactly.once': a batch has no number by which to know it again")
+        return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For ``DataFrame.writeStream``.
@@ -69,7 +72,8 @@ class KreplicaDataSource(DataSource):
         :param overwrite: in complete mode: the whole result is written again with each micro-batch.
         :raise ValueError: an option or a column is wrong.
         """
-        return StreamWriter(self._sink_options(schema))
+        options = self._sink_options(schema)
+        return StreamWriter(options) if options.exactly_once is ExactlyOnce.OFF else ExactlyOnceWriter(options)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
         options = sink_options(self._given())

@@ -1,4 +1,4 @@
-"""``df.write.format("kreplica")`` and ``df.writeStream.format("kreplica")``: each row at least once."""
+"""``df.write.format("kreplica")`` and ``df.writeStream.format("kreplica")``: rows at least once, or exactly once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from kreplica.spark.exactly_once import Prepared, Task, abort_prepared, commit_prepared, prepare_rows
 from kreplica.spark.sink_options import SinkOptions
 from kreplica.spark.writing import Written, write_rows
 
 log = logging.getLogger(__name__)
+
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+"""What Spark tells its tasks: the query's id, which is its checkpoint's, and the micro-batch's number."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -54,3 +59,36 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _count(messages: list[WriterCommitMessage | None]) -> int:
     return sum(message.records for message in messages if isinstance(message, Written))
+
+
+class ExactlyOnceWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches, each visible once to readers of committed records (``exactly_once``)."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One task's rows, prepared."""
+        return prepare_rows(iterator, self._options, self._task())
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Decide, and commit."""
+        prepared = _prepared(messages)
+        commit_prepared(prepared, self._options)
+        log.info("micro-batch %d: %d records are committed", batchId, sum(each.records for each in prepared))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Abort, unless it is decided."""
+        abort_prepared(_prepared(messages), self._options)
+
+    def _task(self) -> Task:
+        context = TaskContext.get()
+        query_id = context and context.getLocalProperty(QUERY_ID)
+        batch_id = context and context.getLocalProperty(BATCH_ID)
+        if context is None or not query_id or not batch_id:
+            raise RuntimeError("Spark does not say which query and which micro-batch this is")
+        return Task(self._options.sink_id or query_id, int(batch_id), context.partitionId())
+
+
+def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
+    return [message for message in messages if isinstance(message, Prepared)]

@@ -35,7 +35,9 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Writt
     return Written(producer.written)
 
 
-def producer_options(settings: ClientSettings, transactional_id: str | None = None) -> ProducerOptions:
+def producer_options(
+    settings: ClientSettings, transactional_id: str | None = None, *, two_phase: bool = False
+) -> ProducerOptions:
     """How tasks write."""
     return ProducerOptions(
         acks=settings.acks,
@@ -43,6 +45,7 @@ def producer_options(settings: ClientSettings, transactional_id: str | None = No
         idempotent=settings.idempotent,
         transactional_id=transactional_id,
         transaction_timeout_s=settings.transaction_timeout_s,
+        two_phase=two_phase,
         batch_size=settings.batch_size,
         linger_s=settings.linger_s,
         memory_size_max=settings.memory_size_max,
@@ -61,5 +64,10 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
     )
     for batch in batches:
         for partition, rows in sorter.sorted(batch):
-            for encoded in encode(rows, batch_size=settings.batch_size, codec=settings.codec):
+            for encoded in encode(
+                rows,
+                batch_size=settings.batch_size,
+                codec=settings.codec,
+                transactional=producer.is_transactional,
+            ):
                 producer.send_batch(partition, encoded.data, encoded.record_count)
