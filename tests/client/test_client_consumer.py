@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from consumer_scene import Scene, keys
+from client_consumer_scene import Scene, keys
 
 from kreplica.model import TopicPartition
 from kreplica.sansio.offsets import EARLIEST

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from consumer_scene import Scene, keys, values
+from client_consumer_scene import Scene, keys, values
 from twisted.internet.defer import Deferred
 
 from kreplica.client.consumer import ConsumedRecord, Consumer
