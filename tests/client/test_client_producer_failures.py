@@ -1,0 +1,161 @@
+"""Brokers die, connections break, answers are lost: what was sent is in the log once, in order, or fails with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from producer_scene import Scene
+from twisted.internet.defer import Deferred
+
+from kreplica.client.producer import Producer
+from kreplica.client.producer.routes import Route
+from kreplica.sansio.errors import BufferFull, GaveUp, OutcomeUnknown
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """Three brokers."""
+    scene = Scene(brokers=3)
+    yield scene
+    scene.close()
+
+
+def send_for(scene: Scene, producer: Producer, seconds: float, sent: list[Deferred[Any]]) -> None:
+    """Send a numbered record to partition 0 every few milliseconds."""
+    until_s = scene.brokers.simulation.now_s + seconds
+    while scene.brokers.simulation.now_s < until_s:
+        sent += [producer.send("t", b"%d" % (len(sent) + more), partition=0) for more in range(3)]
+        scene.brokers.run(0.004)
+
+
+def check_all_written(scene: Scene, producer: Producer, sent: list[Deferred[Any]]) -> None:
+    scene.run(producer.flush())
+    assert all(scene.run(each).partition.partition == 0 for each in sent)
+    assert scene.values(0) == [b"%d" % number for number in range(len(sent))]
+
+
+def test_leaders_that_die(scene: Scene) -> None:
+    """Nothing is lost, doubled or out of order; the producer follows the leader."""
+    producer = scene.producer()
+    sent: list[Deferred[Any]] = []
+    for _ in range(3):
+        send_for(scene, producer, 1.0, sent)
+        leader = scene.brokers.leader_of("t", 0)
+        scene.brokers.brokers[leader].kill()
+        send_for(scene, producer, 2.0, sent)
+        scene.run(scene.brokers.brokers[leader].start())
+        scene.brokers.wait_in_sync("t", range(4))
+    check_all_written(scene, producer, sent)
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_connections_that_break(scene: Scene, one_way: bool) -> None:
+    """Answers are lost with them; leaders recognize what comes again."""
+    producer = scene.producer(batch_size=300)
+    sent: list[Deferred[Any]] = []
+    network = scene.brokers.simulation.network
+    for _ in range(20):
+        send_for(scene, producer, 0.1, sent)
+        for number in scene.brokers.brokers:
+            network.drop_connections(f"broker-{number}", "application", one_way=one_way)
+    check_all_written(scene, producer, sent)
+
+
+def test_leaders_that_change(scene: Scene) -> None:
+    """A leader that is one no more is left for the next one, and nobody else waits for that."""
+    producer = scene.producer()
+    sent: list[Deferred[Any]] = []
+    for leader in (1, 2, 3, 1):
+        send_for(scene, producer, 0.2, sent)
+        replicas = [leader, *(number for number in (1, 2, 3) if number != leader)]
+        scene.run(scene.brokers.client().reassign("t", 0, replicas))
+        scene.run(lambda leader=leader: _elected(scene, leader))
+    check_all_written(scene, producer, sent)
+
+
+def _elected(scene: Scene, leader: int) -> bool:
+    if scene.brokers.leader_of("t", 0) != leader:
+        scene.run(scene.brokers.client().elect_preferred("t", 0))
+    return scene.brokers.leader_of("t", 0) == leader
+
+
+def test_nobody_leads(scene: Scene) -> None:
+    """Records that were never sent fail, after their time, as not written; those of other partitions pass."""
+    scene.create("single", 3)
+    producer = scene.producer(delivery_timeout_s=3.0)
+    leader = scene.brokers.leader_of("single", 0)
+    others = [number for number in range(3) if scene.brokers.leader_of("single", number) != leader]
+    scene.run(producer.send("single", b"warm", partition=others[0]))
+    scene.brokers.brokers[leader].kill()
+    scene.run(lambda: scene.brokers.leader_of("single", 0) == -1)
+    lost = producer.send("single", b"lost", partition=0)
+    scene.run(producer.send("single", b"passes", partition=others[0]))
+    assert not lost.called
+    began_s = scene.brokers.simulation.now_s
+    error = scene.error(lost)
+    assert isinstance(error, GaveUp)
+    assert "not delivered in time" in str(error)
+    assert scene.brokers.simulation.now_s - began_s == pytest.approx(3.0, abs=0.7)
+
+
+def test_an_answer_that_never_comes(scene: Scene) -> None:
+    """Nobody can tell whether the record is written."""
+    cluster = scene.new_cluster(request_timeout_s=1.0)
+    producer = scene.producer(cluster=cluster, delivery_timeout_s=2.0)
+    scene.run(producer.send("t", b"first", partition=0))
+    leader = scene.brokers.leader_of("t", 0)
+    scene.brokers.simulation.network.cut(f"broker-{leader}", "application", one_way=True)
+    error = scene.error(producer.send("t", b"second", partition=0))
+    assert isinstance(error, OutcomeUnknown)
+    scene.brokers.simulation.network.heal()
+    assert scene.run(producer.send("t", b"third", partition=0)).partition.partition == 0
+    assert scene.values(0)[-1] == b"third"
+    scene.run(producer.close())
+    scene.run(cluster.close())
+
+
+def test_nobody_is_there(scene: Scene) -> None:
+    """Memory fills, and no further; all goes on when the cluster is back."""
+    producer = scene.producer(memory_size_max=5_000, batch_size=500)
+    scene.run(producer.send("t", b"0", partition=0))
+    network = scene.brokers.simulation.network
+    network.isolate("application")
+    sent = [producer.send("t", b"%d" % number, partition=0) for number in range(1, 500)]
+    refused = [each for each in sent if each.called]
+    assert 0 < len(refused) < len(sent)
+    assert {type(scene.error(each)) for each in refused} == {BufferFull}
+    room = Deferred.fromCoroutine(producer.room())
+    scene.brokers.run(5.0)
+    assert not room.called
+    network.heal()
+    scene.run(room)
+    scene.run(producer.flush())
+    taken = len(sent) - len(refused)
+    assert scene.values(0) == [b"%d" % number for number in range(taken + 1)]
+
+
+def test_closing_while_nobody_answers(scene: Scene) -> None:
+    """What was sent has an outcome that nobody knows, and no timer is left."""
+    producer = scene.producer()
+    scene.run(producer.send("t", b"first", partition=0))
+    scene.brokers.simulation.network.isolate("application")
+    sent = producer.send("t", b"second", partition=0)
+    scene.brokers.run(0.5)
+    scene.run(producer.close(flush=False))
+    assert isinstance(scene.error(sent), OutcomeUnknown)
+    scene.brokers.simulation.network.heal()
+
+
+def test_a_broker_that_wants_silence(scene: Scene) -> None:
+    """Nothing goes to it for so long (KIP-219)."""
+    freed: list[Route] = []
+    route = Route(1, scene.host.reactor, freed.append)
+    route.be_silent(0.0)
+    assert route.is_free
+    route.be_silent(2.0)
+    scene.brokers.run(1.9)
+    assert (route.is_free, freed) == (False, [])
+    scene.brokers.run(0.2)
+    assert (route.is_free, freed) == (True, [route])
