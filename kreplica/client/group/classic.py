@@ -98,9 +98,11 @@ class ClassicMember(GroupMember):
         attempts = 0
         self._is_joining = True
         while not self._is_stopping:
+            asked_s = self._reactor.seconds()
             try:
                 assigned = await self._join_once()
             except ClientError as error:
+                self._check_patience(error, asked_s)
                 wait_s = self._not_joined(error, attempts)
             else:
                 self._is_joining = False
@@ -120,11 +122,11 @@ class ClassicMember(GroupMember):
         found = verdict(error)
         if found is Verdict.FINAL:
             raise error
+        self._link.failed(error)
         if found is Verdict.UNKNOWN:
             self._identity = self._identity._replace(member_id=NOBODY)
         if found in (Verdict.UNKNOWN, Verdict.OUTDATED):
             self._lose(str(error))
-        self._check_patience(error)
         options = self._cluster.options
         if attempts == 0 and found in (Verdict.UNKNOWN, Verdict.OUTDATED, Verdict.REJOIN):
             return 0.0

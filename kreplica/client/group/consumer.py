@@ -134,6 +134,7 @@ class ConsumerMember(GroupMember):
             await self._beat_now.wait(wait_s)
             if self._is_stopping and self._standing.epoch == JOINING:
                 return
+            asked_s = self._reactor.seconds()
             try:
                 await self._heartbeat()
             except ClientError as error:
@@ -143,7 +144,7 @@ class ConsumerMember(GroupMember):
                     self._cluster.surroundings.random, failures, options.backoff_s, options.backoff_s_max
                 )
                 try:
-                    self._check_patience(error)
+                    self._check_patience(error, asked_s)
                 except ClientError as final:
                     self._fail(final)
             else:
@@ -169,13 +170,14 @@ class ConsumerMember(GroupMember):
             return
         self._answers_count += 1
         self._session.heard(asked_s)
-        if standing.answered(question, answer):
-            self._target_s = asked_s
-            self._todo.ring()
-            self._handover.limit(asked_s + self._options.rebalance_timeout_s)
+        has_target = standing.answered(question, answer)
         now = (standing.member_id, standing.epoch)
         if now != (identity.member_id, identity.generation):
             self._identity = identity._replace(member_id=standing.member_id, generation=standing.epoch)
+        if has_target:
+            self._target_s = asked_s
+            self._todo.ring()
+            self._handover.limit(asked_s + self._options.rebalance_timeout_s)
 
     def _told(self, error: ClientError) -> None:
         found = verdict(error)

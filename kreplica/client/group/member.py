@@ -210,14 +210,18 @@ class GroupMember(ABC):
             self._handover.ended(error)
         self._halt()
 
-    def _check_patience(self, error: ClientError) -> None:
+    def _check_patience(self, error: ClientError, asked_s: float) -> None:
         """Of a first assignment, which does not come for an error.
 
-        :raise GaveUp: it has not come for long enough.
+        :param asked_s: when that was asked for which the error came: long ago where others were waited for.
+        :raise GaveUp: there were errors for long enough.
         """
-        patience_s = self._cluster.options.operation_timeout_s
-        if not self._has_begun and self._reactor.seconds() - self._since_s > patience_s:
-            raise GaveUp(f"group {self._group} could not be joined in {patience_s:g} s: {error}") from error
+        options, now_s = self._cluster.options, self._reactor.seconds()
+        if now_s - asked_s > options.connect_timeout_s * 1.5:
+            self._since_s = now_s
+        if not self._has_begun and now_s - self._since_s > options.operation_timeout_s:
+            text = f"group {self._group} could not be joined in {options.operation_timeout_s:g} s: {error}"
+            raise GaveUp(text) from error
 
     @property
     def _group(self) -> str:
