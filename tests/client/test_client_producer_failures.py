@@ -1,4 +1,4 @@
-"""Brokers die, connections break, answers are lost: what was sent is in the log once, in order, or fails with a reason."""
+"""Brokers die, connections break, answers are lost: what was sent is in the log once, in order, or fails and says why."""
 
 from __future__ import annotations
 
