@@ -15,7 +15,8 @@ from kreplica.model import TopicPartition
 from kreplica.sansio.errors import CorruptBatch
 from kreplica.wire.batches import BatchHeader, TimestampType, iter_headers, verify_crc
 from kreplica.wire.control_records import parse_end_marker
-from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Record, iter_records, open_records, read_records
+from kreplica.wire.record_columns import read_records
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Record, iter_records, open_records
 
 
 class Isolation(IntEnum):

@@ -9,7 +9,7 @@
 * ``headers``: of requests and responses
 * ``framing``: cuts a byte stream into frames
 * ``batches``: record batches by header and checksum: read, checked, stamped
-* ``records``: what is inside a batch
+* ``records``: what is inside a batch; ``record_columns`` reads all of it at once
 * ``batch_building``: batches from records, and from a part of another batch's records
 * ``control_records``: the markers that end transactions; ``notes``: what produce interceptors leave in a log
 * ``compression``: the codecs of record batches

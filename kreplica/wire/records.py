@@ -1,4 +1,4 @@
-"""The records inside a batch (magic 2): read one by one, by key, or by timestamp.
+"""The records inside a batch (magic 2): read one by one, by key, or by timestamp; ``record_columns`` reads all at once.
 
 A CRC says that a batch arrived as it was sent, not that it was made well: every length here is checked against what is
 left, and what decompresses is bounded.  The CRC itself is the business of ``batches``.
@@ -19,7 +19,6 @@ DECOMPRESSED_SIZE_MAX = 100 * 1024 * 1024
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 INT64_END = 1 << 63
-_new_tuple = tuple.__new__
 _LENGTHS_SIZE_MIN = 3
 """The lengths of key and value, and the number of headers."""
 
@@ -139,19 +138,19 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
     for index in range(header.record_count):
         start = position
         try:
-            length, position = _read_varint(section, position)
+            length, position = read_varint(section, position)
             end = position + length
             position += 1  # no attribute of a record has a meaning
             byte = section[position]
             if byte < 0x80:
                 timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
             else:
-                timestamp_delta, position = _read_varint(section, position)
+                timestamp_delta, position = read_varint(section, position)
             byte = section[position]
             if byte < 0x80:
                 delta, position = (byte >> 1) ^ -(byte & 1), position + 1
             else:
-                delta, position = _read_varint(section, position)
+                delta, position = read_varint(section, position)
         except (IndexError, OverflowError) as error:
             raise _malformed(index, "length", "cut short, or a number of too many bytes") from error
         if not position + _LENGTHS_SIZE_MIN <= end <= section_end:
@@ -167,61 +166,6 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
         raise ProtocolError("RecordBatch.records", f"{section_end - position} bytes after the last record")
 
 
-def read_records(section: bytes, header: BatchHeader) -> list[Record]:
-    """All records of a section, in two thirds of the time that one by one takes: for who reads whole batches.
-
-    The loop reads in place what most records have, varints of one or two bytes and no headers.  At the first thing that
-    is wrong it gives up, and ``iter_heads`` and ``read_record`` say what it is.
-
-    :raise ProtocolError: as these.
-    """
-    base_offset, base_timestamp, last_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
-    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
-    records: list[Record] = []
-    end, previous = 0, -1
-    try:
-        for _ in range(header.record_count):
-            length, position = _read_varint(section, end)
-            end = position + length
-            position += 1  # no attribute of a record has a meaning
-            delta, position = _read_varint(section, position)
-            timestamp = base_timestamp + delta if append_time is None else append_time
-            if (byte := section[position]) < 0x80:
-                delta, position = (byte >> 1) ^ -(byte & 1), position + 1
-            elif (second := section[position + 1]) < 0x80:
-                delta, position = (second << 6 | (byte & 0x7F) >> 1) ^ -(byte & 1), position + 2
-            else:
-                delta, position = _read_varint(section, position)
-            if (byte := section[position]) < 0x80:
-                key_size, position = (byte >> 1) ^ -(byte & 1), position + 1
-            else:
-                key_size, position = _read_varint(section, position)
-            stop = position + key_size
-            key, position = (section[position:stop], stop) if key_size >= 0 else (None, position)
-            if (byte := section[position]) < 0x80:
-                value_size, position = (byte >> 1) ^ -(byte & 1), position + 1
-            elif (second := section[position + 1]) < 0x80:
-                value_size, position = (second << 6 | (byte & 0x7F) >> 1) ^ -(byte & 1), position + 2
-            else:
-                value_size, position = _read_varint(section, position)
-            stop = position + value_size
-            value, position = (section[position:stop], stop) if value_size >= 0 else (None, position)
-            if section[position]:
-                headers, position = _read_headers(section, position, end, base_offset + delta)
-            else:
-                headers, position = (), position + 1
-            fits = position == end and key_size >= -1 and value_size >= -1 and previous < delta <= last_delta
-            if not fits or not -INT64_END <= timestamp < INT64_END:
-                break
-            records.append(_new_tuple(Record, (base_offset + delta, timestamp, key, value, headers)))
-            previous = delta
-    except (IndexError, OverflowError, ProtocolError):
-        pass
-    if len(records) == header.record_count and end == len(section):
-        return records
-    return [read_record(section, head) for head in iter_heads(section, header)]
-
-
 def read_record(section: bytes, head: RecordHead) -> Record:
     """The whole record at a place that ``iter_heads`` gave.
 
@@ -234,13 +178,17 @@ def read_record(section: bytes, head: RecordHead) -> Record:
     if position < end and section[position] == 0:
         position += 1
     else:
-        headers, position = _read_headers(section, position, end, offset)
+        headers, position = read_headers(section, position, end, offset)
     if position != end:
         raise _malformed_at(offset, "length", f"{end - position} bytes after its last field")
     return Record(offset, timestamp_ms, key, value, headers)
 
 
-def _read_headers(section: bytes, position: int, end: int, offset: int) -> tuple[Headers, int]:
+def read_headers(section: bytes, position: int, end: int, offset: int) -> tuple[Headers, int]:
+    """The headers of a record, and the position after them.
+
+    :raise ProtocolError: they are malformed.
+    """
     count, position = _read_number(section, position, end, offset, "headers")
     if not 0 <= count <= (end - position) // 2:
         raise _malformed_at(offset, "headers", f"{count} in {end - position} bytes")
@@ -269,12 +217,12 @@ def _read_bytes(section: bytes, position: int, end: int, offset: int, field: str
 
 def _read_number(section: bytes, position: int, end: int, offset: int, field: str) -> tuple[int, int]:
     try:
-        return _read_varint(section, position)
+        return read_varint(section, position)
     except (IndexError, OverflowError) as error:
         raise _malformed_at(offset, field, "cut short, or a number of too many bytes") from error
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """A zigzag varint of up to 64 bits, and the position after it.
 
     :raise IndexError: the data ends in it.

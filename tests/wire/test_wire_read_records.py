@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from kreplica.errors import ProtocolError
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import BatchHeader, TimestampType, parse_header
-from kreplica.wire.records import Record, iter_heads, open_records, read_record, read_records
+from kreplica.wire.record_columns import read_records
+from kreplica.wire.records import Record, iter_heads, open_records, read_record
 
 SIZE_MAX = 1 << 20
 
@@ -58,6 +59,34 @@ def test_what_is_wrong_is_wrong_either_way(
     for position, byte in changes:
         section[position % len(section)] = byte
     header = header._replace(record_count=max(0, header.record_count + more))
+    assert outcome(read_records, bytes(section), header) == outcome(one_by_one, bytes(section), header)
+
+
+alike = st.tuples(
+    st.integers(8, 150),
+    st.sampled_from([1, 1, 1, 5]),
+    st.sampled_from([0, 1, 3, 200]),
+    st.none() | st.binary(min_size=2, max_size=70),
+    st.none() | st.binary(max_size=70),
+)
+
+
+@given(
+    st.lists(alike, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 9000), st.integers(0, 255)), max_size=3)
+)
+def test_records_that_are_alike(runs: list[tuple[object, ...]], changes: list[tuple[int, int]]) -> None:
+    """Runs of one size and shape, next to others, whole or with bytes changed: the same outcome."""
+    records, offset, now_ms = [], 0, 1_000
+    for count, gap, step_ms, key, value in runs:
+        for _ in range(count):  # type: ignore[call-overload]
+            offset, now_ms = offset + gap, now_ms + step_ms  # type: ignore[operator]
+            records.append(Record(offset, now_ms, key, value))  # type: ignore[arg-type]
+    batch = build_batch(records)
+    header = parse_header(batch)
+    section = bytearray(open_records(batch, header, SIZE_MAX))
+    assert read_records(bytes(section), header) == records
+    for position, byte in changes:
+        section[position % len(section)] = byte
     assert outcome(read_records, bytes(section), header) == outcome(one_by_one, bytes(section), header)
 
 

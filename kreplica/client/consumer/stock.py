@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import repeat
 
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
 from kreplica.errors import ProtocolError
@@ -14,7 +15,8 @@ from kreplica.model import TopicPartition
 from kreplica.sansio.batches import FetchedRecords, visible_batches
 from kreplica.sansio.errors import CorruptBatch
 from kreplica.wire.batches import BatchHeader
-from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, open_records, read_records
+from kreplica.wire.record_columns import read_columns
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, open_records
 
 _new = tuple.__new__
 
@@ -87,13 +89,14 @@ class Stock:
 
 
 def _open(key: TopicPartition, header: BatchHeader, data: memoryview, position: int) -> ConsumedBatch | None:
-    epoch, timestamp_type = header.partition_leader_epoch, header.timestamp_type
-    topic, partition = key
-    section = open_records(data, header, DECOMPRESSED_SIZE_MAX)
-    records = [
-        _new(ConsumedRecord, (topic, partition, offset, timestamp_ms, timestamp_type, key_, value, headers, epoch))
-        for offset, timestamp_ms, key_, value, headers in read_records(section, header)
-    ]
+    epoch = header.partition_leader_epoch
+    columns = read_columns(open_records(data, header, DECOMPRESSED_SIZE_MAX), header)
+    offsets, timestamps, keys, values, headers = columns
+    count = len(offsets)
+    types = repeat(header.timestamp_type, count)
+    topics, partitions, epochs = repeat(key.topic, count), repeat(key.partition, count), repeat(epoch, count)
+    rows = zip(topics, partitions, offsets, timestamps, types, keys, values, headers, epochs, strict=True)
+    records = list(map(_new, repeat(ConsumedRecord), rows))
     if header.base_offset < position:
         records = [record for record in records if record.offset >= position]
     return ConsumedBatch(key, records, header.next_offset, epoch) if records else None
