@@ -92,7 +92,8 @@ class Cluster:
 
         After one that failed the cluster is asked anew how it looks, where the next one wants to know.
 
-        :param timeout_s: of the whole, tries and waits; the options' ``operation_timeout_s`` unless given.
+        :param timeout_s: of the whole, tries and waits; the options' ``operation_timeout_s`` unless given.  No try
+            begins after that; one that is under way goes on until it has its answer, or is out of its own time.
         :raise GaveUp: the time is over.
         :raise ClientClosed: the client was closed meanwhile.
         :raise ClientError: what another attempt cannot mend.

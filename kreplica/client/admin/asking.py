@@ -60,7 +60,7 @@ class Subject:
         :param final: codes that are outcomes, though another try might bring another one.
         """
         cluster = self._cluster
-        left = list(dict.fromkeys(items))
+        left = dict.fromkeys(items)
         order, outcomes, errors = list(left), dict[K, V | ClientError](), dict[K, ClientError]()
         began_s = cluster.surroundings.reactor.seconds()
 
@@ -81,7 +81,7 @@ class Subject:
                 outcome = told[item] if item in told else _unanswered(item)
                 if is_over(outcome):
                     outcomes[item] = outcome
-                    left.remove(item)
+                    del left[item]
                 elif isinstance(outcome, ClientError):
                     errors[item] = outcome
             for error in errors.values():
