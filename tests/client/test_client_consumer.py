@@ -38,3 +38,17 @@ def test_records_come_in_order_from_all_partitions(scene: Scene) -> None:
     assert first.headers == (("h", b"v"),)
     assert first.leader_epoch >= 0
     assert consumer.positions == dict.fromkeys(keys("t", 2), 50)
+
+
+def test_a_broker_without_news_leaves_room_for_others(scene: Scene) -> None:
+    """Though what it is asked for might take all the room there is."""
+    assert {scene.simulated.leader_of("t", partition) for partition in (0, 1)} == {1, 2}
+    for quiet, busy in ((0, 1), (1, 0)):
+        consumer = scene.consumer(host=f"application-{quiet}", buffer_size_max=1000, fetch_size_max=1000)
+        scene.run_until(consumer.assign(dict.fromkeys([TopicPartition("t", quiet)], 0)))
+        scene.run(3.0)
+        scene.run_until(consumer.assign(dict.fromkeys(keys("t", 2), 0)))
+        scene.write("t", busy, ["news"])
+        (record,) = scene.read(consumer, 1, timeout_s=5.0)
+        assert record.partition == busy
+        scene.run_until(consumer.close())

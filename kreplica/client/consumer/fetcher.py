@@ -121,6 +121,8 @@ class Fetcher:
                     full.add(broker)
                 else:
                     wanted.setdefault(broker, []).append(reading)
+        busy = {broker for broker, lane in self._lanes.items() if lane.asking is not None}
+        share = max(1, self._options.buffer_size_max // max(1, len(busy | wanted.keys())))
         for broker, readings in wanted.items():
             lane = self._lanes.setdefault(broker, _Lane())
             if lane.asking is not None:
@@ -129,7 +131,7 @@ class Fetcher:
             if broker in full and due_s > now_s:
                 wake_s = min(wake_s, due_s)  # all at once, when there is room for the others
                 continue
-            self._ask(broker, lane, readings, is_short=broker in full)
+            self._ask(broker, lane, readings, share, is_short=broker in full)
         self._settler.settle(unsettled)
         self._set_timer(None if wake_s == float("inf") else wake_s - now_s)
 
@@ -149,9 +151,10 @@ class Fetcher:
         assert found is not None
         return found.leader
 
-    def _ask(self, broker: int, lane: _Lane, readings: list[Reading], *, is_short: bool) -> None:
+    def _ask(self, broker: int, lane: _Lane, readings: list[Reading], share: int, *, is_short: bool) -> None:
+        """:param share: of the room, which is no more than one broker's: one with no news holds what it may have."""
         options = self._options
-        size = min(options.fetch_size_max, self._room(), len(readings) * options.partition_size_max)
+        size = min(options.fetch_size_max, share, self._room(), len(readings) * options.partition_size_max)
         if size <= 0:
             return
         for reading in readings:
