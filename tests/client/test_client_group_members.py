@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from group_readers import ALL, KINDS, Reader, begin, coordinator_of, new_brokers, settle, waiting
+from twisted.internet.defer import Deferred
 
+from kreplica.client import Producer, ProducerOptions
 from kreplica.client.admin import Admin
 from kreplica.model import TopicPartition
 from kreplica.sansio.errors import CommitFailed
@@ -110,6 +112,27 @@ def test_offsets_are_committed_and_found_again(brokers: SimulatedCluster, kind: 
     settle(brokers, two)
     found = brokers.run_until(two.membership.committed(two.has))
     assert found == {each: CommittedOffset(each.partition + 20) for each in offsets}
+    two.stop()
+
+
+def test_offsets_wait_for_a_transaction_to_decide_them(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """Who takes a partition over begins behind what a transaction carries that is under way (KIP-447)."""
+    one, two = begin(brokers, "one", "two", **kind)
+    key = min(one.has)
+    producer = Producer(one.cluster, ProducerOptions(transactional_id="x"))
+
+    async def under_way() -> None:
+        await producer.begin()
+        await producer.send_offsets({key: CommittedOffset(7)}, one.membership.identity)
+
+    brokers.run_until(under_way())
+    found = Deferred.fromCoroutine(two.membership.committed([key]))
+    brokers.run(3.0)
+    assert not found.called
+    brokers.run_until(producer.commit())
+    assert brokers.run_until(found) == {key: CommittedOffset(7)}
+    brokers.run_until(producer.close())
+    one.stop()
     two.stop()
 
 

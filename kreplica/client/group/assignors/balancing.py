@@ -7,6 +7,7 @@ whoever has least of those who could read them, as long as the two differ by mor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heapreplace
 
 from kreplica.client.group.assignors.assignor import Shares, Topics
 from kreplica.model import TopicPartition
@@ -36,10 +37,13 @@ class Balance:
 
     def hand_out(self) -> None:
         """Give what nobody has to whoever has least; topics that few read come first."""
-        for partition in sorted(self._free, key=lambda each: (len(self._takers[each.topic]), each)):
-            takers = self._takers[partition.topic]
-            if takers:
-                self._give(min(takers, key=self._load), partition)
+        for topic in sorted(self._takers, key=lambda each: (len(self._takers[each]), each)):
+            least = [(*self._load(member_id), member_id) for member_id in self._takers[topic]]
+            heapify(least)
+            for partition in [each for each in self._free if each.topic == topic] if least else ():
+                count, rank, member_id = least[0]
+                self._give(member_id, partition)
+                heapreplace(least, (count + 1, rank, member_id))
 
     def level(self) -> None:
         """Move partitions until no two members that could read the same differ by more than one.
