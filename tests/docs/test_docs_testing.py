@@ -24,7 +24,7 @@ def blocks(language: str) -> list[str]:
 def test_every_example_is_a_suite_that_passes(pytester: pytest.Pytester) -> None:
     """Each block of Python is a file of tests, complete as it stands."""
     files = {f"test_example_{number}": text for number, text in enumerate(blocks("python"))}
-    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider --strict-markers\n")
+    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:schemathesis --strict-markers\n")
     pytester.makepyfile(**files)
     result = pytester.runpytest_subprocess("-v")
     outcomes = result.parseoutcomes()

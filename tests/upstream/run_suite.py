@@ -27,11 +27,12 @@ def run_suite(suite: Suite, directory: Path, environment: Mapping[str, str]) -> 
     suite.unpack(directory)
     command = [sys.executable, "-m", "pytest", "-q", suite.run, "-p", "outcomes_plugin"]
     # Its own configuration and root: nothing of this project's pytest settings applies to it.
-    isolation = ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "-p", "no:kreplica", "--tb", "short"]
+    isolation = ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "--disable-plugin-autoload"]
+    limit = ["-p", "pytest_timeout", "--timeout", str(TEST_TIME_S_MAX)]
     file = directory / "outcomes.json"
     path = os.pathsep.join([str(directory), str(Path(__file__).parent)])
     done = subprocess.run(
-        [*command, *isolation, "--timeout", str(TEST_TIME_S_MAX)],
+        [*command, *isolation, *limit, "--tb", "short"],
         env={**os.environ, "PYTHONPATH": path, "OUTCOMES": str(file), **environment},
         cwd=directory,
         capture_output=True,

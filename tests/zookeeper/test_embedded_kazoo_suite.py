@@ -22,10 +22,11 @@ def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "--pyargs", "kazoo.tests", "-p", "kazoo_on_coordinator"]
     # Its own configuration and root: nothing of this project's pytest settings applies to it.
-    isolation = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "--timeout", "60"]
-    parallel = ["-n", str(PROCESSES_COUNT), "--dist", "worksteal", f"--junitxml={report}"]
+    isolation = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "--disable-plugin-autoload"]
+    limit = ["-p", "pytest_timeout", "--timeout", "60"]
+    parallel = ["-p", "xdist.plugin", "-n", str(PROCESSES_COUNT), "--dist", "worksteal", f"--junitxml={report}"]
     done = subprocess.run(
-        [*command, *isolation, *parallel],
+        [*command, *isolation, *limit, *parallel],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path.cwd())])},
         cwd=tmp_path,
         capture_output=True,
