@@ -164,7 +164,7 @@ async def kept(world: World) -> object:
     return result
 
 
-@scenario(SUBJECT, "only KIP-848", "joined", {KAFKA_3: Other("UnsupportedVersion", NOT_OFFERED)})
+@scenario(SUBJECT, "only KIP-848", "joined", {KAFKA_3: Other("BrokerRefused UNSUPPORTED_VERSION", NOT_OFFERED)})
 async def only_new(world: World) -> object:
     topic, group = await filled(world), world.new_name("g")
     consumer = member(world, group, topic, protocol="consumer")
@@ -353,7 +353,7 @@ async def resubscribed(world: World) -> object:
     return before == {first}, after == {second}
 
 
-@scenario(SUBJECT, "what a member that was thrown out commits", "CommitFailed < BrokerRefused UNKNOWN_MEMBER_ID")
+@scenario(SUBJECT, "what a member that was thrown out commits", "CommitFailed")
 async def late_commit(world: World) -> object:
     """A member whose partitions were given to another one commits nothing."""
     topic, group = await filled(world, 1), world.new_name("g")
@@ -361,4 +361,5 @@ async def late_commit(world: World) -> object:
     async with member(world, group, topic, auto_commit_s=None, **EAGER) as one:
         await read_some(one, 1)
         (await Admin(world.cluster).remove_members(group)).raise_first()
-        return await outcome_of(one.commit({place: 1}))
+        # By the coordinator, or by itself, where a heartbeat told it before.
+        return str(await outcome_of(one.commit({place: 1}))).split(" < ")[0]
