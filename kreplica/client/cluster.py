@@ -83,7 +83,8 @@ class Cluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        if kind is not GeneratorExit:
+            await self.close()
 
     # --- trying again ---
 

@@ -59,7 +59,8 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        if kind is not GeneratorExit:
+            await self.close()
 
     async def _begin(self) -> None:
         """Read the topics that were given when this was made."""

@@ -10,6 +10,7 @@
   ``side_topics`` that do, each partition with clients of its own (``side_partition``, ``side_clients``)
 * ``chain`` consume, transform, produce in transactions, and a plain group; ``chain_clients`` who does that, ``seats``
   places in a group, in each of which one process after the other works
+* ``applications`` programs that use the client library, as its users write them
 * ``expected`` what may be, after what administrators asked for
 * ``scenarios`` rare orders of events, a script each; ``guards`` and ``coordinator_guards`` the rules that they are
   about, and ``guard`` how to be without one

@@ -44,6 +44,7 @@ class StormOptions:
     :param loose: whether there are producers with ``acks=1`` and without idempotence, on a topic of their own.
     :param racks: whether brokers are in racks, and consumers read from the nearest replica.
     :param chain: whether groups and transactions carry what is in one topic over to another.
+    :param applications: whether programs that use the client library write, read in groups and work in transactions.
     :param journal: whether the brokers keep their controllers' journals, which are then replayed.
     """
 
@@ -62,6 +63,7 @@ class StormOptions:
     loose: bool = False
     racks: bool = False
     chain: bool = False
+    applications: bool = False
     journal: bool = False
 
     def __str__(self) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+from kreplica.testing.storms.applications.applications import OVERRIDES as APPLICATIONS_OVERRIDES
+from kreplica.testing.storms.applications.applications import Applications
 from kreplica.testing.storms.chain import OVERRIDES as CHAIN_OVERRIDES
 from kreplica.testing.storms.chain import Chain
-from kreplica.testing.storms.faults import FAULTS, OF_CHAINS, OF_SIDE_TOPICS, topics
-from kreplica.testing.storms.faults.fault import End
+from kreplica.testing.storms.faults import FAULTS, OF_APPLICATIONS, OF_CHAINS, OF_SIDE_TOPICS, topics
+from kreplica.testing.storms.faults.fault import Begin, End
 from kreplica.testing.storms.loose_clients import LooseClients
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
@@ -19,8 +21,8 @@ from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, SYNCED, Repli
 JOURNAL_BYTES_MAX = 4 * 2**20
 
 CALMER, AT_ONCE_MAX = 2.0, 2
-"""How much longer than between other faults it is from one that aims at a chain to the next, and how many of those are
-under way at once: most have a chain begin anew, and in between it is to come to something."""
+"""How much longer than between other faults it is from one that aims at a chain or at applications to the next, and how
+many of those are under way at once: most have somebody begin anew, and in between it is to come to something."""
 
 
 def weights(options: StormOptions) -> dict[str, float]:
@@ -33,13 +35,21 @@ def weights(options: StormOptions) -> dict[str, float]:
 
 
 def planned(seed: int, options: StormOptions) -> list[Fault]:
-    """The faults that a seed wants; those of a chain are behind the others, which are the same without it."""
+    """The faults that a seed wants; those of a chain and of applications are behind the others, which stay the same."""
     plan = make_plan(seed, options, weights(options))
+    calmer = replace(options, calm_s=CALMER * options.calm_s, overlap=min(options.overlap, AT_ONCE_MAX))
     if options.chain:
-        of_chain = {name: weight for name, (_, weight) in OF_CHAINS.items()}
-        calmer = replace(options, calm_s=CALMER * options.calm_s, overlap=min(options.overlap, AT_ONCE_MAX))
-        plan += make_plan(seed, calmer, of_chain, of="plan of the chain", begin=len(plan) + 1)
+        plan += _aimed(seed, calmer, OF_CHAINS, "plan of the chain", len(plan) + 1)
+    if options.applications:
+        plan += _aimed(seed, calmer, OF_APPLICATIONS, "plan of the applications", len(plan) + 1)
     return plan
+
+
+def _aimed(
+    seed: int, options: StormOptions, faults: Mapping[str, tuple[Begin, float]], of: str, first: int
+) -> list[Fault]:
+    weighed = {name: weight for name, (_, weight) in faults.items()}
+    return make_plan(seed, options, weighed, of=of, begin=first)
 
 
 class _Moment(NamedTuple):
@@ -72,6 +82,7 @@ class Storm:
                 f"replica.lag.time.max.ms={options.lag_ms}",
                 f"kreplica.controller.journal.max.bytes={JOURNAL_BYTES_MAX if options.journal else 0}",
                 *(CHAIN_OVERRIDES if options.chain else ()),
+                *(APPLICATIONS_OVERRIDES if options.applications else ()),
             ],
             load=options.load,
             racks=options.racks,
@@ -80,6 +91,8 @@ class Storm:
         self._ends: dict[int, End] = {}
         if options.chain:
             self.run.companions.append(Chain(self.run, REPLICAS, configs))
+        if options.applications:
+            self.run.companions.append(Applications(self.run, REPLICAS, configs))
         if options.loose:
             self.run.companions.append(LooseClients(self.run, REPLICAS, configs))
         if options.side_topics:
@@ -106,7 +119,7 @@ class Storm:
 
     def _begin(self, fault: Fault) -> None:
         self.run.tell(f"{fault.number}: {fault.name}")
-        begin, _ = {**FAULTS, **OF_CHAINS}[fault.name]
+        begin, _ = {**FAULTS, **OF_CHAINS, **OF_APPLICATIONS}[fault.name]
         end = begin(self.run, Random(f"{self.seed}/fault/{fault.number}"))
         if end is not None:
             self._ends[fault.number] = end

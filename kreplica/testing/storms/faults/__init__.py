@@ -10,12 +10,14 @@
 * ``interruptions`` controllers that die over such things
 * ``clients`` who read from the beginning, and ask for offsets
 * ``chains`` coordinators of groups and transactions, and the members of these
+* ``applications`` the same for programs that use the client library
 * ``fault`` what all of them have
 """
 
 from __future__ import annotations
 
 from kreplica.testing.storms.faults import (
+    applications,
     chains,
     clients,
     clocks,
@@ -104,3 +106,18 @@ OF_CHAINS: dict[str, tuple[Begin, float]] = {
     "member leaves": (chains.member_leaves, 1.0),
 }
 """Those for storms that have a chain, in a plan of their own beside that of the others."""
+
+OF_APPLICATIONS: dict[str, tuple[Begin, float]] = {
+    "kill application's coordinator": (applications.kill_coordinator, 2.0),
+    "pause application's coordinator": (applications.pause_coordinator, 1.0),
+    "isolate application's coordinator": (applications.isolate_coordinator, 1.0),
+    "expire application's coordinator": (applications.expire_coordinator, 1.0),
+    "kill application": (applications.kill, 2.0),
+    "pause application": (applications.pause, 1.5),
+    "replace application": (applications.replace, 1.0),
+    "application leaves": (applications.leave, 1.5),
+    "cut application off": (applications.cut_off, 1.5),
+    "application loses connections": (applications.drop_connections, 1.5),
+    "application's clock jumps": (applications.jump, 0.5),
+}
+"""Those for storms that have applications, in a plan of their own too."""

@@ -1,0 +1,69 @@
+"""What every application is: a process with a cluster of its own that works until it is told to end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from random import Random
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.surroundings import surroundings_of
+from kreplica.runtime.pause import pause
+from kreplica.sansio.options import ClientOptions
+from kreplica.testing.simulation import Host
+
+IMPATIENT = ClientOptions(
+    connect_timeout_s=3.0, request_timeout_s=5.0, operation_timeout_s=20.0, metadata_age_s_max=20.0
+)
+"""Of every application: limits that have their say in every storm."""
+
+
+class Application(ABC):
+    """One incarnation; ``run`` is the whole of its life, unless its host ends before.
+
+    :param name: of this incarnation, unlike that of any other.
+    :ivar is_superseded: whether another process has its place: where it finds that out, it ends.
+    """
+
+    def __init__(self, host: Host, name: str, bootstrap: str) -> None:
+        self.host = host
+        self.name = name
+        self.is_superseded = False
+        self.is_finishing = False
+        self.random = Random(f"{host.runtime.random.random()}/{name}")
+        self._bootstrap = bootstrap
+        self._working: Deferred[None] | None = None
+
+    async def run(self) -> None:
+        """Work until ``finish``, and close everything."""
+        options = replace(IMPATIENT, client_id=self.name)
+        surroundings = surroundings_of(self.host.runtime)
+        async with Cluster(self._bootstrap, options=options, surroundings=surroundings) as cluster:
+            self._working = Deferred.fromCoroutine(self._work(cluster))
+            try:
+                await self._working
+            except CancelledError:
+                if not self.is_finishing:
+                    raise
+
+    def finish(self) -> None:
+        """Let it end in order, out of whatever it waits for."""
+        self.is_finishing = True
+        if self._working is not None:
+            self._working.cancel()
+
+    @abstractmethod
+    async def _work(self, cluster: Cluster) -> None:
+        """What it does; cancelled when it is to end."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Do something else for so long."""
+        await pause(self.host.reactor, seconds)
+
+    def left_behind(self) -> list[str]:
+        """What is there still when it has ended: timers and connections, as sentences."""
+        reactor = self.host.reactor
+        timers = [f"timer {call!r}" for call in reactor.getDelayedCalls()]
+        return [*timers, *(f"connection {each!r}" for each in [*reactor.getReaders(), *reactor.getWriters()])]

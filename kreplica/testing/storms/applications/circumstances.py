@@ -1,0 +1,86 @@
+"""What a seed chooses of how applications use the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from kreplica.wire.compression import Codec
+
+CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP)
+STYLES = ("records", "batches", "polls", "handler")
+PROTOCOLS = ("classic", "classic", "consumer")
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky")
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """How many applications there are, and what they are like; the same for the whole of a run.
+
+    :param partitions: of both topics.
+    :param writers: producers of the source; ``workers``, ``carriers``, ``followers`` likewise.
+    :param protocol: of both groups.
+    :param assignors: of the classic one, in the order in which they are preferred.
+    :param static: whether the members of the group of workers have instance ids.
+    :param styles: how each worker reads.
+    :param auto_commit: whether each of them leaves it to the consumer to commit.
+    :param fetch_size_max: of each consumer's answers, and ``buffer_size_max`` of what it keeps of them.
+    :param producers: options of each writer's producer.
+    """
+
+    partitions: int
+    writers: int
+    workers: int
+    carriers: int
+    followers: int
+    protocol: str
+    assignors: tuple[str, ...]
+    static: bool
+    styles: tuple[str, ...]
+    auto_commit: tuple[bool, ...]
+    fetch_size_max: int
+    buffer_size_max: int
+    producers: tuple[dict[str, Any], ...]
+
+    def __str__(self) -> str:
+        protocol = self.protocol if self.protocol == "consumer" else f"{self.protocol} {'/'.join(self.assignors)}"
+        styles = ", ".join(
+            f"{style}{' auto' if auto else ''}" for style, auto in zip(self.styles, self.auto_commit, strict=True)
+        )
+        return (
+            f"{self.partitions} partitions, {self.writers} writers, workers of {protocol}"
+            f"{' static' if self.static else ''} by {styles}, {self.carriers} carriers, {self.followers} followers"
+        )
+
+
+def circumstances_of(seed: int) -> Circumstances:
+    """Those that a seed draws."""
+    random = Random(f"{seed}/applications")
+    writers, workers = random.choice((1, 1, 2)), random.choice((1, 2, 2, 3))
+    protocol, assignor = random.choice(PROTOCOLS), random.choice(ASSIGNORS)
+    return Circumstances(
+        partitions=random.choice((1, 2, 3, 4)),
+        writers=writers,
+        workers=workers,
+        carriers=random.choice((0, 1, 1, 2)),
+        followers=random.choice((1, 1, 2)),
+        protocol=protocol,
+        assignors=(assignor,),
+        static=random.random() < 0.3,
+        styles=tuple(random.choice(STYLES) for _ in range(workers)),
+        auto_commit=tuple(random.random() < 0.5 for _ in range(workers)),
+        fetch_size_max=random.choice((300, 2000, 1 << 20)),
+        buffer_size_max=random.choice((1000, 20_000, 1 << 20)),
+        producers=tuple(_producer(random) for _ in range(writers)),
+    )
+
+
+def _producer(random: Random) -> dict[str, Any]:
+    return {
+        "codec": random.choice(CODECS),
+        "linger_s": random.choice((0.0, 0.0, 0.005, 0.3)),
+        "batch_size": random.choice((200, 1000, 16_384)),
+        "memory_size_max": random.choice((4000, 100_000, 32 << 20)),
+        "delivery_timeout_s": random.choice((5.0, 30.0, 120.0)),
+    }

@@ -1,0 +1,38 @@
+"""An application that reads partitions from their beginning, without a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.consumer import Consumer, ConsumerOptions
+from kreplica.model import TopicPartition
+from kreplica.sansio.batches import Isolation
+from kreplica.testing.simulation import Host
+from kreplica.testing.storms.applications.application import Application
+from kreplica.testing.storms.applications.tellings import Followed
+
+SLOW, SLOW_S_MAX = 0.01, 3.0
+
+
+class Follower(Application):
+    """Each incarnation begins at the first record.
+
+    :ivar followed: what this incarnation was given.
+    """
+
+    def __init__(
+        self, host: Host, name: str, bootstrap: str, followed: Followed, partitions: Sequence[TopicPartition]
+    ) -> None:
+        super().__init__(host, name, bootstrap)
+        self.followed = followed
+        self._partitions = partitions
+
+    async def _work(self, cluster: Cluster) -> None:
+        isolation = Isolation.READ_COMMITTED if self.followed.read_committed else Isolation.READ_UNCOMMITTED
+        async with Consumer(cluster, ConsumerOptions(isolation=isolation)) as consumer:
+            await consumer.assign(dict.fromkeys(self._partitions, 0))
+            async for record in consumer:
+                self.followed.given(record.topic_partition, record.offset, record.value or b"")
+                if self.random.random() < SLOW:
+                    await self.sleep(self.random.uniform(0, SLOW_S_MAX))

@@ -1,0 +1,54 @@
+"""What stands in partitions in the end, and what groups have committed, by clients that are not the library's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kreplica.model import TopicPartition
+from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
+from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.coordinator_client import GROUP, CoordinatorClient
+from kreplica.testing.group_member import BY_NAME_MAX, by_topic
+from kreplica.testing.isolation import shown
+from kreplica.wire import messages
+from kreplica.wire.records import Record
+
+LATEST = -1
+
+
+def read_logs(
+    cluster: SimulatedCluster, host: str, partitions: Sequence[TopicPartition], *, read_committed: bool = True
+) -> dict[TopicPartition, list[Record]]:
+    """All records of partitions, but for markers and (where only what is committed is wanted) what was aborted."""
+    return {partition: _read(cluster, host, partition, read_committed) for partition in partitions}
+
+
+def _read(cluster: SimulatedCluster, host: str, partition: TopicPartition, read_committed: bool) -> list[Record]:
+    client = cluster.leader_client(*partition, name=host)
+    end: int = cluster.run_until(client.find_offset(*partition, LATEST))
+    isolation = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+    position, records = 0, list[Record]()
+    while position < end:
+        row = cluster.run_until(client.fetch_row(*partition, position, isolation=isolation))
+        more, position = shown(row, position)
+        records += more
+    cluster.run_until(client.close())
+    return records
+
+
+def committed_offsets(
+    cluster: SimulatedCluster, host: str, group: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """What a group has committed, without partitions for which it has nothing."""
+    brokers = [(f"broker-{number}", BROKER_PORT) for number in cluster.brokers]
+    client = CoordinatorClient(cluster.host(host).reactor, brokers, group, GROUP, client_id=host)
+    topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
+    asked = {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
+    answer = cluster.run_until(client.ask(messages.OFFSET_FETCH, asked, at_most=BY_NAME_MAX)).body
+    cluster.run_until(client.close())
+    return {
+        TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
+        for topic in answer["groups"][0]["topics"]
+        for row in topic["partitions"]
+        if row["committed_offset"] >= 0
+    }

@@ -1,0 +1,99 @@
+"""An application that sends numbered records by an idempotent producer, and notes what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.producer import Producer, ProducerOptions, Written
+from kreplica.sansio.errors import BufferFull, OutcomeUnknown
+from kreplica.testing.simulation import Host
+from kreplica.testing.storms.applications.application import Application
+from kreplica.testing.storms.applications.tellings import Sent, Tellings
+
+INTERVAL_S = 0.7
+RECORDS_MAX = 7
+SIZE_MAX = 120
+KEYS = 6
+
+KEYED, PLACED, FLUSH, LEFT = 0.4, 0.2, 0.1, 0.02
+"""How often records have keys, or a partition that the application chose; how often it flushes, or stops waiting."""
+
+
+class Writer(Application):
+    """Writes until it is to end; then waits for the outcome of each record.
+
+    :param partitions: of the topic.
+    :param options: of its producer.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        name: str,
+        bootstrap: str,
+        tellings: Tellings,
+        topic: str,
+        partitions: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(host, name, bootstrap)
+        self._tellings = tellings
+        self._topic = topic
+        self._partitions = partitions
+        self._options = ProducerOptions(**options)
+        self._count = 0
+        self._waiting: dict[int, Sent] = {}
+
+    async def _work(self, cluster: Cluster) -> None:
+        producer = Producer(cluster, self._options)
+        try:
+            while True:
+                self._send_some(producer)
+                if self.random.random() < FLUSH:
+                    await producer.flush()
+                await self.sleep(self.random.expovariate(1 / INTERVAL_S))
+                await producer.room()
+        except CancelledError:
+            await producer.close()
+            missing = [sent.value[:20] for sent in self._waiting.values()]
+            if missing:
+                self._tellings.left_behind.append(f"{self.name} was never told what became of {missing}")
+            raise
+
+    def _send_some(self, producer: Producer) -> None:
+        for _ in range(self.random.randint(1, RECORDS_MAX)):
+            key = b"key-%d" % self.random.randrange(KEYS) if self.random.random() < KEYED else None
+            placed = key is None and self.random.random() < PLACED
+            number = self._count
+            self._count += 1
+            sent = self._tellings.sending(self.name, number, self.random.randint(1, SIZE_MAX), key)
+            self._waiting[number] = sent
+            delivery = producer.send(
+                self._topic,
+                sent.value,
+                key=key,
+                partition=self.random.randrange(self._partitions) if placed else None,
+            )
+            if self.random.random() < LEFT:
+                self._leave(delivery, number)
+            else:
+                delivery.addCallbacks(self._written, self._failed, callbackArgs=(number,), errbackArgs=(number,))
+
+    def _leave(self, delivery: Deferred[Written], number: int) -> None:
+        """Stop waiting; the record may be written or not."""
+        del self._waiting[number]
+        delivery.addErrback(lambda failure: failure.trap(CancelledError, BufferFull))
+        delivery.cancel()
+
+    def _written(self, written: Written, number: int) -> None:
+        self._waiting.pop(number).written = written
+
+    def _failed(self, failure: Failure, number: int) -> None:
+        sent = self._waiting.pop(number)
+        sent.error = type(failure.value).__name__
+        sent.is_lost = not failure.check(OutcomeUnknown)

@@ -1,0 +1,194 @@
+"""Programs that use the client library, under faults that aim at them; and what they may be told."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from cluster_runs import replicated
+
+from kreplica.client.producer import Written
+from kreplica.model import TopicPartition
+from kreplica.testing.storms.applications.applications import OVERRIDES, WORKERS, Applications
+from kreplica.testing.storms.applications.checks import check_carried, check_followed, check_sent
+from kreplica.testing.storms.applications.tellings import Followed, GroupTellings, Sent
+from kreplica.testing.storms.faults import OF_APPLICATIONS
+from kreplica.testing.storms.options import options_of
+from kreplica.testing.storms.outcome import run_storm
+from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, ReplicatedRun
+from kreplica.testing.storms.storm import planned
+from kreplica.wire.records import Record
+
+KEY, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def with_applications(seed: int) -> ReplicatedRun:
+    run = ReplicatedRun(seed, overrides=OVERRIDES, partitions=1)
+    run.companions.append(Applications(run, REPLICAS, SAFE))
+    return run
+
+
+def of(run: ReplicatedRun) -> Applications:
+    return next(each for each in run.companions if isinstance(each, Applications))
+
+
+@pytest.mark.usefixtures("logged_errors")
+class TestApplications:
+    @pytest.mark.parametrize("name", OF_APPLICATIONS)
+    def test_come_through(self, name: str) -> None:
+        """Whatever happens to them and to who coordinates them: nothing is lost, there twice, or stuck."""
+        begin, _ = OF_APPLICATIONS[name]
+        with replicated(sorted(OF_APPLICATIONS).index(name), with_applications) as run:
+            run.cluster.run(1.5)
+            end = begin(run, Random(name))
+            run.cluster.run(3.0)
+            if end is not None:
+                end()
+            run.converge()
+
+    def test_that_are_left_alone_process_each_record_once(self) -> None:
+        """Nobody dies and nothing fails, so nothing is processed again."""
+        with replicated(3, with_applications) as run:
+            run.cluster.run(10.0)
+            run.converge()
+            tellings = of(run).tellings
+            written = [sent for sent in tellings.sent.values() if sent.written is not None]
+            workers = tellings.groups[WORKERS]
+            assert workers.processed_count == sum(workers.processed_ends.values()) >= len(written) > 0
+
+    def test_change_no_fault_of_others(self) -> None:
+        """The plan of a seed is the same with applications and without; what aims at them comes behind it."""
+        without, with_them = (planned(7, options_of(7, {"applications": each})) for each in ("no", "yes"))
+        added = with_them[len(without) :]
+        assert with_them[: len(without)] == without
+        assert {fault.name for fault in added} <= set(OF_APPLICATIONS)
+        assert [fault.number for fault in with_them] == list(range(1, len(with_them) + 1))
+
+    @pytest.mark.parametrize("seed", range(1, 3))
+    def test_come_through_a_storm(self, seed: int) -> None:
+        """Faults of all kinds, several at a time."""
+        chosen = {"applications": "yes", "chain": "no", "seconds": "10", "messages_per_s": "5", "batch_records": "5"}
+        outcome = run_storm(seed, options_of(seed, chosen))
+        assert outcome.clean, outcome.details
+
+
+def record(offset: int, value: bytes, key: bytes | None = None) -> Record:
+    return Record(offset, 0, key, value, ())
+
+
+class TestChecks:
+    """Each notices what it is there for."""
+
+    def test_of_what_was_sent(self) -> None:
+        """Lost, twice, in another order, elsewhere than was told, in spite of a failure, from nobody."""
+        one, two = Sent(b"one", "p", 0, None), Sent(b"two", "p", 1, None)
+        sent = {b"one": one, b"two": two}
+        good = [record(0, b"one"), record(1, b"two")]
+        check_sent(sent, {KEY: good, OTHER: []})
+        for wrong, text in (
+            ([record(0, b"one"), record(1, b"one")], "behind number 0"),
+            ([record(0, b"two"), record(1, b"one")], "behind number 1"),
+            ([record(0, b"three")], "nobody sent"),
+            ([record(0, b"one", b"k")], "was sent with the key"),
+        ):
+            with pytest.raises(AssertionError, match=text):
+                check_sent(sent, {KEY: wrong})
+        with pytest.raises(AssertionError, match="is in"):
+            check_sent(sent, {KEY: good, OTHER: [record(0, b"one")]})
+        one.written = Written(KEY, 1, 0)
+        with pytest.raises(AssertionError, match="was told to be at"):
+            check_sent(sent, {KEY: good, OTHER: []})
+        with pytest.raises(AssertionError, match="is nowhere"):
+            check_sent(sent, {KEY: [], OTHER: []})
+        one.written, two.is_lost = None, True
+        with pytest.raises(AssertionError, match="which failed"):
+            check_sent(sent, {KEY: good, OTHER: []})
+
+    def test_of_what_was_read(self) -> None:
+        """Something else, in another order, more than there is, something left out."""
+        log = [record(0, b"a"), record(2, b"b"), record(3, b"c")]
+        for given, text in (
+            ([(0, b"a"), (2, b"b")], ""),
+            ([(0, b"a"), (3, b"c")], "not b'b'"),
+            ([(2, b"b"), (0, b"a")], "behind 2"),
+            ([(0, b"x")], "not b'a'"),
+            ([(0, b"a"), (2, b"b"), (3, b"c"), (4, b"d")], "more of"),
+        ):
+            followed = Followed("f", read_committed=True, records={KEY: given})
+            if text:
+                with pytest.raises(AssertionError, match=text):
+                    check_followed(followed, {KEY: log})
+            else:
+                check_followed(followed, {KEY: log})
+
+    def test_of_what_was_carried_over(self) -> None:
+        """Once and in order."""
+        source = [record(0, b"a"), record(1, b"b")]
+        check_carried(source, [record(0, b"of a"), record(4, b"of b")], KEY)
+        with pytest.raises(AssertionError, match="1 records were made of 2"):
+            check_carried(source, [record(0, b"of a")], KEY)
+        with pytest.raises(AssertionError, match="record 1 is b'of a'"):
+            check_carried(source, [record(0, b"of a"), record(1, b"of a")], KEY)
+
+
+class TestGroupTellings:
+    """What members of a group may be told, and what contradicts itself."""
+
+    @pytest.fixture
+    def told(self) -> GroupTellings:
+        group = GroupTellings("g", lambda: 0.0)
+        group.assigned("a", 1, [KEY, OTHER])
+        return group
+
+    def test_members_come_and_go(self, told: GroupTellings) -> None:
+        """The next one goes on where all was processed, or before."""
+        for offset in range(3):
+            told.given("a", KEY, offset)
+        told.processed(KEY, 0)
+        told.processed(KEY, 1)
+        told.taken("a", [KEY])
+        told.assigned("b", 2, [KEY])
+        told.given("b", KEY, 2)
+        assert not told.contradictions
+        assert told.processed_ends == {KEY: 2}
+
+    def test_what_nobody_processed_is_not_left_out(self, told: GroupTellings) -> None:
+        """Whoever begins behind it has lost it."""
+        told.given("a", KEY, 0)
+        told.taken("a", [KEY])
+        told.assigned("b", 2, [KEY])
+        told.given("b", KEY, 1)
+        assert "begins with t-0 at 1; 0 was not processed" in told.contradictions[0]
+
+    def test_a_group_does_not_go_back_behind_where_somebody_began(self, told: GroupTellings) -> None:
+        """What that one began behind was committed."""
+        for member, generation, begin in (("a", 1, 0), ("b", 2, 1), ("c", 3, 0)):
+            if member != "a":
+                told.assigned(member, generation, [KEY])
+            told.given(member, KEY, begin)
+            told.processed(KEY, begin)
+            told.taken(member, [KEY])
+        assert "begins with t-0 at 0, b before it began at 1" in told.contradictions[0]
+
+    def test_records_come_one_after_the_other(self, told: GroupTellings) -> None:
+        """None is left out, none comes again, and none of what a member does not have."""
+        told.given("a", KEY, 0)
+        told.given("a", KEY, 2)
+        told.given("b", KEY, 0)
+        told.taken("b", [KEY])
+        assert [text.partition("group g: ")[2] for text in told.contradictions] == [
+            "a was given t-0 at 2, not at 1",
+            "b was given t-0 at 0, which it may not read",
+            "t-0 was taken from b, which did not have it",
+        ]
+
+    def test_a_partition_has_one_owner(self, told: GroupTellings) -> None:
+        """But for one that cannot know that it is another's by now."""
+        told.assigned("b", 2, [KEY])
+        assert "was given to b, while a had it" in told.contradictions[0]
+        late = GroupTellings("g", lambda: 0.0, lambda had, has: had == "a")
+        late.assigned("a", 1, [KEY])
+        late.assigned("b", 2, [KEY])
+        assert not late.contradictions
+        late.assigned("c", 2, [KEY])
+        assert len(late.contradictions) == 2
