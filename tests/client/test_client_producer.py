@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from binascii import crc32
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -171,7 +172,7 @@ def test_records_without_a_key_stick_to_a_partition_until_a_batch_is_full(scene:
     sent = [producer.send("t", b"x" * 80) for _ in range(100)]
     scene.run(producer.flush())
     partitions = [scene.run(each).partition.partition for each in sent]
-    changes = sum(before != after for before, after in zip(partitions, partitions[1:], strict=False))
+    changes = sum(before != after for before, after in pairwise(partitions))
     assert set(partitions) == {0, 1, 2, 3}
     assert 100 / 6 <= changes <= 100 / 4
 

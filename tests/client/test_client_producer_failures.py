@@ -1,4 +1,4 @@
-"""Brokers die, connections break, answers are lost: what was sent is in the log once, in order, or fails and says why."""
+"""Brokers die, connections break, answers are lost: what was sent is written once and in order, or says why not."""
 
 from __future__ import annotations
 

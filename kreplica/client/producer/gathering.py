@@ -50,6 +50,7 @@ class Gathering:
     """Owned by a producer; its closed batches are the sender's.
 
     :param wake: is called with a lane that may have something to send.
+    :ivar closed_size: bytes of batches that were closed since whoever sets this to 0 did so.
     """
 
     def __init__(self, cluster: Cluster, options: ProducerOptions, wake: Callable[[OutgoingLane], None]) -> None:
@@ -66,6 +67,7 @@ class Gathering:
         self._topics: dict[str, _Topic] = {}
         self._newcomers = Newcomers(cluster, options.topic_timeout_s, self._known, self._missing)
         self._held = 0
+        self.closed_size = 0
         self._waiting_for_room: deque[Deferred[None]] = deque()
         self._orders = 0
         self._dues: deque[tuple[GatheredBatch, OutgoingLane]] = deque()
@@ -190,6 +192,7 @@ class Gathering:
         if batch is None:
             return
         self._partitioner.full(*lane.partition)
+        self.closed_size += batch.size
         batch.close()
         lane.waiting.append(batch)
         self._wake(lane)

@@ -25,6 +25,9 @@ from kreplica.sansio.lanes import ProducerIdentity
 from kreplica.sansio.offsets import CommittedOffset
 from kreplica.wire.records import Headers
 
+LEAVE_SIZE = 64 << 10
+"""When so many bytes are in batches that could leave, whoever sends on and on is to let them."""
+
 
 class Producer:
     """Writes records; use it as an asynchronous context manager, or ``close`` it.
@@ -87,7 +90,8 @@ class Producer:
 
     async def room(self) -> None:
         """Wait until there is room for more records; lets what was sent leave."""
-        if self._sender.has_step:
+        if self._gathering.closed_size >= LEAVE_SIZE:
+            self._gathering.closed_size = 0
             await pause(self._reactor, 0)
         while self._unusable is None and not self._gathering.has_room:
             await self._gathering.room()
@@ -109,28 +113,33 @@ class Producer:
                 await self._send_one(topic, record, countdown)
                 count += 1
         else:
-            for record in records:
-                await self._send_one(topic, record, countdown)
-                count += 1
+            take, gathering = self._take, self._gathering
+            for count, record in enumerate(records, 1):  # noqa: B007 - it is returned
+                if self._is_guarded or gathering.closed_size >= LEAVE_SIZE or record.__class__ is not bytes:
+                    await self._send_one(topic, record, countdown)
+                    continue
+                countdown.pending += 1
+                if take(topic, None, record, (), None, None, countdown) is not None:
+                    countdown.pending -= 1
+                    await self._send_one(topic, record, countdown)
         await countdown.wait()
         if countdown.first is not None:
             raise DeliveryFailed(countdown.failures, countdown.first) from countdown.first
         return count
 
     async def _send_one(self, topic: str, record: bytes | OutgoingRecord, countdown: Countdown) -> None:
-        if not isinstance(record, OutgoingRecord):
-            record = OutgoingRecord(record)
-        if self._sender.has_step or not self._gathering.has_room:
-            await self.room()
-        value, key, headers, partition, timestamp_ms = record
+        value, key, headers, partition, timestamp_ms = (
+            record if isinstance(record, OutgoingRecord) else OutgoingRecord(record)
+        )
+        await self.room()
         while True:
             error = self._problem() if self._is_guarded else None
             if error is None:
                 countdown.pending += 1
                 error = self._take(topic, key, value, headers, partition, timestamp_ms, countdown)
-            if error is None:
-                return
-            countdown.pending -= 1
+                if error is None:
+                    return
+                countdown.pending -= 1
             if not isinstance(error, BufferFull):
                 raise error
             await self._gathering.room()

@@ -109,11 +109,6 @@ class Sender:
         self._in_step = False
         self._is_closed = False
 
-    @property
-    def has_step(self) -> bool:
-        """Whether something is to be done in the next turn of the reactor."""
-        return self._step_call is not None
-
     def mark(self, lane: OutgoingLane) -> None:
         """A lane may have something to send."""
         self._marked[lane] = None
