@@ -11,6 +11,7 @@ from kreplica.spark.offset_lookup import OffsetLookup
 from kreplica.spark.options import SourceOptions
 from kreplica.spark.range_reading import DataLoss, log, read_range, worker_cluster
 from kreplica.spark.ranges import OffsetRange, split
+from kreplica.spark.segment_reading import SegmentLookup, read_segments
 
 
 class RangePartition(InputPartition):
@@ -33,9 +34,11 @@ class BatchReader(DataSourceReader):
         :raise DataLoss: a range has lost its beginning, and ``failOnDataLoss`` is true.
         """
         options = self._options
+        lookup: OffsetLookup | SegmentLookup
         if options.log_dirs:
-            return []
-        lookup = OffsetLookup(worker_cluster(options.bootstrap, options.settings), options)
+            lookup = SegmentLookup(options)
+        else:
+            lookup = OffsetLookup(worker_cluster(options.bootstrap, options.settings), options)
         partitions = lookup.partitions()
         starts = lookup.offsets(options.starting, partitions, "startingOffsets")
         ends = lookup.offsets(options.ending, partitions, "endingOffsets")
@@ -52,4 +55,5 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task's rows."""
         if isinstance(partition, RangePartition):  # where there are no tasks Spark makes one of its own
-            yield from read_range(partition.value, self._options)
+            read = read_segments if self._options.log_dirs else read_range
+            yield from read(partition.value, self._options)

@@ -84,7 +84,7 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
                 start = following
         except ClientError as error:
             following = _behind_the_loss(cluster, wanted, start, error)
-            _lost(options, f"{wanted.partition}: offsets {start} to {min(following, wanted.end)} are gone: {error}")
+            lost(options, f"{wanted.partition}: offsets {start} to {min(following, wanted.end)} are gone: {error}")
             start = following
 
 
@@ -142,7 +142,11 @@ def _behind_the_loss(cluster: Cluster, wanted: OffsetRange, start: int, error: C
     raise error
 
 
-def _lost(options: SourceOptions, what: str) -> None:
+def lost(options: SourceOptions, what: str) -> None:
+    """Tell of records that are not there any more.
+
+    :raise DataLoss: unless ``failOnDataLoss`` is false.
+    """
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{what}. Some data may have been lost because it is not there any more; to go on in spite of that, "

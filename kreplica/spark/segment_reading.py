@@ -1,0 +1,181 @@
+"""Rows from a broker's own files: what ``kreplica.source=segments`` reads, with the options of any other read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+
+import pyarrow as pa
+
+from kreplica.model import TopicPartition
+from kreplica.sansio.batches import FetchedRecords, Isolation, visible_batches
+from kreplica.sansio.offsets import EARLIEST, LATEST
+from kreplica.spark.decoding import Section, decode, open_section
+from kreplica.spark.options import HEADERS_COLUMN, Partitions, SourceOptions, TopicPattern
+from kreplica.spark.positions import AtTime, Everywhere, InEach, NoMatch, Position
+from kreplica.spark.range_reading import CHUNK_SIZE, lost
+from kreplica.spark.ranges import OffsetRange
+from kreplica.spark.rows import arrow_rows
+from kreplica.spark.segment_files import ReplicaFiles, replicas
+from kreplica.storage.scanning import header_at
+from kreplica.wire.batches import iter_headers
+from kreplica.wire.control_records import parse_end_marker
+from kreplica.wire.records import iter_records
+
+READ_SIZE = CHUNK_SIZE
+
+
+class SegmentLookup:
+    """What a read of log directories covers."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._replicas = replicas(options.log_dirs)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Those that are meant, and there, sorted."""
+        selection = self._options.selection
+        wanted: Callable[[TopicPartition], object]
+        if isinstance(selection, Partitions):
+            wanted = selection.partitions.__contains__
+        elif isinstance(selection, TopicPattern):
+            matches = re.compile(selection.pattern).fullmatch
+            wanted = lambda each: matches(each.topic) and not each.topic.startswith("__")  # noqa: E731
+        else:
+            names = selection.names
+            wanted = lambda each: each.topic in names  # noqa: E731
+        return sorted(each for each in self._replicas if wanted(each))
+
+    def offsets(self, position: Position, partitions: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
+        """What a position means in each partition.
+
+        :raise ValueError: the option names other partitions, or a time after the last record.
+        """
+        if isinstance(position, Everywhere):
+            return {each: self._marked(each, position.offset) for each in partitions}
+        given = position.offsets if isinstance(position, InEach) else self._times(position, partitions)
+        _check_same(given, partitions, option)
+        if isinstance(position, InEach):
+            return {each: self._marked(each, given[each]) for each in partitions}
+        return {each: self._at_time(each, given[each], position.no_match, option) for each in partitions}
+
+    @staticmethod
+    def _times(position: AtTime, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        if position.everywhere_ms is None:
+            return position.times_ms
+        return dict.fromkeys(partitions, position.everywhere_ms)
+
+    def _marked(self, partition: TopicPartition, offset: int) -> int:
+        if offset not in (EARLIEST, LATEST):
+            return offset
+        replica = self._replicas[partition]
+        if offset == EARLIEST:
+            return replica.start
+        end = replica.end()
+        if self._options.settings.isolation is Isolation.READ_COMMITTED:
+            return _first_open(replica, end)
+        return max(end, replica.start)
+
+    def _at_time(self, partition: TopicPartition, time_ms: int, no_match: NoMatch, option: str) -> int:
+        replica, end = self._replicas[partition], self._marked(partition, LATEST)
+        for file, position, header in replica.headers(replica.start):
+            if header.next_offset > end:
+                break
+            if header.max_timestamp >= time_ms and not header.is_control:
+                for record in iter_records(file.read_at(position, header.size)):
+                    if record.timestamp_ms >= time_ms and record.offset >= replica.start:
+                        return record.offset
+        if no_match is NoMatch.ERROR:
+            raise ValueError(f"{option}: {partition} has no record from {time_ms} ms on")
+        return end
+
+
+def read_segments(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of some offsets.
+
+    :raise DataLoss: some are not there, or damaged, and ``failOnDataLoss`` is true; else they are skipped.
+    """
+    replica = replicas(options.log_dirs).get(wanted.partition)
+    if replica is None:
+        lost(options, f"{wanted.partition} is not in {', '.join(options.log_dirs)}")
+        return
+    if wanted.start < replica.start:
+        lost(options, f"{wanted.partition} begins at {replica.start}, and is to be read from {wanted.start} on")
+    start = max(wanted.start, replica.start)
+    is_committed = options.settings.isolation is Isolation.READ_COMMITTED
+    aborted = replica.aborted(start) if is_committed else []
+    gathered: list[Section] = []
+    size, behind = 0, start
+    for data, position in _chunks(replica, start, wanted.end):
+        lists = tuple((each.producer_id, each.first_offset) for each in aborted if each.last_offset >= position)
+        fetched = FetchedRecords(wanted.partition, data, position, position, lists)
+        for header, batch in visible_batches(fetched):
+            if header.base_offset >= wanted.end:
+                break
+            gathered.append(open_section(header, batch))
+            size += len(gathered[-1].records)
+            if size >= CHUNK_SIZE:
+                yield _rows(gathered, start, wanted, options)
+                gathered, size = [], 0
+        behind = max((header.next_offset for _, header in iter_headers(data, incomplete_last=True)), default=behind)
+    if gathered:
+        yield _rows(gathered, start, wanted, options)
+    if behind < wanted.end:
+        lost(options, f"{wanted.partition} ends at {behind}, and is to be read up to {wanted.end}")
+
+
+def _rows(sections: list[Section], start: int, wanted: OffsetRange, options: SourceOptions) -> pa.RecordBatch:
+    records = decode(sections, with_headers=HEADERS_COLUMN in options.columns)
+    return arrow_rows(wanted.partition, records.between(start, wanted.end), options.columns)
+
+
+def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memoryview, int]]:
+    """(bytes of whole batches, an offset that they do not begin before), from the batch on that holds ``start``."""
+    for base in replica.bases_from(start):
+        if base >= end:
+            return
+        with closing(replica.open(base)) as file:
+            position, file_end = replica.position(base, start), file.size()
+            while position < file_end:
+                data = memoryview(file.read_at(position, READ_SIZE))
+                used, last = _whole(data, start)
+                if not used:
+                    header = header_at(data, 0)
+                    if header is None or position + header.size > file_end:
+                        return  # a torn tail, or damage, which the caller tells
+                    data = memoryview(file.read_at(position, header.size))
+                    used, last = header.size, header.next_offset
+                yield data[:used], max(start, base)
+                position += used
+                if last >= end:
+                    return
+                start = max(start, last)
+
+
+def _whole(data: memoryview, start: int) -> tuple[int, int]:
+    """How many bytes whole batches take, and the offset behind them."""
+    used, last = 0, start
+    for position, header in iter_headers(data, incomplete_last=True):
+        used, last = position + header.size, header.next_offset
+    return used, last
+
+
+def _first_open(replica: ReplicaFiles, end: int) -> int:
+    """Where the first transaction begins that has no end before an offset; that offset where there is none."""
+    begun: dict[int, int] = {}
+    for file, position, header in replica.headers(replica.start):
+        if header.base_offset >= end:
+            break
+        if header.is_control:
+            if any(parse_end_marker(record) for record in iter_records(file.read_at(position, header.size))):
+                begun.pop(header.producer_id, None)
+        elif header.is_transactional:
+            begun.setdefault(header.producer_id, header.base_offset)
+    return min([*begun.values(), end])
+
+
+def _check_same(given: Mapping[TopicPartition, int], wanted: list[TopicPartition], option: str) -> None:
+    for each in sorted(set(wanted) ^ given.keys()):
+        what = "is missing" if each in wanted else "is not read, or not there"
+        raise ValueError(f"{option}: {each} {what}")

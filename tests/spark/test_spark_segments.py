@@ -1,0 +1,133 @@
+"""A broker's files as a table: a directory that Apache Kafka wrote, and what goes wrong with one."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kreplica.runtime.disk import OsDisk
+from kreplica.sansio.errors import CorruptBatch
+from kreplica.spark import segment_reading
+from kreplica.spark.range_reading import DataLoss
+from kreplica.storage.checkpoints import HIGH_WATERMARKS, read_offsets
+from kreplica.wire.batches import iter_headers
+from kreplica.wire.records import Record, iter_records
+from pyspark_kreplica import DefaultSource
+
+ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.9-killed.tar.xz"
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("kafka")
+    with tarfile.open(ARCHIVE) as packed:
+        packed.extractall(directory, filter="data")
+    return directory
+
+
+def written(directory: Path, name: str) -> list[Record]:
+    """All records of a log, markers left out."""
+    found: list[Record] = []
+    for path in sorted((directory / name).glob("*.log")):
+        data = path.read_bytes()
+        for position, header in iter_headers(data, incomplete_last=True):
+            if not header.is_control:
+                found += iter_records(data[position : position + header.size])
+    return found
+
+
+def read(directory: Path, **options: str) -> list[dict]:
+    given = {"kreplica.source": "segments", "kreplica.log.dirs": str(directory), "includeHeaders": "true"}
+    source = DefaultSource({**given, **options})
+    reader = source.reader(schema=source.schema())
+    return [
+        row
+        for task in reader.partitions()
+        for batch in reader.read(pickle.loads(pickle.dumps(task)))
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("read_size", [500, 1 << 20])
+def test_every_topic_is_what_kafka_wrote(unpacked: Path, monkeypatch: pytest.MonkeyPatch, read_size: int) -> None:
+    """Codecs, compaction, deletion, transactions; below the high watermark; however much is read at a time."""
+    monkeypatch.setattr(segment_reading, "READ_SIZE", read_size)
+    high_watermarks = read_offsets(OsDisk(), f"{unpacked}/{HIGH_WATERMARKS}")
+    rows = read(unpacked, subscribePattern=".*")
+    names = sorted(each.name for each in unpacked.iterdir() if each.is_dir() and not each.name.startswith("__"))
+    assert {f"{row['topic']}-{row['partition']}" for row in rows} == set(names)
+    for name in names:
+        topic, _, partition = name.rpartition("-")
+        own = [row for row in rows if (row["topic"], row["partition"]) == (topic, int(partition))]
+        start = min(int(path.stem) for path in (unpacked / name).glob("*.log"))
+        wanted = [
+            record
+            for record in written(unpacked, name)
+            if start <= record.offset < high_watermarks[next(each for each in high_watermarks if str(each) == name)]
+        ]
+        wanted = [each for each in wanted if each.offset >= min((row["offset"] for row in own), default=0)]
+        assert [(row["offset"], row["key"], row["value"]) for row in own] == [
+            (record.offset, record.key, record.value) for record in wanted
+        ]
+        assert len(own) > 0
+
+
+def test_committed_records_only(unpacked: Path) -> None:
+    """Aborted ones are left out by the transaction index, also for a reader that begins inside of one; open ones too."""
+    committed = read(unpacked, subscribe="transactions", **{"kafka.isolation.level": "read_committed"})
+    every = read(unpacked, subscribe="transactions")
+    aborted = {row["offset"] for row in every} - {row["offset"] for row in committed}
+    assert aborted == {row["offset"] for row in every if row["value"].startswith((b"aborted", b"open"))}
+    assert aborted
+    inside = sorted(aborted)[1]
+    part = read(
+        unpacked,
+        subscribe="transactions",
+        startingOffsets=f'{{"transactions":{{"0":{inside}}}}}',
+        **{"kafka.isolation.level": "read_committed"},
+    )
+    assert [row["offset"] for row in part] == [row["offset"] for row in committed if row["offset"] >= inside]
+
+
+def test_offsets_and_times(unpacked: Path) -> None:
+    """A part of a partition, in several tasks; from a time on."""
+    every = read(unpacked, subscribe="codecs")
+    part = read(
+        unpacked,
+        assign='{"codecs":[0]}',
+        startingOffsets='{"codecs":{"0":3}}',
+        endingOffsets='{"codecs":{"0":17}}',
+        minPartitions="4",
+    )
+    assert [row["offset"] for row in part] == [row["offset"] for row in every if 3 <= row["offset"] < 17]
+    middle = every[len(every) // 2]
+    since = read(unpacked, subscribe="codecs", startingTimestamp=str(round(middle["timestamp"].timestamp() * 1000)))
+    first = next(row["offset"] for row in every if row["timestamp"] >= middle["timestamp"])
+    assert since[0]["offset"] == first
+    with pytest.raises(ValueError, match="codecs-0 has no record"):
+        read(unpacked, subscribe="codecs", startingTimestamp="99999999999999")
+
+
+def test_what_is_not_there_or_damaged(unpacked: Path, tmp_path: Path) -> None:
+    """Offsets that are not there are told of, or skipped; a byte that changed is an error in any case."""
+    copied = tmp_path / "copied"
+    shutil.copytree(unpacked, copied)
+    beyond = {"assign": '{"codecs":[0]}', "endingOffsets": '{"codecs":{"0":100000}}'}
+    with pytest.raises(DataLoss, match="to be read up to 100000"):
+        read(copied, **beyond)
+    every = read(copied, subscribe="codecs")
+    more = read(copied, **beyond, failOnDataLoss="false")  # whoever names offsets reads beyond the high watermark
+    assert more[: len(every)] == every
+    assert len(more) == 100
+    path = copied / "codecs-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptBatch, match="codecs-0"):
+        read(copied, subscribe="codecs")
+    with pytest.raises(Exception, match="no log directory"):
+        read(tmp_path / "nowhere", subscribe="codecs")
