@@ -77,7 +77,7 @@ def test_every_topic_is_what_kafka_wrote(unpacked: Path, monkeypatch: pytest.Mon
 
 
 def test_committed_records_only(unpacked: Path) -> None:
-    """Aborted ones are left out by the transaction index, also for a reader that begins inside of one; open ones too."""
+    """Aborted ones are left out by the index, also for a reader that begins inside of one; open ones too."""
     committed = read(unpacked, subscribe="transactions", **{"kafka.isolation.level": "read_committed"})
     every = read(unpacked, subscribe="transactions")
     aborted = {row["offset"] for row in every} - {row["offset"] for row in committed}
