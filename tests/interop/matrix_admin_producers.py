@@ -1,0 +1,164 @@
+"""Of the matrix: what an administrator does about offsets of groups, about producers and their transactions."""
+
+from __future__ import annotations
+
+from matrix_clusters import OURS
+from matrix_groups import EAGER, filled, member
+from matrix_reading import read_some
+from matrix_table import Other, scenario
+from matrix_world import World, outcome_of, told
+
+from kreplica.client import Producer, ProducerOptions, TopicPartition
+from kreplica.client.admin import Admin, ConfigChange, ConfigResource, GroupState, GroupType, Replica, TransactionState
+from kreplica.sansio.offsets import CommittedOffset
+
+SUBJECT = "administration"
+
+
+def failures(outcomes: object) -> dict[object, str]:
+    """What failed, by its place among what was asked for."""
+    failed = outcomes.failed  # type: ignore[attr-defined]
+    return {place: told(failed[item]) for place, item in enumerate(outcomes) if item in failed}  # type: ignore[call-overload]
+
+
+@scenario(
+    SUBJECT,
+    "commits, reads and forgets offsets for a group, and tells its lag",
+    ({0: (1, ""), 1: (2, "why")}, {0: 9, 1: 8}, {0: (1, "")}, {"a": 1, "b": 0}),
+)
+async def group_offsets(world: World) -> object:
+    admin, topic, group = Admin(world.cluster), await filled(world, 2), world.new_name("g")
+    first, second = world.partitions(topic, 2)
+    (await admin.alter_group_offsets(group, {first: 1, second: CommittedOffset(2, metadata="why")})).raise_first()
+
+    async def committed() -> object:
+        offsets = await admin.group_offsets(group)
+        return {each.partition: (offsets[each].offset, offsets[each].metadata) for each in sorted(offsets)}
+
+    before = await committed()
+    lag = (await admin.group_lag(group)).raise_first()
+    lags = {each.partition: lag[each].lag for each in sorted(lag)}
+    (await admin.delete_group_offsets(group, [second])).raise_first()
+    several = (await admin.list_group_offsets({group: [first], world.new_name("g"): None})).raise_first()
+    counts = dict(zip("ab", map(len, several.values()), strict=True))
+    return before, lags, await committed(), counts
+
+
+@scenario(
+    SUBJECT,
+    "offsets of groups that are refused",
+    {
+        "no topic": {0: "BrokerRefused UNKNOWN_TOPIC_OR_PARTITION"},
+        "a group with members": {0: "BrokerRefused UNKNOWN_MEMBER_ID"},
+        "a topic that is read": {0: "BrokerRefused GROUP_SUBSCRIBED_TO_TOPIC"},
+        "no group": {0: "BrokerRefused GROUP_ID_NOT_FOUND"},
+    },
+)
+async def refused_offsets(world: World) -> object:
+    admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
+    partition, none = TopicPartition(topic, 0), TopicPartition(world.new_name(), 0)
+    async with member(world, group, topic, **EAGER) as consumer:
+        await read_some(consumer, 1)
+        return {
+            "no topic": failures(await admin.alter_group_offsets(world.new_name("g"), {none: 1})),
+            "a group with members": failures(await admin.alter_group_offsets(group, {partition: 1})),
+            "a topic that is read": failures(await admin.delete_group_offsets(group, [partition])),
+            "no group": failures(await admin.delete_group_offsets(world.new_name("g"), [partition])),
+        }
+
+
+@scenario(SUBJECT, "lists groups by state and by type", (True, False, True))
+async def listed_groups(world: World) -> object:
+    admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
+    (await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1})).raise_first()
+
+    def is_there(groups: object) -> bool:
+        return group in [each.group_id for each in groups]  # type: ignore[attr-defined]
+
+    return (
+        is_there(await admin.list_groups(states=[GroupState.EMPTY], types=[GroupType.CLASSIC])),
+        is_there(await admin.list_groups(states=[GroupState.STABLE])),
+        is_there(await admin.list_groups()),
+    )
+
+
+@scenario(SUBJECT, "puts a producer out, whose transaction is aborted", ("ProducerUnusable", ["Empty"], True))
+async def fenced(world: World) -> object:
+    admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
+    async with Producer(world.cluster, ProducerOptions(transactional_id=name)) as producer:
+        await producer.begin()
+        await producer.send(topic, b"v")
+        identity = (await admin.fence_producers([name]))[name]
+        refused = await outcome_of(producer.commit())
+    known = await admin.describe_transactions([name])
+    return str(refused).split()[0], [each.state.value for each in known.succeeded.values()], identity.producer_epoch > 0
+
+
+@scenario(SUBJECT, "lists transactions, and sees producers in partitions", (True, True, False, False, 0, -1))
+async def producers(world: World) -> object:
+    admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
+    partition = TopicPartition(topic, 0)
+
+    async def is_listed(**filters: object) -> bool:
+        listed = await admin.list_transactions(**filters)  # type: ignore[arg-type]
+        return name in [each.transactional_id for each in listed]
+
+    async with Producer(world.cluster, ProducerOptions(transactional_id=name)) as producer:
+        await producer.begin()
+        await producer.send(topic, b"v")
+        (state,) = (await admin.describe_producers([partition]))[partition]
+        seen = (
+            await is_listed(states=[TransactionState.ONGOING]),
+            await is_listed(producer_ids=[state.producer_id]),
+            await is_listed(states=[TransactionState.EMPTY]),
+            await is_listed(longer_than_ms=600_000),
+            state.transaction_start_offset,
+        )
+        await producer.commit()
+    while state.transaction_start_offset >= 0:  # the coordinator answers before the markers are written
+        await world.pause(0.02)
+        (state,) = (await admin.describe_producers([partition]))[partition]
+    return *seen, state.transaction_start_offset
+
+
+@scenario(SUBJECT, "ends what is open in one partition by a marker", ({}, -1))
+async def markers(world: World) -> object:
+    admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
+    partition = TopicPartition(topic, 0)
+    async with Producer(world.cluster, ProducerOptions(transactional_id=name)) as producer:
+        await producer.begin()
+        await producer.send(topic, b"v")
+        (state,) = (await admin.describe_producers([partition]))[partition]
+        hanging = await admin.hanging_transactions([partition], open_for_ms=0)
+        await admin.abort_transaction(partition, state)
+        (state,) = (await admin.describe_producers([partition]))[partition]
+        await outcome_of(producer.abort())
+    return hanging, state.transaction_start_offset
+
+
+@scenario(SUBJECT, "replaces a topic's settings", {"retention.ms": "9000"})
+async def replaced(world: World) -> object:
+    admin = Admin(world.cluster)
+    topic = ConfigResource.topic(await world.topic(configs={"segment.bytes": 1 << 20}))
+    (await admin.replace_configs({topic: {"retention.ms": "9000"}})).raise_first()
+    await admin.alter_config(topic, [ConfigChange.delete("cleanup.policy")])
+    while (entries := await admin.describe_config(topic))["retention.ms"].value != "9000":
+        await world.pause(0.02)
+    return {each.name: each.value for each in entries.values() if each.source.name == "DYNAMIC_TOPIC_CONFIG"}
+
+
+@scenario(
+    SUBJECT,
+    "moves a replica to a directory that is not there",
+    {0: "BrokerRefused LOG_DIR_NOT_FOUND"},
+    {OURS: Other({0: "UnsupportedVersion"}, "brokers of kreplica do not move replicas between directories")},
+)
+async def directories(world: World) -> object:
+    admin, topic = Admin(world.cluster), await world.topic()
+    return failures(await admin.alter_replica_log_dirs({Replica(TopicPartition(topic, 0), 1): "/not/there"}))
+
+
+@scenario(SUBJECT, "tells the features in force", True)
+async def features(world: World) -> object:
+    features = await Admin(world.cluster).describe_features()
+    return features.epoch >= 0 and all(each.lowest <= each.highest for each in features.finalized.values())
