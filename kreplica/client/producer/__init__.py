@@ -2,7 +2,7 @@
 
 * ``producer`` the ``Producer``; ``options`` how it writes
 * ``gathering`` records become batches; ``newcomers`` those whose topic is not known yet; ``records`` what both hold;
-  ``promises`` and ``written`` what becomes of them
+  ``promises``, ``written`` and ``countdown``: what becomes of them
 * ``sending`` batches go to leaders, over ``routes``
 * ``identity`` who an idempotent producer is; ``transactions`` the same, and more, of a transactional one
 """

@@ -10,13 +10,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.client.cluster import Cluster
+from kreplica.client.producer.countdown import Countdown
 from kreplica.client.producer.newcomers import Newcomer, Newcomers
 from kreplica.client.producer.options import ProducerOptions
 from kreplica.client.producer.records import (
     LARGE,
     LARGE_OVERHEAD,
     RECORD_OVERHEAD,
-    Countdown,
     GatheredBatch,
     Waiter,
     as_bytes,

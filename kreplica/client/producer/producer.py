@@ -10,11 +10,12 @@ from twisted.internet.defer import Deferred, fail
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.membership import GroupIdentity
+from kreplica.client.producer.countdown import Countdown
 from kreplica.client.producer.gathering import Gathering
 from kreplica.client.producer.identity import IdempotentPapers
 from kreplica.client.producer.options import ProducerOptions
 from kreplica.client.producer.promises import Promise
-from kreplica.client.producer.records import Countdown, GatheredBatch, OutgoingRecord
+from kreplica.client.producer.records import GatheredBatch, OutgoingRecord
 from kreplica.client.producer.sending import Sender
 from kreplica.client.producer.transactions import Phase, Transactions
 from kreplica.client.producer.written import Written

@@ -7,10 +7,12 @@ how Twisted keeps callbacks since 25.5; where it keeps them otherwise, plain Def
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 
+from kreplica.client.producer.countdown import Countdown
 from kreplica.client.producer.written import Written
 
 
@@ -25,7 +27,7 @@ class _Callbacks:
 
 
 class Promise(Deferred[Written]):
-    """Of what becomes of a record.
+    """Of what becomes of a record; ``keep_promises`` fires many.
 
     :ivar is_watched: somebody waits, or did.
     """
@@ -34,16 +36,7 @@ class Promise(Deferred[Written]):
     _canceller = None
     if not TYPE_CHECKING:
         _callbacks = _Callbacks()
-
-    def __init__(self) -> None:
-        """Nothing is to be done that the class does not do."""
-
-    def keep(self, written: Written) -> None:
-        """As ``callback``; in a fraction of its time where nobody waits."""
-        if self.called or self.is_watched:
-            self.callback(written)
-        else:
-            self.called, self.result = True, written
+        __init__ = object.__init__  # nothing is to be done that the class does not do
 
 
 class _PlainPromise(Deferred[Written]):
@@ -51,13 +44,20 @@ class _PlainPromise(Deferred[Written]):
 
     is_watched = True
 
-    def keep(self, written: Written) -> None:
-        """As ``callback``."""
-        self.callback(written)
-
 
 def _keeps_callbacks_as_expected() -> bool:
     return vars(Deferred()) == {"_callbacks": [], "_canceller": None}
+
+
+def keep_promises(waiters: Iterable[Promise | Countdown], rows: Iterable[Written]) -> None:
+    """Tell each its own; where nobody waits, what ``callback`` would do is done without it."""
+    for waiter, written in zip(waiters, rows, strict=False):
+        if isinstance(waiter, Countdown):
+            waiter.told(None)
+        elif waiter.is_watched or waiter.called:
+            waiter.callback(written)
+        else:
+            waiter.called, waiter.result = True, written
 
 
 if not TYPE_CHECKING and (Deferred.debug or not _keeps_callbacks_as_expected()):

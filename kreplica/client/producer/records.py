@@ -7,13 +7,11 @@ from functools import partial
 from itertools import count, repeat
 from typing import Any, NamedTuple, Self, TypeAlias, cast
 
-from twisted.internet.defer import Deferred
-
-from kreplica.client.producer.promises import Promise
+from kreplica.client.producer.countdown import Countdown
+from kreplica.client.producer.promises import Promise, keep_promises
 from kreplica.client.producer.written import Written
 from kreplica.model import TopicPartition
 from kreplica.sansio.delivery import UNKNOWN_OFFSET
-from kreplica.sansio.errors import ClientError
 from kreplica.sansio.lanes import ORDERS_BETWEEN, OutgoingBatch
 from kreplica.wire.batch_building import build_producer_batch
 from kreplica.wire.batches import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MASK, stamp_producer
@@ -45,42 +43,6 @@ class OutgoingRecord(NamedTuple):
 
 
 _as_written = cast(Callable[[tuple[TopicPartition, int, int]], Written], partial(tuple.__new__, Written))
-
-
-class Countdown:
-    """Counts outcomes of records, or of batches, for somebody who waits for all of them.
-
-    :ivar pending: without an outcome; ``done`` fires when there is none.
-    :ivar failures: records that were not written; ``first`` is why the first of them was not.
-    """
-
-    __slots__ = ("done", "failures", "first", "pending")
-
-    def __init__(self) -> None:
-        self.pending = 0
-        self.failures = 0
-        self.first: ClientError | None = None
-        self.done: Deferred[None] | None = None
-
-    def told(self, error: ClientError | None) -> None:
-        """One has its outcome."""
-        self.pending -= 1
-        if error is not None:
-            self.failures += 1
-            self.first = self.first or error
-        if self.pending == 0 and self.done is not None:
-            done, self.done = self.done, None
-            if not done.called:
-                done.callback(None)
-
-    def wait(self) -> Deferred[None]:
-        """Fires when all have their outcomes; to be called once."""
-        done: Deferred[None] = Deferred()
-        if self.pending == 0:
-            done.callback(None)
-        else:
-            self.done = done
-        return done
 
 
 Waiter: TypeAlias = Promise | Countdown
@@ -187,11 +149,7 @@ class GatheredBatch(OutgoingBatch):
         offsets = count(outcome.base_offset) if outcome.base_offset >= 0 else repeat(UNKNOWN_OFFSET)
         stamps = timestamps if outcome.log_append_time_ms < 0 else repeat(outcome.log_append_time_ms)
         rows = map(_as_written, zip(repeat(outcome.partition), offsets, stamps, strict=False))
-        for waiter, written in zip(waiters, rows, strict=False):
-            if isinstance(waiter, Countdown):
-                waiter.told(None)
-            else:
-                waiter.keep(written)
+        keep_promises(waiters, rows)
 
 
 def as_bytes(data: object) -> bytes:

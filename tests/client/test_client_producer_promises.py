@@ -1,0 +1,109 @@
+"""The Deferreds of records are Deferreds, whoever does what with them, and when."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from twisted.internet.defer import AlreadyCalledError, CancelledError, Deferred, gatherResults, inlineCallbacks
+from twisted.trial.unittest import SynchronousTestCase
+
+from kreplica.client.producer import Written
+from kreplica.client.producer.countdown import Countdown
+from kreplica.client.producer.promises import Promise, keep_promises
+from kreplica.model import TopicPartition
+
+WRITTEN = Written(TopicPartition("t", 0), 5, 7)
+
+
+def keep(*promises: Promise | Countdown) -> None:
+    keep_promises(promises, [WRITTEN] * len(promises))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_callbacks(early: bool) -> None:
+    """They are called, whether they were there before or come later, and only once."""
+    promise, seen = Promise(), []
+    if not early:
+        keep(promise)
+    promise.addCallback(seen.append)
+    promise.addCallback(lambda _: seen.append("more"))
+    if early:
+        keep(promise)
+    assert seen == [WRITTEN, "more"]
+    with pytest.raises(AlreadyCalledError):
+        promise.callback(WRITTEN)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_whoever_awaits(early: bool) -> None:
+    """Gets what was written; so do those who gather, chain, or return it from a callback."""
+    promises = [Promise() for _ in range(5)]
+    if not early:
+        keep(*promises)
+
+    async def wait() -> Written:
+        return await promises[0]
+
+    @inlineCallbacks
+    def old_style() -> Any:
+        return (yield promises[1])
+
+    first: Deferred[None] = Deferred()
+    first.addCallback(lambda _: promises[2])
+    first.callback(None)
+    chained: Deferred[Written] = Deferred()
+    promises[3].chainDeferred(chained)
+    found = gatherResults([Deferred.fromCoroutine(wait()), old_style(), first, chained, promises[4]])
+    if early:
+        keep(*promises)
+    seen: list[Any] = []
+    found.addCallback(seen.extend)
+    assert seen[:3] == [WRITTEN] * 3
+
+
+def test_cancelling() -> None:
+    """What becomes of the record then is of no interest any more."""
+    promise, failed = Promise(), []
+    promise.addErrback(failed.append)
+    promise.cancel()
+    assert failed[0].check(CancelledError)
+    quiet = Promise()
+    quiet.cancel()
+    keep(promise, quiet)
+    quiet.addErrback(lambda failure: failed.append(failure))
+    assert len(failed) == 2
+
+
+def test_two_promises_share_nothing() -> None:
+    """Callbacks of one are not those of another."""
+    first, second, seen = Promise(), Promise(), []
+    first.addCallback(seen.append)
+    keep(second)
+    assert seen == []
+    keep(first)
+    assert seen == [WRITTEN]
+
+
+def test_counting() -> None:
+    """Whoever counts is told once for each record."""
+    countdown = Countdown()
+    countdown.pending = 3
+    done, seen = countdown.wait(), []
+    done.addCallback(seen.append)
+    keep(countdown, Promise(), countdown)
+    assert seen == []
+    keep(countdown)
+    assert seen == [None]
+
+
+class UnhandledTests(SynchronousTestCase):
+    """What nobody looks at."""
+
+    def test_an_error_is_logged(self) -> None:
+        """As that of any Deferred."""
+        Promise().errback(ValueError("nobody looks"))
+        gc.collect()
+        (failure,) = self.flushLoggedErrors(ValueError)
+        assert "nobody looks" in str(failure.value)

@@ -1,0 +1,55 @@
+"""A producer's batch, encoded in one go, is byte for byte what record after record gives."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kreplica.wire.batch_building import BatchBuilder, build_producer_batch
+from kreplica.wire.compression import Codec
+from kreplica.wire.records import Headers
+
+
+def both_ways(
+    records: list[tuple[int, bytes | None, bytes | None, Headers]], codec: Codec, transactional: bool = False
+) -> tuple[bytes, bytes]:
+    builder = BatchBuilder(codec=codec, transactional=transactional)
+    for record in records:
+        builder.append(*record)
+    timestamps, keys, values, headers = zip(*records, strict=True)
+    return bytes(build_producer_batch(timestamps, keys, values, headers, codec, transactional=transactional)), (
+        builder.build()
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_records(seed: int) -> None:
+    """With and without keys, values, headers; equal and unequal in size; times that run on, or jump."""
+    random = Random(seed)
+    sizes = random.choice([(0, 1), (100,), (63, 64, 65), (0, 50, 5_000, 20_000)])
+    share = random.random() ** 2
+    now_ms = 1_700_000_000_000
+
+    def data() -> bytes | None:
+        return None if random.random() < share else random.randbytes(random.choice(sizes))
+
+    records: list[tuple[int, bytes | None, bytes | None, Headers]] = []
+    for _ in range(random.choice([1, 2, 63, 64, 65, 300])):
+        now_ms += random.choice([0, 0, 0, 1, -1, 70, 100_000])
+        headers = (("name", data()), ("", b"")) if random.random() < share / 2 else ()
+        records.append((now_ms, data() if random.random() < 0.5 else None, data(), headers))
+    one_go, one_by_one = both_ways(records, random.choice([Codec.NONE, Codec.LZ4]), random.random() < 0.5)
+    assert one_go == one_by_one
+
+
+def test_very_many_records() -> None:
+    """Offsets of one, two and three bytes."""
+    one_go, one_by_one = both_ways([(5, None, b"v", ())] * 8200, Codec.NONE)
+    assert one_go == one_by_one
+
+
+def test_no_record() -> None:
+    """There is no such batch."""
+    with pytest.raises(ValueError, match="without records"):
+        build_producer_batch([], [], [], [], Codec.NONE)
