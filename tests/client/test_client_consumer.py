@@ -5,50 +5,276 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from client_consumer_scene import Scene, keys
+from client_consumer_scene import Scene, keys, take, values
+from twisted.internet.defer import CancelledError, Deferred
 
+from kreplica.client.consumer import Consumer, OffsetReset
 from kreplica.model import TopicPartition
-from kreplica.sansio.offsets import EARLIEST
+from kreplica.sansio.errors import ConsumerClosed, OffsetOutOfRange
+from kreplica.sansio.offsets import EARLIEST, LATEST
+
+T0, T1 = keys("t", 2)
 
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    """Two brokers and the topic t with two partitions."""
-    made = Scene(seed=11, brokers=2)
+    """A broker and the topic t with two partitions of fifty records."""
+    made = Scene(seed=11)
     made.create("t", 2)
+    for partition in (0, 1):
+        made.write("t", partition, [f"{partition}.{number}" for number in range(50)], batch=7)
     yield made
     made.close()
 
 
+def assigned(scene: Scene, **options: object) -> Consumer:
+    """A consumer of all of it."""
+    consumer = scene.consumer(**options)
+    scene.run_until(consumer.assign([T0, T1]))
+    return consumer
+
+
 def test_records_come_in_order_from_all_partitions(scene: Scene) -> None:
     """Each with its key, value, headers and place."""
-    for partition in (0, 1):
-        scene.write("t", partition, [f"{partition}.{number}" for number in range(50)], batch=7)
     consumer = scene.consumer()
-    scene.run_until(consumer.assign(dict.fromkeys(keys("t", 2), EARLIEST)))
-    records = scene.read(consumer, 100)
-    for partition in (0, 1):
+    scene.run_until(consumer.assign({T0: EARLIEST, T1: 3}))
+    records = scene.read(consumer, 97)
+    for partition, first in ((0, 0), (1, 3)):
         own = [record for record in records if record.partition == partition]
-        assert [record.offset for record in own] == list(range(50))
-        assert [record.value for record in own] == [f"{partition}.{number}".encode() for number in range(50)]
-    first = records[0]
-    assert first.topic == "t"
-    assert first.topic_partition == TopicPartition("t", first.partition)
-    assert first.key == b"k"
-    assert first.headers == (("h", b"v"),)
-    assert first.leader_epoch >= 0
-    assert consumer.positions == dict.fromkeys(keys("t", 2), 50)
+        assert [record.offset for record in own] == list(range(first, 50))
+        assert values(own) == [f"{partition}.{number}" for number in range(first, 50)]
+    first_one = records[0]
+    assert first_one.topic == "t"
+    assert first_one.topic_partition == TopicPartition("t", first_one.partition)
+    assert first_one.key == b"k"
+    assert first_one.headers == (("h", b"v"),)
+    assert first_one.leader_epoch >= 0
+    assert consumer.positions == {T0: 50, T1: 50}
+    assert scene.run_until(consumer.lag()) == {T0: 0, T1: 0}
 
 
-def test_a_broker_without_news_leaves_room_for_others(scene: Scene) -> None:
-    """Though what it is asked for might take all the room there is."""
-    assert {scene.simulated.leader_of("t", partition) for partition in (0, 1)} == {1, 2}
-    for quiet, busy in ((0, 1), (1, 0)):
-        consumer = scene.consumer(host=f"application-{quiet}", buffer_size_max=1000, fetch_size_max=1000)
-        scene.run_until(consumer.assign(dict.fromkeys([TopicPartition("t", quiet)], 0)))
-        scene.run(3.0)
-        scene.run_until(consumer.assign(dict.fromkeys(keys("t", 2), 0)))
-        scene.write("t", busy, ["news"])
-        (record,) = scene.read(consumer, 1, timeout_s=5.0)
-        assert record.partition == busy
-        scene.run_until(consumer.close())
+def test_iteration_goes_on_where_it_was_left(scene: Scene) -> None:
+    """By record, by batch and by poll, in turns: nothing is missing, nothing comes twice."""
+    consumer = assigned(scene)
+    seen = scene.read(consumer, 10)
+
+    async def one_batch() -> list[object]:
+        async for batch in consumer.batches():
+            return list(batch)
+        return []
+
+    while len(seen) < 100:
+        seen += scene.read(consumer, 1)
+        seen += scene.run_until(one_batch())
+        for batch in scene.poll(consumer, records_max=5, timeout_s=0.0):
+            assert batch.next_offset == batch.records[-1].offset + 1
+            seen += batch
+        if len(seen) < 100:
+            assert consumer.position(seen[-1].topic_partition) == seen[-1].offset + 1
+    assert sorted(seen) == sorted(scene.read(assigned(scene), 100))
+
+
+def test_a_record_that_is_there_costs_no_suspension(scene: Scene) -> None:
+    """Nothing has to happen between one record and the next: no time passes."""
+    consumer = assigned(scene)
+    scene.read(consumer, 1)
+    scene.run(1)
+    began = scene.simulated.simulation.now_s
+    scene.read(consumer, 99)
+    assert scene.simulated.simulation.now_s == began
+
+
+def test_waiting_for_records(scene: Scene) -> None:
+    """A poll waits as long as it was told; records that come meanwhile end the wait."""
+    consumer = assigned(scene)
+    scene.read(consumer, 100)
+    began = scene.simulated.simulation.now_s
+    assert scene.poll(consumer, timeout_s=3.0) == []
+    assert 3.0 <= scene.simulated.simulation.now_s - began < 3.1
+    polling = Deferred.fromCoroutine(consumer.poll(timeout_s=60.0))
+    scene.write("t", 0, ["late"])
+    (batch,) = scene.run_until(polling, 2.0)
+    assert values(batch) == ["late"]
+
+
+def test_latest_is_where_it_ended_when_that_was_said(scene: Scene) -> None:
+    """What is written after ``assign`` is read, however late the first question comes."""
+    consumer = scene.consumer()
+    scene.run_until(consumer.assign({T0: LATEST}))
+    scene.write("t", 0, ["new"])
+    scene.run(5)
+    assert values(scene.read(consumer, 1)) == ["new"]
+
+
+def test_assigning_anew(scene: Scene) -> None:
+    """Partitions that stay go on where they are, unless an offset is given."""
+    consumer = assigned(scene)
+    scene.read(consumer, 100)
+    scene.run_until(consumer.assign([T1]))
+    assert consumer.assignment == {T1}
+    assert consumer.positions == {T1: 50}
+    scene.run_until(consumer.assign({T0: 45, T1: 48}))
+    assert len(scene.read(consumer, 7)) == 7
+    scene.run_until(consumer.assign([]))
+    assert scene.poll(consumer, timeout_s=1.0) == []
+
+
+def test_seek_while_a_fetch_is_under_way(scene: Scene) -> None:
+    """What the fetch brings is not handed out."""
+    consumer = assigned(scene)
+    records = scene.read(consumer, 1)
+    key = records[0].topic_partition
+    scene.run_until(consumer.seek(key, 49))
+    consumer.pause([T0 if key == T1 else T1])
+    assert [record.offset for record in scene.read(consumer, 1)] == [49]
+    scene.run_until(consumer.seek(key, EARLIEST))
+    assert [record.offset for record in scene.read(consumer, 50)] == list(range(50))
+    scene.run_until(consumer.seek(key, LATEST))
+    assert scene.poll(consumer, timeout_s=1.0) == []
+    with pytest.raises(ValueError, match="nope-0"):
+        scene.run_until(consumer.seek(TopicPartition("nope", 0), 1))
+
+
+def test_pause_with_records_in_stock(scene: Scene) -> None:
+    """They stay where they are until the partition is resumed, also those of the batch that is handed out."""
+    consumer = assigned(scene)
+    (first,) = scene.read(consumer, 1)
+    key = first.topic_partition
+    other = T0 if key == T1 else T1
+    consumer.pause([key])
+    assert consumer.paused == {key}
+    rest = scene.read(consumer, 50)
+    assert {record.topic_partition for record in rest} == {other}
+    assert scene.poll(consumer, timeout_s=1.0) == []
+    consumer.resume([key])
+    assert [record.offset for record in scene.read(consumer, 49)] == list(range(1, 50))
+
+
+def test_pause_within_the_loop(scene: Scene) -> None:
+    """Takes effect at once."""
+    consumer = assigned(scene)
+
+    async def loop() -> list[TopicPartition]:
+        seen: list[TopicPartition] = []
+        async for record in consumer:
+            seen.append(record.topic_partition)
+            if len(seen) == 3:
+                consumer.pause([record.topic_partition])
+            if len(seen) == 53:
+                break
+        return seen
+
+    seen = scene.run_until(loop())
+    assert len(set(seen[:3])) == 1
+    assert set(seen[3:]) == {T0, T1} - {seen[0]}
+
+
+@pytest.mark.parametrize(("reset", "expected"), [(OffsetReset.EARLIEST, 0), (OffsetReset.LATEST, 50)])
+def test_an_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int) -> None:
+    """Reading goes on where the options say."""
+    consumer = scene.consumer(offset_reset=reset)
+    scene.run_until(consumer.assign({T0: 1000}))
+    scene.run(2)
+    scene.write("t", 0, ["more"])
+    assert [record.offset for record in scene.read(consumer, 51 - expected)] == list(range(expected, 51))
+
+
+def test_an_offset_out_of_range_that_is_to_fail(scene: Scene) -> None:
+    """The error says what there is; whoever seeks goes on."""
+    consumer = scene.consumer(offset_reset="fail")
+    scene.run_until(consumer.assign({T0: 1000, T1: 0}))
+    with pytest.raises(OffsetOutOfRange, match="1000 of t-0"):
+        scene.read(consumer, 51)
+    with pytest.raises(OffsetOutOfRange):
+        scene.read(consumer, 51)
+    scene.run_until(consumer.seek(T0, 49))
+    consumer.pause([T1])
+    assert values(scene.read(consumer, 1)) == ["0.49"]
+
+
+def test_offsets_by_time_and_ends(scene: Scene) -> None:
+    """As the leaders have them."""
+    scene.write("t", 0, ["a"], timestamp_ms=1000)
+    scene.write("t", 0, ["b"], timestamp_ms=2000)
+    consumer = scene.consumer()
+    found = scene.run_until(consumer.offsets_for_times({T0: 1001, T1: 1001}))
+    assert found[T1] is None
+    assert (found[T0].offset, found[T0].timestamp_ms) == (51, 2000)
+    assert scene.run_until(consumer.beginning_offsets([T0, T1])) == {T0: 0, T1: 0}
+    assert scene.run_until(consumer.end_offsets([T0, T1])) == {T0: 52, T1: 50}
+
+
+def test_what_was_gone_past_is_committed_and_no_more(scene: Scene) -> None:
+    """The record that is in the application's hands is not; the next consumer begins with it."""
+    consumer = assigned(scene, group_id="g")
+    scene.run_until(consumer.assign({T0: 0}))
+    scene.read(consumer, 10)
+    scene.run(6)
+    assert scene.run_until(consumer.committed([T0]))[T0].offset == 9
+    scene.read(consumer, 1)
+    scene.run_until(consumer.close())
+    again = scene.consumer(group_id="g")
+    scene.run_until(again.assign([T0]))
+    assert again.position(T0) == 10
+    scene.read(again, 3)
+    scene.run_until(again.commit())
+    assert scene.run_until(again.committed([T0, T1]))[T0].offset == 13
+    scene.run_until(again.commit({T0: 5}))
+    assert scene.run_until(again.committed([T0]))[T0].offset == 5
+    assert again.identity.group_id == "g"
+
+
+def test_cancelling_a_wait_leaves_nothing_behind(scene: Scene) -> None:
+    """Neither records nor timers are lost."""
+    consumer = assigned(scene)
+    scene.read(consumer, 100)
+    polling = Deferred.fromCoroutine(consumer.poll(timeout_s=1000.0))
+    left: list[object] = []
+    polling.addErrback(lambda failure: left.append(failure.trap(CancelledError)))
+    scene.run(1)
+    polling.cancel()
+    assert left == [CancelledError]
+    scene.write("t", 1, ["next"])
+    assert values(scene.read(consumer, 1)) == ["next"]
+
+
+def test_closing_ends_what_waits(scene: Scene) -> None:
+    """With a fetch under way: iteration ends, polls are refused; no timer and no connection is left."""
+    consumer = assigned(scene)
+    scene.read(consumer, 100)
+    loop = Deferred.fromCoroutine(take(consumer, 1))
+    scene.run(0.7)
+    scene.run_until(consumer.close(), 1.0)
+    assert scene.run_until(loop) == []
+    with pytest.raises(ConsumerClosed):
+        scene.poll(consumer)
+    with pytest.raises(ConsumerClosed):
+        scene.run_until(consumer.assign([T0]))
+    scene.run_until(consumer.close())
+    scene.run(2)
+    assert scene.simulated.host("application").reactor.getDelayedCalls() == []
+
+
+def test_topics_without_a_group(scene: Scene) -> None:
+    """All their partitions are read."""
+
+    async def read() -> int:
+        async with scene.consumer(topics=["t"]) as consumer:
+            return len(await take(consumer, 100))
+
+    assert scene.run_until(read()) == 100
+
+
+def test_what_makes_no_sense(scene: Scene) -> None:
+    """Is told at once."""
+    consumer = scene.consumer()
+    with pytest.raises(ValueError, match="group_id"):
+        scene.run_until(consumer.subscribe(["t"]))
+    with pytest.raises(ValueError, match="not assigned"):
+        consumer.pause([T0])
+    with pytest.raises(ValueError, match="group_id"):
+        _ = consumer.identity
+    with pytest.raises(ValueError, match="offset"):
+        scene.run_until(consumer.seek(T0, -7))
+    with pytest.raises(ValueError, match="auto_commit_s"):
+        scene.consumer(auto_commit_s=0)

@@ -1,0 +1,100 @@
+"""Bounded memory, fair rotation, and answers that hold less than was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from client_consumer_scene import Scene, keys, values
+
+from kreplica.client.consumer import ConsumedRecord
+from kreplica.model import TopicPartition
+
+SIZE = 10_000
+PADDING = "x" * SIZE
+
+
+def numbers(records: Iterable[ConsumedRecord]) -> list[int]:
+    return [int(value.split()[0]) for value in values(records)]
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """Four partitions, two of them with many large records."""
+    made = Scene(seed=14)
+    made.create("t", 4)
+    for partition in (0, 1):
+        made.write("t", partition, [f"{number} {PADDING}" for number in range(40)], batch=1)
+    yield made
+    made.close()
+
+
+def test_memory_is_bounded(scene: Scene) -> None:
+    """What is in stock stays below the bound, however much there is to read."""
+    consumer = scene.consumer(buffer_size_max=60_000, partition_size_max=25_000, fetch_size_max=50_000)
+    scene.run_until(consumer.assign(keys("t", 4)))
+    seen = 0
+    while seen < 80:
+        scene.run(1)
+        stocked = sum(reading.stock.size for reading in consumer._flow.readings.values())
+        assert stocked <= 60_000 + 2 * SIZE
+        seen += len(scene.read(consumer, 1))
+
+
+def test_paused_partitions_make_room(scene: Scene) -> None:
+    """What they have in stock does not keep others from being read; it is fetched again."""
+    consumer = scene.consumer(buffer_size_max=40_000, partition_size_max=20_000)
+    scene.run_until(consumer.assign(keys("t", 1)))
+    scene.read(consumer, 1)
+    scene.run(2)
+    consumer.pause(keys("t", 1))
+    scene.run_until(consumer.assign(keys("t", 2)))
+    assert numbers(scene.read(consumer, 40)) == list(range(40))
+    consumer.resume(keys("t", 1))
+    assert numbers(scene.read(consumer, 39)) == list(range(1, 40))
+
+
+def test_partitions_take_turns(scene: Scene) -> None:
+    """Two that have much are handed out alike."""
+    consumer = scene.consumer(partition_size_max=30_000)
+    scene.run_until(consumer.assign(keys("t", 4)))
+    partitions = [record.partition for record in scene.read(consumer, 40)]
+    assert abs(partitions.count(0) - partitions.count(1)) <= 6
+
+
+def test_quiet_partitions_are_heard_while_others_are_full(scene: Scene) -> None:
+    """A record in a quiet partition is there soon, though nobody takes what is in stock of others."""
+    consumer = scene.consumer(partition_size_max=20_000)
+    scene.run_until(consumer.assign(keys("t", 4)))
+    scene.read(consumer, 1)
+    scene.run(3)
+    scene.write("t", 3, ["quiet"])
+    scene.run(1.5)
+    consumer.pause(keys("t", 2))
+    batches = scene.poll(consumer, timeout_s=0.0)
+    assert [values(batch) for batch in batches] == [["quiet"]]
+
+
+def test_a_batch_that_is_larger_than_all_limits(scene: Scene) -> None:
+    """Comes nevertheless."""
+    scene.write("t", 2, ["x" * 300_000])
+    consumer = scene.consumer(partition_size_max=1000, fetch_size_max=1000, buffer_size_max=2000)
+    scene.run_until(consumer.assign({keys("t", 3)[2]: 0}))
+    assert len(values(scene.read(consumer, 1))[0]) == 300_000
+
+
+def test_a_broker_without_news_leaves_room_for_others() -> None:
+    """Though what it is asked for might take all the room there is."""
+    scene = Scene(seed=11, brokers=2)
+    scene.create("t", 2)
+    assert {scene.simulated.leader_of("t", partition) for partition in (0, 1)} == {1, 2}
+    for quiet, busy in ((0, 1), (1, 0)):
+        consumer = scene.consumer(host=f"application-{quiet}", buffer_size_max=1000, fetch_size_max=1000)
+        scene.run_until(consumer.assign(dict.fromkeys([TopicPartition("t", quiet)], 0)))
+        scene.run(3.0)
+        scene.run_until(consumer.assign(dict.fromkeys(keys("t", 2), 0)))
+        scene.write("t", busy, ["news"])
+        (record,) = scene.read(consumer, 1, timeout_s=5.0)
+        assert record.partition == busy
+        scene.run_until(consumer.close())
+    scene.close()
