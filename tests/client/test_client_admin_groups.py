@@ -6,13 +6,14 @@ import pytest
 from admin_scene import AdminScene, codes
 
 from kreplica.client import TopicPartition
-from kreplica.client.admin import GroupState, GroupType, MemberToRemove
+from kreplica.client.admin import AclOperation, GroupState, GroupType, MemberToRemove
 from kreplica.errors import ErrorCode
 from kreplica.sansio.errors import BrokerRefused
 from kreplica.sansio.offsets import CommittedOffset
 from kreplica.sansio.views import CoordinatorKind
 
 READ, OTHER, NOPE = TopicPartition("read", 0), TopicPartition("read", 1), TopicPartition("nope", 0)
+MAY_WITH_GROUPS = frozenset({AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE})
 
 
 def test_offsets(scene: AdminScene) -> None:
@@ -65,6 +66,9 @@ def test_groups_of_both_protocols(scene: AdminScene) -> None:
         described = await admin.describe_groups(["old", "new", "empty", "nobody"])
         assert codes(described.failed) == {"nobody": ErrorCode.GROUP_ID_NOT_FOUND}
         assert described["empty"].members == ()
+        allowed = (await admin.describe_groups(["old", "new"], operations=True)).raise_first()
+        assert {each.operations for each in allowed.values()} == {MAY_WITH_GROUPS}
+        assert described["old"].operations is None
         old, new = described["old"], described["new"]
         assert (old.type, old.state, old.assignor) == (GroupType.CLASSIC, GroupState.STABLE, "range")
         (member,) = old.members

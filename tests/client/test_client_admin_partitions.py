@@ -28,6 +28,7 @@ def test_the_cluster(scene: AdminScene) -> None:
         assert described.brokers[2].address == ("broker-2", 9092)
         assert described.controller_id == scene.brokers.controller()
         assert described.cluster_id
+        assert described.operations is None
         features = await scene.admin.describe_features()
         assert features.finalized["transaction.version"] == features.supported["transaction.version"]._replace(lowest=2)
         versions = (await scene.admin.broker_versions()).raise_first()

@@ -4,6 +4,7 @@
 * ``outcomes``: what became of each item of a request over several
 * ``asking``: who is asked, and how often
 * ``brokers``: the cluster as a whole: brokers, versions, features
+* ``operations``: what a client may do with something
 * ``topics``: making, describing, widening and deleting topics
 * ``configs``: settings of topics and brokers
 * ``partitions``: offsets by time, deleting records
@@ -31,6 +32,7 @@ from kreplica.client.admin.groups import (
     MemberToRemove,
 )
 from kreplica.client.admin.log_dirs import LogDir, Replica, ReplicaSize
+from kreplica.client.admin.operations import AclOperation
 from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.admin.partitions import EARLIEST_LOCAL, HIGH_WATERMARK, LATEST_TIERED
 from kreplica.client.admin.reassignments import ElectionType, Reassignment
@@ -64,6 +66,7 @@ __all__ = [
     "EARLIEST_LOCAL",
     "HIGH_WATERMARK",
     "LATEST_TIERED",
+    "AclOperation",
     "Admin",
     "AlterOperation",
     "BrokerVersions",

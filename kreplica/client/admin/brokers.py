@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kreplica.client.admin.asking import Subject, has
+from kreplica.client.admin.operations import NOT_TOLD, AclOperation, parse_operations
 from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.connection import Connection
 from kreplica.client.negotiation import CLIENT_SOFTWARE
@@ -22,11 +23,13 @@ class ClusterDescription:
 
     :param controller_id: -1 where none is known; in clusters without ZooKeeper any broker, which passes things on.
     :param brokers: by id, with addresses and racks.
+    :param operations: what this client may do with the cluster; None where that was not told.
     """
 
     cluster_id: str | None
     controller_id: int
     brokers: Mapping[int, BrokerView]
+    operations: frozenset[AclOperation] | None = None
 
 
 class Levels(NamedTuple):
@@ -65,21 +68,29 @@ class BrokerVersions:
 class Brokers(Subject):
     """The cluster as a whole."""
 
-    async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
+    async def describe_cluster(self, *, operations: bool = False, timeout_s: float | None = None) -> ClusterDescription:
         """The cluster's id, its controller and the brokers that live.
 
+        :param operations: also say what this client may do with it.
         :raise ClientError: nobody answers.
         """
 
         async def ask(connection: Connection) -> ClusterDescription:
             if has(connection, DESCRIBE_CLUSTER):
-                answer = await self._cluster.request(connection, DESCRIBE_CLUSTER, {})
+                body: dict[str, Any] = {"include_cluster_authorized_operations": operations}
+                answer = await self._cluster.request(connection, DESCRIBE_CLUSTER, body)
                 check(answer, "the cluster")
                 brokers = {row["broker_id"]: _broker(row["broker_id"], row) for row in answer["brokers"]}
             else:
-                answer = await self._cluster.request(connection, METADATA, {"topics": []})
+                body = {"topics": [], "include_cluster_authorized_operations": operations}
+                answer = await self._cluster.request(connection, METADATA, body)
                 brokers = {row["node_id"]: _broker(row["node_id"], row) for row in answer["brokers"]}
-            return ClusterDescription(answer.get("cluster_id"), answer["controller_id"], dict(sorted(brokers.items())))
+            return ClusterDescription(
+                answer.get("cluster_id"),
+                answer["controller_id"],
+                dict(sorted(brokers.items())),
+                parse_operations(answer.get("cluster_authorized_operations", NOT_TOLD)),
+            )
 
         return await self._cluster.retrying(lambda: self._cluster.at_any(ask), timeout_s)
 

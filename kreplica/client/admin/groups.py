@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from kreplica.client.admin.asking import Subject, Told, has, need, outcome
+from kreplica.client.admin.operations import NOT_TOLD, AclOperation, parse_operations
 from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.connection import Connection
 from kreplica.errors import ErrorCode, ProtocolError
@@ -100,6 +101,7 @@ class GroupDescription:
 
     :param assignor: the protocol that its members agreed on, or the broker's assignor; empty where there is none.
     :param epoch: of the consumer protocol; -1 in the classic one; so is ``assignment_epoch``.
+    :param operations: what this client may do with it; None where that was not told.
     """
 
     group_id: str
@@ -110,6 +112,7 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
     epoch: int = -1
     assignment_epoch: int = -1
+    operations: frozenset[AclOperation] | None = None
 
 
 class MemberToRemove(NamedTuple):
@@ -151,19 +154,23 @@ class Groups(Subject):
         return [found[group_id] for group_id in sorted(found)]
 
     async def describe_groups(
-        self, group_ids: Iterable[str], *, timeout_s: float | None = None
+        self, group_ids: Iterable[str], *, operations: bool = False, timeout_s: float | None = None
     ) -> Outcomes[str, GroupDescription]:
-        """What groups are at, and who reads what; of either protocol."""
+        """What groups are at, and who reads what; of either protocol.
+
+        :param operations: also say what this client may do with each.
+        """
 
         async def ask(connection: Connection, share: list[str]) -> Told[str, GroupDescription]:
             told: dict[str, GroupDescription | ClientError] = {}
             if has(connection, CONSUMER_GROUP_DESCRIBE):
-                body = {"group_ids": share, "include_authorized_operations": False}
+                body = {"group_ids": share, "include_authorized_operations": operations}
                 answer = await self._cluster.request(connection, CONSUMER_GROUP_DESCRIBE, body)
                 told |= {row["group_id"]: _consumer_group(row) for row in answer["groups"]}
             classic = [each for each in share if each not in told or _is_not_of_that_protocol(told[each])]
             if classic:
-                answer = await self._cluster.request(connection, DESCRIBE_GROUPS, {"groups": classic})
+                body = {"groups": classic, "include_authorized_operations": operations}
+                answer = await self._cluster.request(connection, DESCRIBE_GROUPS, body)
                 told |= {row["group_id"]: _classic_group(row) for row in answer["groups"]}
             return told
 
@@ -253,6 +260,7 @@ def _consumer_group(row: dict[str, Any]) -> GroupDescription | ClientError:
         tuple(_consumer_member(each) for each in row["members"]),
         row["group_epoch"],
         row["assignment_epoch"],
+        parse_operations(row["authorized_operations"]),
     )
 
 
@@ -284,6 +292,7 @@ def _classic_group(row: dict[str, Any]) -> GroupDescription | ClientError:
         row["protocol_type"],
         row["protocol_data"],
         tuple(_classic_member(each, row["protocol_type"]) for each in row["members"]),
+        operations=parse_operations(row.get("authorized_operations", NOT_TOLD)),
     )
 
 

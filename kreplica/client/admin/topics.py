@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kreplica.client.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Subject, Told, has, need, outcome
+from kreplica.client.admin.operations import NOT_TOLD, AclOperation, parse_operations
 from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.connection import Connection
 from kreplica.errors import ErrorCode
@@ -77,12 +78,16 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic, and its partitions by number, ascending."""
+    """A topic, and its partitions by number, ascending.
+
+    :param operations: what this client may do with it; None where that was not told.
+    """
 
     name: str
     topic_id: UUID
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
+    operations: frozenset[AclOperation] | None = None
 
 
 class Topics(Subject):
@@ -226,17 +231,18 @@ class Topics(Subject):
         ]
 
     async def describe_topics(
-        self, topics: Iterable[str | UUID], *, timeout_s: float | None = None
+        self, topics: Iterable[str | UUID], *, operations: bool = False, timeout_s: float | None = None
     ) -> Outcomes[str | UUID, TopicDescription]:
         """What topics look like, as some broker knows them.
 
         Names are asked for page by page where the broker can (KIP-966).
 
         :param topics: names, or ids.
+        :param operations: also say what this client may do with each.
         """
 
         async def attempt(items: list[str | UUID]) -> Told[str | UUID, TopicDescription]:
-            return await self._cluster.at_any(lambda connection: self._describe(connection, items))
+            return await self._cluster.at_any(lambda connection: self._describe(connection, items, operations))
 
         return await self.settle(topics, attempt, timeout_s, final=UNKNOWN)
 
@@ -247,14 +253,20 @@ class Topics(Subject):
         """
         return (await self.describe_topics([topic], timeout_s=timeout_s))[topic]
 
-    async def _describe(self, connection: Connection, items: list[str | UUID]) -> Told[str | UUID, TopicDescription]:
+    async def _describe(
+        self, connection: Connection, items: list[str | UUID], operations: bool
+    ) -> Told[str | UUID, TopicDescription]:
         names = [item for item in items if isinstance(item, str)]
         ids = [item for item in items if isinstance(item, UUID)]
         if not ids and has(connection, DESCRIBE_TOPIC_PARTITIONS):
             return {row["name"]: _described(row) for row in await self._pages(connection, names)}
         if ids:
             need(connection, METADATA, ASKED_BY_ID_FROM, "ids of topics")
-        body = {"topics": [_either(item) for item in items], "allow_auto_topic_creation": False}
+        body = {
+            "topics": [_either(item) for item in items],
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": operations,
+        }
         answer = await self._cluster.request(connection, METADATA, body)
         return _by_name_and_id(answer["topics"], _described)
 
@@ -315,7 +327,8 @@ def _described(row: dict[str, Any]) -> TopicDescription | ClientError:
         return error
     partitions = sorted((_partition(each) for each in row["partitions"]), key=lambda each: each.partition)
     topic_id = row.get("topic_id", ZERO_UUID)
-    return TopicDescription(row["name"], topic_id, row.get("is_internal", False), tuple(partitions))
+    operations = parse_operations(row.get("topic_authorized_operations", NOT_TOLD))
+    return TopicDescription(row["name"], topic_id, row.get("is_internal", False), tuple(partitions), operations)
 
 
 def _partition(row: dict[str, Any]) -> PartitionDescription:
