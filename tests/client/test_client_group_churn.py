@@ -167,7 +167,7 @@ class Churn:
         return self.workers.pop(self.random.randrange(len(self.workers)))
 
 
-@pytest.mark.parametrize(("seed", "kind"), enumerate(KINDS))
+@pytest.mark.parametrize(("seed", "kind"), list(enumerate(KINDS)))
 def test_nothing_has_two_owners(seed: int, kind: str) -> None:
     """Whatever happened, in the end all is shared out among those who are left."""
     run(seed, kind, steps=15)

@@ -10,10 +10,15 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client import Producer, ProducerOptions
 from kreplica.client.admin import Admin
+from kreplica.client.connection import Connection
+from kreplica.client.group.consumer import ConsumerMember
+from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import CommitFailed
+from kreplica.sansio.errors import BrokerRefused, CommitFailed, RebalanceUnderWay
 from kreplica.sansio.offsets import CommittedOffset
+from kreplica.sansio.views import CoordinatorKind
 from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT, LEAVE_GROUP
 
 
 @pytest.fixture
@@ -183,6 +188,59 @@ def test_a_member_that_is_cut_off_loses_what_it_has(brokers: SimulatedCluster, k
     settle(brokers, one, two)
     one.stop()
     two.stop()
+
+
+def test_who_is_put_out_joins_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """It commits nothing more, learns by a heartbeat that it has lost all, and is a member again."""
+    (one,) = begin(brokers, "one", **kind)
+    brokers.run_until(put_out(one))
+    with pytest.raises(CommitFailed):
+        brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in one.has}))
+    brokers.run_until(lambda: one.told[1:] == [("lost", ALL), ("assigned", ALL)])
+    brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in one.has}))
+    one.stop()
+
+
+async def put_out(reader: Reader) -> None:
+    """Somebody takes a member out of the group."""
+    member = {"group_id": "g", "member_id": reader.membership.identity.member_id}
+    api, body = LEAVE_GROUP, {**member, "members": [member]}
+    if isinstance(reader.membership, ConsumerMember):
+        api, body = CONSUMER_GROUP_HEARTBEAT, {**member, "member_epoch": -1}
+
+    async def leave(connection: Connection) -> None:
+        assert (await reader.cluster.request(connection, api, body))["error_code"] == 0
+
+    await reader.cluster.at_coordinator(CoordinatorKind.GROUP, "g", leave)
+
+
+def test_a_commit_that_came_too_early_or_too_late(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """One in the name of an earlier generation is tried again in that of the current one, if there is another."""
+    (one,) = begin(brokers, "one", **kind)
+    member, now = one.membership, one.membership.identity
+    before = now._replace(generation=now.generation - 1)
+    code = ErrorCode.STALE_MEMBER_EPOCH if kind["protocol"] == "consumer" else ErrorCode.ILLEGAL_GENERATION
+    error = BrokerRefused(code, "commit")
+    assert isinstance(brokers.run_until(member.refused(error, before)), RebalanceUnderWay)
+    brokers.run_until(member.refused(error, now))
+    brokers.run(5.0)
+    assert isinstance(brokers.run_until(member.refused(error, now)), CommitFailed)
+    other = BrokerRefused(ErrorCode.OFFSET_METADATA_TOO_LARGE, "commit")
+    assert brokers.run_until(member.refused(other, now)) is other
+    one.stop()
+
+
+def test_a_topic_that_is_gone_is_not_committed_for_ever(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """The commit fails within seconds, and the group goes on without the topic."""
+    (one,) = begin(brokers, "one", **kind)
+    offsets = {each: CommittedOffset(5) for each in one.has}
+    brokers.run_until(Admin(one.cluster).delete_topic("t"))
+    before_s = brokers.simulation.now_s
+    with pytest.raises((BrokerRefused, CommitFailed)):
+        brokers.run_until(one.membership.commit(offsets))
+    assert brokers.simulation.now_s - before_s < 10.0
+    brokers.run_until(lambda: one.numbers == [])
+    one.stop()
 
 
 def test_other_topics_are_read(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
