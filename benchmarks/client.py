@@ -32,10 +32,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from benchmarks.broker_process import ROOT, BrokerProcess
-from benchmarks.client_load import Case, line_of
+from benchmarks.client_load import CHUNK, Case, line_of, make_values
 
 PARTITIONS = 4
 ROUNDS = 5
+RECORDS = {(100, False): "100 B", (100, True): "50 to 150 B", (1000, False): "1 KB"}
 BATCH_BYTES = {16 << 10: "16 KB", 128 << 10: "128 KB"}
 RATIO_MIN = 2.0
 OVERRIDES = {"log.segment.delete.delay.ms": "0"}
@@ -76,8 +77,8 @@ class Scale:
 
 QUICK_LIBRARIES = (OURS, *TO_BEAT, "confluent-kafka")
 SCALES = {
-    "quick": Scale(0.5, (16 << 10,), (-1,), 100_000_000, QUICK_LIBRARIES, ("record",)),
-    "full": Scale(0.8, tuple(BATCH_BYTES), (1, -1), 300_000_000),
+    "quick": Scale(0.5, (16 << 10,), (-1,), 60_000_000, QUICK_LIBRARIES, ("record",)),
+    "full": Scale(0.8, tuple(BATCH_BYTES), (1, -1), 150_000_000),
 }
 
 
@@ -139,7 +140,7 @@ class Topics:
         for removed in self._admin.delete_topics([name], operation_timeout=10).values():
             removed.result(20)
 
-    def make_full(self, record_bytes: int, batch_bytes: int, size: int) -> str:
+    def make_full(self, record_bytes: int, batch_bytes: int, size: int, *, varied: bool) -> str:
         """One with records in batches of a size, written by nobody who is measured."""
         name = self.make()
         producer = Producer(
@@ -151,11 +152,11 @@ class Topics:
                 "log_level": 0,
             }
         )
-        value = bytes(97 + number % 26 for number in range(record_bytes))
+        values = make_values(record_bytes, varied=varied)
         for number in range(size // record_bytes):
             while True:
                 try:
-                    producer.produce(name, value, partition=number % PARTITIONS)
+                    producer.produce(name, values[number % CHUNK], partition=number % PARTITIONS)
                     break
                 except BufferError:
                     producer.poll(0.005)
@@ -165,18 +166,19 @@ class Topics:
 
 def cases(topics: Topics, scale: Scale) -> Iterator[Case]:
     """What each library does; those that read have their topic, those that write want a new one."""
-    for record_bytes in (100, 1000):
+    for record_bytes, varied in RECORDS:
         for batch_bytes in scale.batch_bytes:
             common: dict[str, Any] = {
                 "bootstrap": topics.bootstrap,
                 "partitions": PARTITIONS,
                 "seconds": scale.seconds,
                 "record_bytes": record_bytes,
+                "varied": varied,
                 "batch_bytes": batch_bytes,
             }
             for acks, style in product(scale.acks, scale.styles):
                 yield Case(what="produce", style=style, topic="", acks=acks, **common)
-            full = topics.make_full(record_bytes, batch_bytes, scale.filled)
+            full = topics.make_full(record_bytes, batch_bytes, scale.filled, varied=varied)
             for style in ("record", "batch"):
                 yield Case(what="consume", style=style, topic=full, **common)
 
@@ -229,7 +231,7 @@ def rows_of(case: Case, reports: dict[str, list[dict[str, Any]]]) -> Iterator[di
             "library": name,
             "records/s": rate,
             "lowest to highest": f"{min(rates):,.0f} to {max(rates):,.0f}",
-            "MB/s": rate * case.record_bytes / 1e6,
+            "MB/s": statistics.median(each["bytes"] / each["seconds"] for each in taken) / 1e6,
             "CPU s per million": cpu_s,
             "of kreplica's": f"{cpu_s / ours_s:.2f} x",
             "kreplica is as fast": f"{ratio:.2f} x",
@@ -247,7 +249,7 @@ def _rate(report: dict[str, Any]) -> float:
 
 
 def _title(case: Case) -> str:
-    record = "100 B" if case.record_bytes == 100 else "1 KB"
+    record = RECORDS[case.record_bytes, case.varied]
     title = f"{STYLES[case.what, case.style]}, {record} in {BATCH_BYTES[case.batch_bytes]}"
     return title if case.what == "consume" else f"{title}, acks={'all' if case.acks == -1 else case.acks}"
 

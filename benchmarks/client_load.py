@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from random import Random
 from typing import Any
 
 CHUNK = 256
@@ -26,6 +27,7 @@ class Case:
     :param what: ``produce`` or ``consume``.
     :param style: of the library's calls: ``record`` for one at a time, ``batch`` for as many as it gives or takes.
     :param seconds: how long it goes on, at most; what was begun by then is finished, and counts.
+    :param varied: values are from half to one and a half times ``record_bytes`` long, not all the same.
     :param batch_bytes: of a producer's batches; ``acks`` -1 for all, with idempotence, or 1, without.
     :param fetch_bytes: of one partition in an answer; ``answer_bytes`` of all.
     """
@@ -37,6 +39,7 @@ class Case:
     style: str
     seconds: float
     record_bytes: int
+    varied: bool
     batch_bytes: int
     acks: int = -1
     linger_ms: int = 5
@@ -46,14 +49,25 @@ class Case:
     wait_ms: int = 500
 
     @property
-    def value(self) -> bytes:
-        """Of every record."""
-        return bytes(97 + number % 26 for number in range(self.record_bytes))
+    def values(self) -> list[bytes]:
+        """Of ``CHUNK`` records, which are sent again and again."""
+        return make_values(self.record_bytes, varied=self.varied)
 
     @property
     def idempotent(self) -> bool:
         """Whether batches are numbered."""
         return self.acks == -1
+
+
+def make_values(record_bytes: int, *, varied: bool) -> list[bytes]:
+    """Values of ``CHUNK`` records, the same ones each time.
+
+    :param varied: from half to one and a half times as long.
+    """
+    letters = bytes(97 + number % 26 for number in range(2 * record_bytes))
+    random = Random(record_bytes)
+    half = record_bytes // 2
+    return [letters[: random.randint(half, 3 * half) if varied else record_bytes] for _ in range(CHUNK)]
 
 
 class Meter:

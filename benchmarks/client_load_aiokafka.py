@@ -25,30 +25,36 @@ async def produce(case: Case) -> None:
         linger_ms=case.linger_ms,
     )
     async with producer:
-        topic, value, partitions = case.topic, case.value, case.partitions
+        topic, values, partitions = case.topic, case.values, case.partitions
         for partition in range(partitions):
-            await producer.send_and_wait(topic, value, partition=partition)
+            await producer.send_and_wait(topic, values[0], partition=partition)
         meter = Meter(case.seconds)
         if case.style == "batch":
-            await _batches_of(value, producer, topic, partitions, meter)
+            await _batches_of(values, producer, topic, partitions, meter)
         else:
             while not meter.is_over:
-                for number in range(CHUNK):
+                for number, value in enumerate(values):
                     await producer.send(topic, value, partition=number % partitions)
                 meter.records += CHUNK
         await producer.flush()
-        meter.bytes = meter.records * len(value)
+        meter.bytes = meter.records * sum(map(len, values)) // CHUNK
         answer(meter)
 
 
-async def _batches_of(value: bytes, producer: AIOKafkaProducer, topic: str, partitions: int, meter: Meter) -> None:
+async def _batches_of(
+    values: list[bytes], producer: AIOKafkaProducer, topic: str, partitions: int, meter: Meter
+) -> None:
     number = 0
+    batch = producer.create_batch()
     while not meter.is_over:
-        batch = producer.create_batch()
-        while batch.append(key=None, value=value, timestamp=None) is not None:
-            meter.records += 1
-        await producer.send_batch(batch, topic, partition=number % partitions)
-        number += 1
+        for value in values:
+            if batch.append(key=None, value=value, timestamp=None) is None:
+                await producer.send_batch(batch, topic, partition=number % partitions)
+                number += 1
+                batch = producer.create_batch()
+                batch.append(key=None, value=value, timestamp=None)
+        meter.records += CHUNK
+    await producer.send_batch(batch, topic, partition=number % partitions)
 
 
 async def consume(case: Case) -> None:

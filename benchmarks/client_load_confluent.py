@@ -37,21 +37,21 @@ def produce(case: Case) -> None:
             "max.in.flight.requests.per.connection": case.in_flight,
         }
     )
-    topic, value, partitions = case.topic, case.value, case.partitions
+    topic, values, partitions = case.topic, case.values, case.partitions
     for partition in range(partitions):
-        producer.produce(topic, value, partition=partition, on_delivery=_delivered)
+        producer.produce(topic, values[0], partition=partition, on_delivery=_delivered)
     producer.flush(10)
     on_delivery = _delivered if case.style == "record" else None
     meter = Meter(case.seconds)
     while not meter.is_over:
-        for number in range(CHUNK):
+        for number, value in enumerate(values):
             producer.produce(topic, value, partition=number % partitions, on_delivery=on_delivery)
         meter.records += CHUNK
         producer.poll(0)
         while len(producer) > QUEUED_MAX - CHUNK:
             producer.poll(0.01)
     producer.flush(60)
-    meter.bytes = meter.records * len(value)
+    meter.bytes = meter.records * sum(map(len, values)) // CHUNK
     answer(meter)
 
 

@@ -27,16 +27,16 @@ def produce(case: Case) -> None:
         max_in_flight_requests_per_connection=case.in_flight,
     )
     with producer:
-        topic, value, partitions = case.topic, case.value, case.partitions
+        topic, values, partitions = case.topic, case.values, case.partitions
         for partition in range(partitions):
-            producer.send(topic, value, partition=partition).get(10)
+            producer.send(topic, values[0], partition=partition).get(10)
         meter = Meter(case.seconds)
         while not meter.is_over:
-            for number in range(CHUNK):
+            for number, value in enumerate(values):
                 producer.send(topic, value, partition=number % partitions)
             meter.records += CHUNK
         producer.flush()
-        meter.bytes = meter.records * len(value)
+        meter.bytes = meter.records * sum(map(len, values)) // CHUNK
         answer(meter)
 
 

@@ -26,27 +26,26 @@ async def produce(cluster: Cluster, case: Case) -> None:
     """``send`` gives a Deferred for the record, or ``send_all`` takes as many as there are."""
     options = ProducerOptions(acks=case.acks, batch_size=case.batch_bytes, linger_s=case.linger_ms / 1000)
     async with Producer(cluster, options) as producer:
-        topic, value, partitions = case.topic, case.value, case.partitions
+        topic, values, partitions = case.topic, case.values, case.partitions
         for partition in range(partitions):
-            await producer.send(topic, value, partition=partition)
+            await producer.send(topic, values[0], partition=partition)
         meter = Meter(case.seconds)
         if case.style == "batch":
-            meter.records = await producer.send_all(topic, _values(value, meter))
+            meter.records = await producer.send_all(topic, _values(values, meter))
         else:
             while not meter.is_over:
                 await producer.room()
-                for number in range(CHUNK):
+                for number, value in enumerate(values):
                     producer.send(topic, value, partition=number % partitions)
                 meter.records += CHUNK
             await producer.flush()
-        meter.bytes = meter.records * len(value)
+        meter.bytes = meter.records * sum(map(len, values)) // CHUNK
         answer(meter)
 
 
-def _values(value: bytes, meter: Meter) -> Iterator[bytes]:
+def _values(values: list[bytes], meter: Meter) -> Iterator[bytes]:
     while not meter.is_over:
-        for _ in range(CHUNK):
-            yield value
+        yield from values
 
 
 async def consume(cluster: Cluster, case: Case) -> None:

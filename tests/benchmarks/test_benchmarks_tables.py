@@ -92,9 +92,10 @@ def test_client_libraries_are_compared_round_by_round() -> None:
         style="record",
         seconds=1,
         record_bytes=100,
+        varied=False,
         batch_bytes=16384,
     )
-    quick, slow = ({"records": count, "seconds": 1.0, "cpu_s": 0.5} for count in (300, 100))
+    quick, slow = ({"records": count, "bytes": count, "seconds": 1.0, "cpu_s": 0.5} for count in (300, 100))
     reports = {name: [quick, quick, slow] if name == "kreplica" else [slow, slow, slow] for name in client.LIBRARIES}
     rows = {row["library"]: row for row in client.rows_of(case, reports)}
     assert rows["aiokafka"]["kreplica is as fast"] == "3.00 x"
