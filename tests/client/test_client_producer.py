@@ -23,6 +23,7 @@ from kreplica.sansio.errors import (
     ProducerUnusable,
     RecordTooLarge,
 )
+from kreplica.sansio.lanes import EPOCH_MAX
 from kreplica.wire.compression import Codec
 from kreplica.wire.partitioning import partition_of_key
 
@@ -215,6 +216,36 @@ def test_a_topic_or_partition_that_is_not_there(scene: Scene) -> None:
     assert scene.run(more).partition == TopicPartition("t", 5)
 
 
+def test_a_partition_that_is_named_before_it_is_there(scene: Scene) -> None:
+    """Whoever is sent to it by its key then does not overtake those that were named it."""
+    producer = scene.producer()
+    scene.run(producer.send("t", b"", partition=0))
+    named = [producer.send("t", value, partition=4) for value in numbers(3)]
+    scene.run(scene.brokers.client().create_partitions("t", 5))
+    scene.brokers.wait_in_sync("t", range(5))
+    scene.run(scene.cluster.refresh(("t",)))
+    producer._gathering._topics["t"].view = scene.cluster.view.topics["t"]
+    key = next(key for key in numbers(1000) if partition_of_key(key, 5) == 4)
+    keyed = producer.send("t", b"keyed", key=key)
+    scene.run(producer.flush())
+    assert [scene.run(each).offset for each in (*named, keyed)] == [0, 1, 2, 3]
+
+
+def test_epochs_that_are_used_up(scene: Scene) -> None:
+    """The producer takes another id, and goes on."""
+    scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
+    producer = scene.producer()
+    scene.run(producer.send("t", b"a", partition=0))
+    (lane,) = producer._gathering.lanes()
+    before = lane.identity
+    assert before is not None
+    lane.identity = before._replace(epoch=EPOCH_MAX)
+    scene.error(producer.send("t", b"x" * 1000, partition=0))
+    scene.run(producer.send("t", b"b", partition=0))
+    assert lane.identity.producer_id != before.producer_id
+    assert scene.values(0) == [b"a", b"b"]
+
+
 # --- memory ---
 
 
@@ -296,18 +327,18 @@ def test_closing_flushes(scene: Scene) -> None:
 
 def test_leaving_by_an_error_waits_for_nothing(scene: Scene) -> None:
     """What was not sent fails, and whoever waits for room or a flush learns that."""
-    producer = scene.producer(linger_s=100.0, memory_size_max=2_000)
+    producer = scene.producer(linger_s=100.0, batch_size=200)
     sent: list[Deferred[Any]] = []
 
     async def fail() -> None:
         async with producer:
-            sent.append(producer.send("t", b"x", partition=0))
+            sent.append(producer.send("t", b"x" * 150, partition=0))
+            sent.append(producer.send("t", b"closes the batch before it" * 3, partition=0))
             sent.append(producer.send("unknown", b"x", partition=0))
             raise RuntimeError
 
     assert isinstance(scene.error(fail()), RuntimeError)
-    assert isinstance(scene.error(sent[0]), ProducerUnusable)
-    assert isinstance(scene.error(sent[1]), ProducerUnusable)
+    assert [type(scene.error(each)) for each in sent] == [ProducerUnusable] * 3
 
 
 def test_a_program_that_is_killed_leaves_nothing_behind(scene: Scene) -> None:

@@ -115,7 +115,7 @@ class Gathering:
             chosen = self._choose(known.view, key)
         lane = None if known is None or chosen is None else known.lanes.get(chosen) or self._new_lane(known, chosen)
         if lane is None:
-            place = topic, None if known is None else partition
+            place = topic, None if known is None else chosen
             self._newcomers.add(place, Newcomer(topic, key, value, headers, partition, timestamp_ms, size, waiter))
             self._held += size
             return None

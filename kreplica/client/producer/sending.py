@@ -126,7 +126,7 @@ class Sender:
 
         :return: whether some of it may have been written.
         """
-        numbered = [self._deliveries.drop_waiting(lane, error) for lane in self._active]
+        numbered = [self._deliveries.drop_waiting(lane, error) for lane in self._not_idle()]
         self._tell()
         return any(numbered)
 
@@ -140,10 +140,14 @@ class Sender:
             self._refreshing.cancel()
         for route in self._routes.values():
             route.close()
-        for lane in self._active:
+        for lane in self._not_idle():
             self._deliveries.give_all_up(lane, error)
         self._tell()
         await self._connections.close()
+
+    def _not_idle(self) -> list[OutgoingLane]:
+        """Those that are on their way, and those that nobody has looked at yet."""
+        return list(self._active | self._marked)
 
     # --- steps ---
 
@@ -213,9 +217,12 @@ class Sender:
         return leader, Passenger(lane, batch)
 
     def _has_papers(self, lane: OutgoingLane, papers: Papers) -> bool:
-        if lane.needs_producer_id():
+        identity = papers.identity()
+        used = lane.identity if lane.needs_producer_id() else None
+        if used is not None and identity is not None and used.producer_id == identity.producer_id:
             papers.renew()
-        return papers.identity() is not None and papers.admit(lane.partition)
+            identity = papers.identity()
+        return identity is not None and papers.admit(lane.partition)
 
     def _leader(self, lane: OutgoingLane, now_s: float) -> int | None:
         """The leader as it was last told; a lane that failed wants that to be new."""
