@@ -16,7 +16,7 @@ from kreplica.client.group.options import GroupOptions
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster_state import is_all_committed, is_decided, is_in_sync
+from kreplica.testing.cluster_state import acting, is_all_committed, is_decided, is_in_sync
 from kreplica.testing.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
 from kreplica.testing.simulation import Host
 from kreplica.testing.storms.applications.carrier import Carrier
@@ -112,8 +112,9 @@ class Applications:
         return Place(self._run, f"{kind}-{index}", made, self.tellings, told)
 
     def _writer(self, host: Host, name: str, index: int) -> Writer:
-        options = self.circumstances.producers[index]
-        return Writer(host, name, self._bootstrap, self.tellings, SOURCE, len(self.sources), options)
+        drawn, partitions = self.circumstances, len(self.sources)
+        options, interval_s = drawn.producers[index], drawn.interval_s
+        return Writer(host, name, self._bootstrap, self.tellings, SOURCE, partitions, interval_s, options)
 
     def _worker(self, host: Host, name: str, index: int) -> Worker:
         drawn = self.circumstances
@@ -153,6 +154,7 @@ class Applications:
                 rebalance_timeout_s=REBALANCE_TIMEOUT_S,
             ),
             auto_commit_s=AUTO_COMMIT_S if auto_commit else None,
+            fetch_wait_s=drawn.fetch_wait_s,
             fetch_size_max=drawn.fetch_size_max,
             partition_size_max=drawn.fetch_size_max,
             buffer_size_max=drawn.buffer_size_max,
@@ -163,10 +165,22 @@ class Applications:
         return self._cluster.bootstrap_servers
 
     def _may_overlap(self, had: str, has: str) -> bool:
-        """A process that stands still knows nothing; a static member learns late that another has its place."""
+        """A process that stands still knows nothing; a static member learns late that another has its place.
+
+        Nor does a member know better than a coordinator that was deposed, and has not heard of it.
+        """
         place = next(place for place in self.places if had.startswith(f"{place.name}#"))
         is_replaced = self.circumstances.static and has.startswith(f"{place.name}#")
-        return is_replaced or place.stands_still(had)
+        return is_replaced or place.stands_still(had) or self._has_two_coordinators
+
+    @property
+    def _has_two_coordinators(self) -> bool:
+        """Whether a broker believes that it leads what another one leads by now."""
+        offsets = [key for key in self._internal if key.topic == CONSUMER_OFFSETS]
+        leaders = [
+            [broker for broker, partition in acting(self._cluster, key) if partition.is_leader] for key in offsets
+        ]
+        return any(len(each) > 1 for each in leaders)
 
     # --- what faults look for ----------------------------------------------------------------------------------------
 

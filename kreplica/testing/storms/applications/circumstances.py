@@ -25,6 +25,8 @@ class Circumstances:
     :param static: whether the members of the group of workers have instance ids.
     :param styles: how each worker reads.
     :param auto_commit: whether each of them leaves it to the consumer to commit.
+    :param interval_s: from one lot of records that a writer sends to the next, on average.
+    :param fetch_wait_s: so long each consumer waits for news.
     :param fetch_size_max: of each consumer's answers, and ``buffer_size_max`` of what it keeps of them.
     :param producers: options of each writer's producer.
     """
@@ -39,6 +41,8 @@ class Circumstances:
     static: bool
     styles: tuple[str, ...]
     auto_commit: tuple[bool, ...]
+    interval_s: float
+    fetch_wait_s: float
     fetch_size_max: int
     buffer_size_max: int
     producers: tuple[dict[str, Any], ...]
@@ -70,6 +74,8 @@ def circumstances_of(seed: int) -> Circumstances:
         static=random.random() < 0.3,
         styles=tuple(random.choice(STYLES) for _ in range(workers)),
         auto_commit=tuple(random.random() < 0.5 for _ in range(workers)),
+        interval_s=random.choice((0.5, 1.0, 2.0, 4.0)),
+        fetch_wait_s=random.choice((0.5, 2.0, 5.0)),
         fetch_size_max=random.choice((300, 2000, 1 << 20)),
         buffer_size_max=random.choice((1000, 20_000, 1 << 20)),
         producers=tuple(_producer(random) for _ in range(writers)),

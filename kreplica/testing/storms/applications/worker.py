@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import ConsumedRecord, Consumer, ConsumerOptions
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import ClientError, CommitFailed
+from kreplica.sansio.errors import ClientError, CommitFailed, GaveUp
 from kreplica.testing.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.tellings import GroupTellings
@@ -84,6 +84,13 @@ class Worker(Application):
         self._listener = Listener(told, name)
 
     async def _work(self, cluster: Cluster) -> None:
+        while True:
+            try:
+                return await self._consume(cluster)
+            except GaveUp:
+                self._told.gone(self.name)  # no coordinator was there for so long: it begins anew
+
+    async def _consume(self, cluster: Cluster) -> None:
         listener = self._listener
         async with Consumer(cluster, self._options) as consumer:
             listener.consumer = consumer

@@ -15,7 +15,6 @@ from kreplica.testing.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.tellings import Sent, Tellings
 
-INTERVAL_S = 0.7
 RECORDS_MAX = 7
 SIZE_MAX = 120
 KEYS = 6
@@ -28,6 +27,7 @@ class Writer(Application):
     """Writes until it is to end; then waits for the outcome of each record.
 
     :param partitions: of the topic.
+    :param interval_s: from one lot of records to the next, on average.
     :param options: of its producer.
     """
 
@@ -39,12 +39,14 @@ class Writer(Application):
         tellings: Tellings,
         topic: str,
         partitions: int,
+        interval_s: float,
         options: Mapping[str, Any],
     ) -> None:
         super().__init__(host, name, bootstrap)
         self._tellings = tellings
         self._topic = topic
         self._partitions = partitions
+        self._interval_s = interval_s
         self._options = ProducerOptions(**options)
         self._count = 0
         self._waiting: dict[int, Sent] = {}
@@ -56,7 +58,7 @@ class Writer(Application):
                 self._send_some(producer)
                 if self.random.random() < FLUSH:
                     await producer.flush()
-                await self.sleep(self.random.expovariate(1 / INTERVAL_S))
+                await self.sleep(self.random.expovariate(1 / self._interval_s))
                 await producer.room()
         except CancelledError:
             await producer.close()
