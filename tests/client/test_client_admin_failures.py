@@ -10,7 +10,7 @@ from admin_scene import AdminScene, codes
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client import Admin, Cluster, TopicPartition
-from kreplica.client.admin import NewTopic, Outcomes
+from kreplica.client.admin import NewTopic, Outcomes, asking
 from kreplica.client.surroundings import surroundings_of
 from kreplica.errors import ErrorCode
 from kreplica.sansio.errors import BrokerRefused, ClientClosed, GaveUp
@@ -96,6 +96,17 @@ def test_nobody_answers(scene: AdminScene) -> None:
     assert isinstance(scene.run(closed).failed["a"], ClientClosed)
     scene.brokers.run(0.001)
     assert host.reactor.getDelayedCalls() == []
+
+
+def test_more_than_a_connection_takes_at_once(scene: AdminScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each item is a request of its own, they go in turns."""
+    monkeypatch.setattr(asking, "AT_ONCE", 2)
+    for each in scene.cluster._connections:
+        monkeypatch.setattr(each, "_outstanding_max", 3)
+    names = [f"x{number}" for number in range(7)]
+    fenced = scene.run(scene.admin.fence_producers(names), 60).raise_first()
+    assert list(fenced) == names
+    assert len({each.producer_id for each in fenced.values()}) == 7
 
 
 def test_outcomes() -> None:

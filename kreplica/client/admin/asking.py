@@ -33,6 +33,9 @@ UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOP
 UNKNOWN_PATIENCE_S = 5.0
 """A topic that was made just now may not be known to every broker yet: for so long it is asked for again."""
 
+AT_ONCE = 100
+"""So many requests go to one broker before the first is answered; connections take more, and others want some."""
+
 SERVER_TIMEOUT_MS = 20_000
 """How long a broker may wait for what it was asked to do, before it says that it goes on."""
 
@@ -253,6 +256,22 @@ class Subject:
         for found in await together([one(where, share) for where, share in shares.items()]):
             told |= found
         return told
+
+
+async def one_by_one(items: list[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
+    """Ask about each item apart, where no request takes several; ``AT_ONCE`` are under way at a time."""
+
+    async def one(item: K) -> V | ClientError:
+        try:
+            return await ask(item)
+        except ClientError as error:
+            return error
+
+    told: dict[K, V | ClientError] = {}
+    for begin in range(0, len(items), AT_ONCE):
+        share = items[begin : begin + AT_ONCE]
+        told |= zip(share, await together([one(item) for item in share]), strict=True)
+    return told
 
 
 def outcome(row: Mapping[str, Any], what: str) -> BrokerRefused | None:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.client.admin.asking import Told, outcome
+from kreplica.client.admin.asking import Told, one_by_one, outcome
 from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.admin.partitions import Partitions
 from kreplica.client.connection import Connection
 from kreplica.model import TopicPartition
-from kreplica.runtime.together import together
 from kreplica.sansio.batches import Isolation
 from kreplica.sansio.errors import ClientError, check
 from kreplica.sansio.offsets import LATEST, CommittedOffset, parse_committed, topic_rows
@@ -58,21 +57,20 @@ class GroupOffsets(Partitions):
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
         rows = {group_id: _asked(partitions) for group_id, partitions in wanted.items()}
 
-        async def fetch(connection: Connection, share: list[str]) -> list[dict[str, Any]]:
-            body = {
-                "group_id": share[0],
-                "topics": rows[share[0]],
-                "groups": [{"group_id": each, "topics": rows[each]} for each in share],
-                "require_stable": require_stable,
-            }
-            answer = await self._cluster.request(connection, OFFSET_FETCH, body)
-            return list(answer["groups"]) if "groups" in answer else [answer | {"group_id": share[0]}]
-
         async def ask(connection: Connection, share: list[str]) -> Told[str, Offsets]:
-            is_one_question = connection.version(OFFSET_FETCH) >= SEVERAL_GROUPS_FROM
-            shares = [share] if is_one_question else [[group_id] for group_id in share]
-            answers = await together([fetch(connection, each) for each in shares])
-            return {row["group_id"]: _committed(row) for answer in answers for row in answer}
+            if connection.version(OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
+                body = {
+                    "groups": [{"group_id": each, "topics": rows[each]} for each in share],
+                    "require_stable": require_stable,
+                }
+                answer = await self._cluster.request(connection, OFFSET_FETCH, body)
+                return {row["group_id"]: _committed(row, row["group_id"]) for row in answer["groups"]}
+
+            async def fetch(group_id: str) -> Offsets | ClientError:
+                body = {"group_id": group_id, "topics": rows[group_id], "require_stable": require_stable}
+                return _committed(await self._cluster.request(connection, OFFSET_FETCH, body), group_id)
+
+            return await one_by_one(share, fetch)
 
         return await self.at_coordinators(CoordinatorKind.GROUP, rows, ask, timeout_s)
 
@@ -151,12 +149,11 @@ def _asked(partitions: Iterable[TopicPartition] | None) -> list[dict[str, Any]] 
     return None if partitions is None else topic_rows(partitions, lambda each: each.partition, "partition_indexes")
 
 
-def _committed(row: dict[str, Any]) -> Offsets | ClientError:
-    what = f"offsets of group {row['group_id']}"
+def _committed(row: dict[str, Any], group_id: str) -> Offsets | ClientError:
     try:
         if "error_code" in row:  # version 1 says it of each partition
-            check(row, what)
-        return dict(parse_committed(row["topics"], row["group_id"]))
+            check(row, f"offsets of group {group_id}")
+        return dict(parse_committed(row["topics"], group_id))
     except ClientError as error:
         return error
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kreplica.client.admin.asking import UNKNOWN, Subject, Told, need, outcome
+from kreplica.client.admin.asking import UNKNOWN, Subject, Told, need, one_by_one, outcome
 from kreplica.client.admin.outcomes import Outcomes
 from kreplica.client.connection import Connection
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.runtime.together import together
 from kreplica.sansio.errors import BrokerRefused, ClientError, check
 from kreplica.sansio.offsets import topic_rows
 from kreplica.sansio.views import CoordinatorKind
@@ -164,14 +163,14 @@ class Transactions(Subject):
     ) -> Outcomes[str, ProducerIdentity]:
         """Put out whoever produces with these transactional ids; their open transactions are aborted (KIP-588)."""
 
-        async def fence(connection: Connection, each: str) -> ProducerIdentity | ClientError:
-            body = {"transactional_id": each, "transaction_timeout_ms": FENCING_TRANSACTION_TIMEOUT_MS}
-            answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body)
-            identity = ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
-            return outcome(answer, f"transactional id {each}") or identity
-
         async def ask(connection: Connection, share: list[str]) -> Told[str, ProducerIdentity]:
-            return dict(zip(share, await together([fence(connection, each) for each in share]), strict=True))
+            async def fence(each: str) -> ProducerIdentity:
+                body = {"transactional_id": each, "transaction_timeout_ms": FENCING_TRANSACTION_TIMEOUT_MS}
+                answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body)
+                check(answer, f"transactional id {each}")
+                return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
+
+            return await one_by_one(share, fence)
 
         return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, ask, timeout_s)
 
