@@ -58,6 +58,7 @@ class FittingMember:
         self._kind = GroupProtocol.CONSUMER
         self._member = self._new()
         self._following: Deferred[None] | None = None
+        self._is_stopping = False
         self._error: Exception | None = None
 
     @property
@@ -88,7 +89,7 @@ class FittingMember:
             try:
                 await self._member.start()
             except ClientError as error:
-                if changes >= CHANGES_MAX or not is_of_other_kind(error, self._kind):
+                if changes >= CHANGES_MAX or self._is_stopping or not is_of_other_kind(error, self._kind):
                     raise
                 await self._change()
             else:
@@ -101,6 +102,7 @@ class FittingMember:
 
     async def stop(self) -> None:
         """See ``Membership``."""
+        self._is_stopping = True
         if self._following is not None:
             self._following.cancel()
         await self._member.stop()
@@ -148,7 +150,7 @@ class FittingMember:
 
     def on_ended(self, error: Exception) -> None:
         """See ``AssignmentListener``."""
-        if isinstance(error, ClientError) and is_of_other_kind(error, self._kind):
+        if not self._is_stopping and isinstance(error, ClientError) and is_of_other_kind(error, self._kind):
             self._following = Deferred.fromCoroutine(self._follow())
         else:
             self._error = error

@@ -206,7 +206,7 @@ class GroupMember(ABC):
         self._reactor.callLater(0, self._end, error)
 
     def _end(self, error: Exception) -> None:
-        if self._has_begun:
+        if self._has_begun and not self._is_over:
             self._handover.ended(error)
         self._halt()
 
