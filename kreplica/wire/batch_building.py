@@ -276,25 +276,26 @@ def _encode_run(
 
     :param deltas: the varints of their offsets' deltas, all of one size: so many records are taken, if there are.
     """
+    small, small_end = _small_varints(), _VARINT_ENDS[1]
     last_timestamp_ms = last_key_size = last_value_size = -2
-    head = key_head = value_head = b""
+    timestamp_delta = head = key_head = value_head = b""
     for delta, (timestamp_ms, key, value, headers) in zip(deltas, rows, strict=False):
         if value is None or headers:
             parts.append(_encode_record(_varint(timestamp_ms - base_timestamp), delta, key, value, headers))
             continue
         key_size, value_size = -1 if key is None else len(key), len(value)
         if value_size != last_value_size or timestamp_ms != last_timestamp_ms or key_size != last_key_size:
-            timestamp_delta, value_head = _varint(timestamp_ms - base_timestamp), _varint(value_size)
-            if key is None:
-                value_head = _NULL + value_head
-            else:
-                key_head = _varint(key_size)
+            if timestamp_ms != last_timestamp_ms:
+                timestamp_delta = b"\x00" + _varint(timestamp_ms - base_timestamp)
+            value_head = small[value_size] if value_size < small_end else _varint(value_size)
             size = 2 + len(timestamp_delta) + len(delta) + len(value_head) + value_size
-            size += 0 if key is None else len(key_head) + key_size
-            head = _varint(size) + b"\x00" + timestamp_delta
+            if key is not None:
+                key_head = small[key_size] if key_size < small_end else _varint(key_size)
+                size += len(key_head) + key_size - 1
+            head = (small[size] if size < small_end else _varint(size)) + timestamp_delta
             last_timestamp_ms, last_key_size, last_value_size = timestamp_ms, key_size, value_size
         if key is None:
-            parts += (head, delta, value_head, value, _NO_HEADERS)
+            parts += (head, delta, _NULL, value_head, value, _NO_HEADERS)
         else:
             parts += (head, delta, key_head, key, value_head, value, _NO_HEADERS)
 

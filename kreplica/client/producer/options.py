@@ -18,7 +18,8 @@ class ProducerOptions:
 
     :param acks: -1: a record is written when all in-sync replicas have it; 1: when the leader has it; 0: when sent.
     :param codec: how batches are compressed.
-    :param idempotent: retries write nothing twice; goes with ``acks=-1`` only.  None: yes, where it does.
+    :param idempotent: retries write nothing twice; goes with ``acks=-1`` only.  None: yes, where it does.  Without, a
+        partition has one batch under way at a time, which keeps the order, but not more than that.
     :param transactional_id: for transactions: who takes the same id over ends what this one left open.
     :param transaction_timeout_s: a transaction that lasts longer is aborted by its coordinator.
     :param batch_size: of a batch before compression; a larger record has a batch of its own.

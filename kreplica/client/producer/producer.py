@@ -26,7 +26,7 @@ from kreplica.sansio.lanes import ProducerIdentity
 from kreplica.sansio.offsets import CommittedOffset
 from kreplica.wire.records import Headers
 
-LEAVE_SIZE = 64 << 10
+LEAVE_SIZE = 128 << 10
 """When so many bytes are in batches that could leave, whoever sends on and on is to let them."""
 
 
