@@ -46,8 +46,6 @@ class FetchedRecords(NamedTuple):
     :param position: from where on records are wanted; the first batch may begin before it.
     :param next_offset: where the next fetch begins: right behind the last batch, its gaps and markers included.
     :param aborted: transactions that were aborted there: (producer id, first offset), by offset.
-    :param high_watermark: where the committed records end, ``last_stable_offset`` where those do that no open
-        transaction precedes; -1 where the broker does not say.
     :param preferred_replica: the broker to read from, where the leader names one (KIP-392); else -1.
     """
 
@@ -56,8 +54,6 @@ class FetchedRecords(NamedTuple):
     position: int
     next_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
-    high_watermark: int = -1
-    last_stable_offset: int = -1
     preferred_replica: int = -1
 
 

@@ -124,7 +124,5 @@ def _parse_row(row: dict[str, Any], partition: TopicPartition, position: int) ->
         position,
         behind,
         aborted_of(row),
-        row["high_watermark"],
-        row.get("last_stable_offset", -1),
         row.get("preferred_read_replica", NO_BROKER),
     )

@@ -12,8 +12,11 @@ from kreplica.client.consumer.options import ConsumerOptions
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
 from kreplica.client.surroundings import surroundings_of
 from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.sansio.errors import ConnectionFailed, ConnectionLost
 from kreplica.sansio.options import ClientOptions
 from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.leader_client import LeaderClient
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record
 
@@ -63,8 +66,19 @@ class Scene:
         client = self.simulated.leader_client(topic, partition, name="writer")
         for start in range(0, len(records), batch):
             part = build_batch(records[start : start + batch], **options)
-            self.run_until(client.produce(topic, partition, part))
+            self.run_until(self._produce(client, topic, partition, part))
         self.run_until(client.close())
+
+    async def _produce(self, client: LeaderClient, topic: str, partition: int, batch: bytes) -> None:
+        """Also where the leader has just gone."""
+        while True:
+            try:
+                await client.produce(topic, partition, batch)
+            except (ConnectionFailed, ConnectionLost):
+                await client.close()
+                await pause(client.reactor, 0.5)
+            else:
+                return
 
     # --- consumers ---
 

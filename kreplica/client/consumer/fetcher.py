@@ -17,7 +17,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.turns import Turns
 from kreplica.sansio.backoff import backoff_s
 from kreplica.sansio.batches import FetchedRecords
-from kreplica.sansio.errors import ClientError, GaveUp
+from kreplica.sansio.errors import ClientError, GaveUp, LeaderUnknown
 from kreplica.sansio.fetching import BY_NAME_MAX, FetchLimits, fetch_body, iter_fetched
 from kreplica.wire.messages import FETCH
 
@@ -237,16 +237,23 @@ class Fetcher:
                 await turns.next()
 
     def _take(self, reading: Reading, fetched: FetchedRecords) -> None:
-        reading.succeeded()
-        reading.high_watermark, reading.last_stable_offset = fetched.high_watermark, fetched.last_stable_offset
         if fetched.preferred_replica != NO_BROKER:
-            reading.preferred = fetched.preferred_replica
-            reading.preferred_until_s = self._reactor.seconds() + self._cluster.options.metadata_age_s_max
+            self._prefer(reading, fetched.preferred_replica)
+            return
+        reading.succeeded()
         if len(fetched.data):
             reading.stock.add(fetched)
             reading.fetch_offset = fetched.next_offset
             self._readings[reading.key] = self._readings.pop(reading.key)  # the last to be served next time
             self._on_arrived(reading)
+
+    def _prefer(self, reading: Reading, replica: int) -> None:
+        """Read from the replica that the leader has named, instead of giving records (KIP-392)."""
+        if replica in self._cluster.view.brokers:
+            reading.preferred = replica
+            reading.preferred_until_s = self._reactor.seconds() + self._cluster.options.metadata_age_s_max
+        else:  # it came up after the cluster was asked how it looks
+            self.wait_longer(reading, LeaderUnknown(f"replica {replica} of {reading.key} is not known yet"))
 
     # --- failures ---
 
@@ -255,8 +262,9 @@ class Fetcher:
             return
         if reading.preferred != NO_BROKER:
             reading.preferred = NO_BROKER  # the leader knows better
-            return
-        self._on_failed(reading, error)
+            self.wait_longer(reading, error)
+        else:
+            self._on_failed(reading, error)
 
     def wait_longer(self, reading: Reading, error: ClientError) -> None:
         """Let a partition wait before it is tried again; it fails where it has waited long enough."""
@@ -269,6 +277,7 @@ class Fetcher:
             gave_up = GaveUp(f"{reading.key} could not be read for {patience_s:g} s: {error}")
             gave_up.__cause__ = error
             reading.error = gave_up
+            self._on_arrived(reading)
         wait_s = backoff_s(
             self._cluster.surroundings.random, reading.failures, options.backoff_s, options.backoff_s_max
         )

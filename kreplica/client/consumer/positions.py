@@ -78,7 +78,6 @@ class Reading:
         self.topic_id: UUID = ZERO_UUID
         self.is_paused = self.is_held = self.is_busy = self.is_asked = self.is_settling = self.is_over = False
         self.preferred, self.preferred_until_s = NO_BROKER, 0.0
-        self.high_watermark = self.last_stable_offset = -1
         self._position: int | None = None
         self.turn = 0
         self.begin_anew(wanted_time)

@@ -1,0 +1,178 @@
+"""Leaders that die, logs that were cut or compacted, topics that go, brokers that stand still."""
+
+from __future__ import annotations
+
+import pytest
+from client_consumer_scene import Scene, keys, values
+
+from kreplica.client.producer import Producer, ProducerOptions
+from kreplica.model import TopicPartition
+from kreplica.sansio.batches import Isolation
+from kreplica.sansio.errors import GaveUp, LogTruncated
+from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
+
+(T0,) = keys("t", 1)
+
+
+@pytest.fixture
+def scene():
+    """Three brokers."""
+    made = Scene(seed=13, brokers=3)
+    yield made
+    made.close()
+
+
+def test_leaders_that_die(scene: Scene) -> None:
+    """Whoever follows is read, from the same place on."""
+    scene.create("t", 1, replicas=3)
+    consumer = scene.consumer()
+    scene.run_until(consumer.assign([T0]))
+    for start in (0, 20, 40):
+        scene.write("t", 0, [str(number) for number in range(start, start + 20)], batch=3)
+        assert values(scene.read(consumer, 10)) == [str(number) for number in range(start, start + 10)]
+        leader = scene.simulated.leader_of("t", 0)
+        scene.simulated.brokers[leader].kill()
+        assert values(scene.read(consumer, 10)) == [str(number) for number in range(start + 10, start + 20)]
+        scene.run_until(scene.simulated.brokers[leader].start())
+        scene.simulated.wait_in_sync("t", [0])
+
+
+def test_a_broker_that_stands_still(scene: Scene) -> None:
+    """The fetch fails in its time, and another leader is read."""
+    scene.create("t", 1, replicas=3)
+    cluster = scene.cluster(request_timeout_s=5.0)
+    consumer = scene.consumer(cluster=cluster)
+    scene.run_until(consumer.assign([T0]))
+    scene.write("t", 0, ["a"])
+    assert values(scene.read(consumer, 1)) == ["a"]
+    host = scene.simulated.brokers[scene.simulated.leader_of("t", 0)].host
+    host.pause()
+    before = scene.simulated.leader_of("t", 0)
+    scene.run_until(lambda: scene.simulated.leader_of("t", 0) not in (before, -1))
+    scene.write("t", 0, ["b"])
+    assert values(scene.read(consumer, 1)) == ["b"]
+    host.resume()
+    scene.write("t", 0, ["c"])
+    assert values(scene.read(consumer, 1)) == ["c"]
+
+
+def diverged(scene: Scene) -> None:
+    """A log of ten records of which the last five are others than those that were there first."""
+    scene.create("t", 1, assignment=[[1, 2]], configs={"unclean.leader.election.enable": "true"})
+    scene.write("t", 0, [str(number) for number in range(5)], batch=1)
+
+
+def lose_the_end(scene: Scene) -> None:
+    """Let broker 2, which has five records, lead instead of broker 1, which has ten."""
+    one, two = scene.simulated.brokers[1], scene.simulated.brokers[2]
+    one.kill()
+    scene.run_until(two.start())
+    scene.run_until(lambda: scene.simulated.leader_of("t", 0) == 2, 120)
+    scene.write("t", 0, [f"new {number}" for number in range(5)], batch=1)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "fail"])
+def test_a_log_that_was_cut(scene: Scene, reset: str) -> None:
+    """What was read is gone: reading goes on from where the logs part, or fails where that is to be known (KIP-320)."""
+    diverged(scene)
+    consumer = scene.consumer(offset_reset=reset)
+    scene.run_until(consumer.assign({T0: 0}))
+    scene.read(consumer, 5)
+    scene.run_until(scene.simulated.brokers[2].stop())
+    scene.write("t", 0, [str(number) for number in range(5, 10)], batch=1)
+    assert values(scene.read(consumer, 5)) == [str(number) for number in range(5, 10)]
+    lose_the_end(scene)
+    if reset == "fail":
+        with pytest.raises(LogTruncated) as caught:
+            scene.read(consumer, 1)
+        assert (caught.value.offset, caught.value.diverging_offset) == (10, 5)
+        scene.run_until(consumer.seek(T0, 5))
+    assert values(scene.read(consumer, 5)) == [f"new {number}" for number in range(5)]
+
+
+def test_a_topic_that_is_deleted_and_made_anew(scene: Scene) -> None:
+    """It is waited for, and read from its beginning, however far the old one was read."""
+    scene.create("t")
+    scene.write("t", 0, [str(number) for number in range(10)])
+    consumer = scene.consumer()
+    scene.run_until(consumer.assign([T0]))
+    scene.read(consumer, 10)
+    client = scene.simulated.client()
+    scene.run_until(client.delete_topic("t"))
+    scene.run(5)
+    assert scene.poll(consumer, timeout_s=1.0) == []
+    scene.run_until(client.create_topic("t"))
+    scene.run_until(client.close())
+    scene.write("t", 0, [f"new {number}" for number in range(20)])
+    assert values(scene.read(consumer, 20)) == [f"new {number}" for number in range(20)]
+
+
+def test_transactions(scene: Scene) -> None:
+    """What was aborted is left out, what is open waits; who reads all sees all, but no markers."""
+    scene.create("t")
+    one, two, three = (
+        Producer(scene.cluster(), ProducerOptions(transactional_id=name, transaction_timeout_s=600.0))
+        for name in ("one", "two", "three")
+    )
+
+    async def write(producer: Producer, text: str) -> None:
+        producer.send("t", text.encode(), partition=0).addErrback(lambda _: None)
+        await producer.flush()
+
+    async def all_of_it() -> None:
+        for producer in (one, two, three):
+            await producer.begin()
+        await write(one, "aborted 1")
+        await write(two, "committed 1")
+        await write(one, "aborted 2")
+        await one.abort()
+        await two.commit()
+        await one.begin()
+        await write(one, "committed 2")
+        await one.commit()
+        await write(three, "open")
+
+    scene.run_until(all_of_it())
+    committed = scene.consumer(isolation=Isolation.READ_COMMITTED)
+    scene.run_until(committed.assign({T0: 0}))
+    assert values(scene.read(committed, 2)) == ["committed 1", "committed 2"]
+    assert scene.poll(committed, timeout_s=1.0) == []
+    assert committed.position(T0) == 7
+    assert scene.run_until(committed.lag()) == {T0: 0}
+    every = scene.consumer()
+    scene.run_until(every.assign({T0: 0}))
+    assert values(scene.read(every, 5)) == ["aborted 1", "committed 1", "aborted 2", "committed 2", "open"]
+    for producer in (one, two, three):
+        scene.run_until(producer.close(flush=False))
+
+
+def test_the_nearest_replica_is_read_while_it_is_there() -> None:
+    """The leader names it; when it goes, the leader itself is read (KIP-392)."""
+    scene = Scene(13, 3, racks={1: "a", 2: "b", 3: "c"}, overrides=[f"replica.selector.class={RACK_AWARE_SELECTOR}"])
+    scene.create("t", assignment=[[1, 2, 3]])
+    consumer = scene.consumer(rack_id="b", fetch_wait_s=0.2)
+    scene.run_until(consumer.assign([T0]))
+    scene.write("t", 0, ["1"])
+    assert values(scene.read(consumer, 1)) == ["1"]
+    reading = consumer._flow.readings[T0]
+    assert reading.preferred == 2
+    scene.run_until(scene.simulated.brokers[2].stop())
+    scene.write("t", 0, ["2"])
+    assert values(scene.read(consumer, 1)) == ["2"]
+    assert reading.preferred == -1
+    scene.run_until(scene.simulated.brokers[2].start())
+    scene.simulated.wait_in_sync("t", [0])
+    scene.write("t", 0, ["3"])
+    assert values(scene.read(consumer, 1)) == ["3"]
+    scene.run(1)
+    assert reading.preferred == 2
+    scene.close()
+
+
+def test_partitions_that_are_there_later(scene: Scene) -> None:
+    """A partition that is not there yet is an error of ``assign``; nothing is changed by that."""
+    scene.create("t")
+    consumer = scene.consumer()
+    with pytest.raises(GaveUp):
+        scene.run_until(consumer.assign({TopicPartition("t", 7): -2}), 100)
+    assert consumer.assignment == frozenset()

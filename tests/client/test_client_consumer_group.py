@@ -1,0 +1,183 @@
+"""What a group gives a consumer: shares, patterns, what is committed in the end, and user code that takes long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from client_consumer_scene import Scene, keys
+from twisted.internet.defer import Deferred
+
+from kreplica.client.consumer import ConsumedRecord, Consumer
+from kreplica.client.group import GroupOptions
+from kreplica.runtime.pause import pause
+
+PROTOCOLS = {
+    "eager": {"protocol": "classic", "assignors": ("range",)},
+    "cooperative": {"protocol": "classic", "assignors": ("cooperative-sticky",)},
+    "consumer": {"protocol": "consumer"},
+}
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """A broker and the topic t with four partitions of ten records."""
+    made = Scene(seed=15)
+    made.create("t", 4)
+    for partition in range(4):
+        made.write("t", partition, [f"{partition}.{number}" for number in range(10)], batch=3)
+    yield made
+    made.close()
+
+
+def member(scene: Scene, host: str, **options: Any) -> Consumer:
+    """A consumer in the group g."""
+    group = {"session_timeout_s": 10.0, "heartbeat_interval_s": 1.0, **options}
+    return scene.consumer(host, group=GroupOptions(group_id="g", **group), auto_commit_s=1.0)
+
+
+class Slow:
+    """A handler that awaits for minutes, beyond all time-outs of the group but that of a rebalance."""
+
+    def __init__(self, scene: Scene, host: str, seconds: float) -> None:
+        self.seconds = seconds
+        self.begun: list[tuple[int, int]] = []
+        self.done: list[tuple[int, int]] = []
+        self._reactor = scene.simulated.host(host).reactor
+
+    async def __call__(self, record: ConsumedRecord) -> None:
+        self.begun.append((record.partition, record.offset))
+        await pause(self._reactor, self.seconds)
+        self.done.append((record.partition, record.offset))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_user_code_that_takes_minutes_stays_in_its_group(scene: Scene, protocol: str) -> None:
+    """Both members keep their shares while each record takes minutes; every record is seen once."""
+    consumers = [member(scene, host, **PROTOCOLS[protocol]) for host in ("one", "two")]
+    for consumer in consumers:
+        scene.run_until(consumer.subscribe(["t"]))
+    scene.run_until(lambda: all(len(consumer.assignment) == 2 for consumer in consumers), 60)
+    slow = [Slow(scene, host, 150.0) for host in ("one", "two")]
+    shares = [consumer.assignment for consumer in consumers]
+    identities = [consumer.identity for consumer in consumers]
+    running = [Deferred.fromCoroutine(consumer.run(each)) for consumer, each in zip(consumers, slow, strict=True)]
+    scene.run_until(lambda: sum(len(each.done) for each in slow) == 8, 1000)
+    assert [consumer.assignment for consumer in consumers] == shares
+    assert [consumer.identity for consumer in consumers] == identities
+    for each in slow:
+        each.seconds = 0.01
+    scene.run_until(lambda: sum(len(each.done) for each in slow) == 40, 1000)
+    assert sorted(slow[0].done + slow[1].done) == [
+        (partition, offset) for partition in range(4) for offset in range(10)
+    ]
+    assert all(each.begun == each.done or sorted(each.begun) == sorted(each.done) for each in slow)
+    for consumer in consumers:
+        scene.run_until(consumer.close())
+    for each in running:
+        scene.run_until(each)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_record_that_is_held_for_minutes_by_a_loop(scene: Scene, protocol: str) -> None:
+    """The same by iteration: the loop goes on with the next record, and nobody else saw what it holds."""
+    one, two = (member(scene, host, **PROTOCOLS[protocol]) for host in ("one", "two"))
+    for consumer in (one, two):
+        scene.run_until(consumer.subscribe(["t"]))
+    scene.run_until(lambda: len(one.assignment) == len(two.assignment) == 2, 60)
+    first = scene.read(one, 1)
+    others = scene.read(two, 20)
+    scene.run(200)
+    assert len(one.assignment) == 2
+    seen = first + scene.read(one, 19) + others
+    assert len({(record.partition, record.offset) for record in seen}) == len(seen) == 40
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_shares_are_given_up_in_order(scene: Scene, protocol: str) -> None:
+    """A second member begins where the first was when it gave up; what the first had in its hands is finished."""
+    one = member(scene, "one", **PROTOCOLS[protocol])
+    scene.run_until(one.subscribe(["t"]))
+    scene.run_until(lambda: one.assignment == set(keys("t", 4)))
+    slow = Slow(scene, "one", 2.0)
+    running = Deferred.fromCoroutine(one.run(slow))
+    scene.run_until(lambda: len(slow.begun) == 8)
+    two = member(scene, "two", **PROTOCOLS[protocol])
+    quick = Slow(scene, "two", 0.01)
+    scene.run_until(two.subscribe(["t"]))
+    running_two = Deferred.fromCoroutine(two.run(quick))
+    scene.run_until(lambda: len(one.assignment) == len(two.assignment) == 2, 120)
+    scene.run_until(lambda: len(slow.done) + len(quick.done) == 40, 120)
+    assert sorted(slow.done + quick.done) == [(partition, offset) for partition in range(4) for offset in range(10)]
+    scene.run_until(one.close())
+    scene.run_until(lambda: len(two.assignment) == 4, 120)
+    scene.write("t", 0, ["more"])
+    scene.run_until(lambda: (0, 10) in quick.done)
+    scene.run_until(two.close())
+    for each in (running, running_two):
+        scene.run_until(each)
+
+
+def test_topics_that_match_a_pattern(scene: Scene) -> None:
+    """Those that are made later too; whole names match."""
+    consumer = scene.consumer(group_id="p", pattern_refresh_s=5.0)
+    scene.run_until(consumer.subscribe(re.compile("t|u.*")))
+    scene.run_until(lambda: consumer.assignment == set(keys("t", 4)))
+    scene.create("u1", 1)
+    scene.create("tt", 1)
+    scene.run_until(lambda: consumer.assignment == {*keys("t", 4), *keys("u1", 1)}, 60)
+    scene.write("u1", 0, ["found"])
+    records = scene.read(consumer, 41)
+    assert {record.topic for record in records} == {"t", "u1"}
+    scene.run_until(consumer.subscribe(["u1"]))
+    scene.run_until(lambda: consumer.assignment == set(keys("u1", 1)), 60)
+
+
+def test_what_the_group_committed_is_where_it_begins(scene: Scene) -> None:
+    """Also after all members left; a context manager subscribes and leaves."""
+
+    async def read(count: int) -> list[tuple[int, int]]:
+        found = []
+        async with scene.consumer("one", group_id="q", topics=["t"]) as consumer:
+            async for record in consumer:
+                found.append((record.partition, record.offset))
+                if len(found) == count:
+                    await consumer.commit()
+                    break
+        return found
+
+    seen = scene.run_until(read(15)) + scene.run_until(read(25))
+    assert sorted(seen) == [(partition, offset) for partition in range(4) for offset in range(10)]
+
+
+def test_a_listener_is_told(scene: Scene) -> None:
+    """After the consumer has seen to it: what was given can be sought in, what is taken is still known."""
+    told: list[tuple[str, int]] = []
+    consumer = scene.consumer(group_id="l")
+
+    class Listener:
+        async def on_assigned(self, partitions: frozenset[Any]) -> None:
+            told.append(("assigned", len(partitions)))
+            for key in sorted(partitions):
+                await consumer.seek(key, 8)
+
+        async def on_revoked(self, partitions: frozenset[Any]) -> None:
+            told.append(("revoked", len(partitions & consumer.assignment)))
+
+        def on_lost(self, partitions: frozenset[Any]) -> None:
+            told.append(("lost", len(partitions)))
+
+        def on_ended(self, error: Exception) -> None:
+            told.append(("ended", 0))
+
+    scene.run_until(consumer.subscribe(["t"], listener=Listener()))
+    records = scene.read(consumer, 8)
+    assert {record.offset for record in records} == {8, 9}
+    scene.run_until(consumer.close())
+    assert told == [("assigned", 4), ("revoked", 4)]
+    other = scene.consumer(group_id="l")
+    scene.run_until(other.assign(keys("t", 1)))
+    with pytest.raises(ValueError, match="assigned already"):
+        scene.run_until(other.subscribe(["t"]))

@@ -1,0 +1,93 @@
+"""What was fetched, opened batch by batch: gaps, what lies before the position, damage."""
+
+from __future__ import annotations
+
+import pytest
+
+from kreplica.client.consumer.records import ConsumedBatch
+from kreplica.client.consumer.stock import Stock
+from kreplica.model import TopicPartition
+from kreplica.sansio.batches import FetchedRecords, next_offset_behind
+from kreplica.sansio.errors import CorruptBatch
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.batches import stamp
+from kreplica.wire.control_records import EndMarker, build_end_marker
+from kreplica.wire.records import Record
+
+KEY = TopicPartition("t", 0)
+
+
+def fetched(position: int, *batches: bytes) -> FetchedRecords:
+    data = memoryview(b"".join(batches))
+    return FetchedRecords(KEY, data, position, next_offset_behind(data, position, KEY))
+
+
+def batch(base_offset: int, *offsets: int) -> bytes:
+    return build_batch(
+        [Record(offset, 5, None, str(offset).encode()) for offset in offsets], base_offset=base_offset, leader_epoch=3
+    )
+
+
+def marker(offset: int) -> bytes:
+    made = bytearray(build_end_marker(EndMarker(True, 0), 7, 0, 5))
+    stamp(made, offset, 3)
+    return bytes(made)
+
+
+def take_all(stock: Stock, position: int) -> list[tuple[list[int], int]]:
+    """(offsets, position behind) of all that there is."""
+    found = []
+    while not stock.is_empty:
+        taken, position = stock.take(position)
+        found.append(([] if taken is None else [record.offset for record in taken], position))
+    return found
+
+
+def test_gaps_and_what_lies_before_the_position() -> None:
+    """Compaction leaves holes, in batches and between them; a fetch may bring what precedes the position."""
+    stock = Stock()
+    stock.add(fetched(4, batch(0, 2, 4, 5), batch(8, 9), marker(10)))
+    stock.add(fetched(11, batch(20, 20)))
+    assert len(stock) == 2
+    assert take_all(stock, 4) == [([4, 5], 6), ([9], 10), ([], 11), ([20], 21), ([], 21)]
+    assert stock.size == 0
+
+
+def test_what_was_put_back_comes_first() -> None:
+    """Also before answers that came meanwhile."""
+    stock = Stock()
+    stock.add(fetched(0, batch(0, 0, 1, 2)))
+    taken, _ = stock.take(0)
+    assert isinstance(taken, ConsumedBatch)
+    first, others = taken.split(1)
+    assert (first.next_offset, others.next_offset) == (1, 3)
+    assert first.leader_epoch == others.leader_epoch == 3
+    stock.put_back(others)
+    stock.add(fetched(3, batch(3, 3)))
+    assert take_all(stock, 1) == [([1, 2], 3), ([], 3), ([3], 4), ([], 4)]
+
+
+def test_damage() -> None:
+    """Batches before it are handed out; nothing behind it is trusted."""
+    broken = bytearray(batch(1, 1))
+    broken[-2] ^= 1
+    stock = Stock()
+    stock.add(fetched(0, batch(0, 0), bytes(broken)))
+    stock.add(fetched(2, batch(2, 2)))
+    assert stock.take(0)[1] == 1
+    with pytest.raises(CorruptBatch, match="offset 1"):
+        stock.take(1)
+    assert stock.is_empty
+    assert stock.size == 0
+
+
+def test_malformed_records() -> None:
+    """A CRC says nothing of that."""
+    made = build_batch([Record(0, 5, None, b"abc")])
+    from kreplica.wire.batch_building import seal
+    from kreplica.wire.batches import HEADER_SIZE, parse_header
+
+    stock = Stock()
+    stock.add(fetched(0, seal(parse_header(made), b"\x10" + made[HEADER_SIZE + 1 :])))
+    with pytest.raises(CorruptBatch, match="t-0 from offset 0 on"):
+        stock.take(0)
