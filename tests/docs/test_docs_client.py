@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import kreplica.client
+from kreplica.client import errors
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 ROOT = Path(__file__).parents[2]
@@ -150,6 +152,17 @@ def test_the_readmes_program_works(cluster: KafkaCluster, tmp_path: Path) -> Non
     (tmp_path / "program.py").write_text(program)
     printed = run("python program.py", [], tmp_path)
     assert printed == ["in greetings-0 at offset 0", "0 b'good day'"]
+
+
+def test_the_guide_has_every_error_and_every_public_name_exists() -> None:
+    """What somebody may have to catch is explained; what is imported on the pages is there to be imported."""
+    pages = {page: (DOCS / page).read_text() for page in ("client.md", "client-tutorial.md", "coming-from.md")}
+    for name in errors.__all__:
+        assert f"`{name}`" in pages["client.md"], name
+    for page, text in pages.items():
+        for name in re.findall(r"`(?:Client|Producer|Consumer|Group)Options\.\w+`", text):
+            options, field = name.strip("`").split(".")
+            assert hasattr(getattr(kreplica.client, options), field), f"{page}: {name}"
 
 
 def test_code_side_by_side_is_code() -> None:
