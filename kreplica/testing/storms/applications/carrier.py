@@ -58,7 +58,6 @@ class Carrier(Application):
             listener = Listener(self._told, member)
             try:
                 async with Consumer(cluster, self._consuming) as consumer:
-                    listener.consumer = consumer
                     await consumer.subscribe([self._source], listener=listener)
                     async with Producer(cluster, self._producing) as producer:
                         await self._carry_on(consumer, producer)

@@ -40,6 +40,7 @@ MayOverlap = Callable[[str, str], bool]
 class Share:
     """What one member read of one partition, from when it was given to it until it was taken away.
 
+    :param number: in the order in which shares were given.
     :ivar begin: the first offset that it was given; -1 before.
     :ivar next_offset: the one to come; -1 before.
     :ivar is_held: whether it may read it still.
@@ -47,7 +48,7 @@ class Share:
 
     member: str
     partition: TopicPartition
-    generation: int
+    number: int
     begin: int = -1
     next_offset: int = -1
     is_held: bool = True
@@ -72,11 +73,11 @@ class GroupTellings:
         self._may_overlap = may_overlap
         self._beyond: dict[TopicPartition, set[int]] = {}
         self._last_begin: dict[TopicPartition, Share] = {}
-        self._owners: dict[tuple[int, TopicPartition], str] = {}
+        self._shares_count = 0
 
     # --- what a member is given --------------------------------------------------------------------------------------
 
-    def assigned(self, member: str, generation: int, partitions: Iterable[TopicPartition]) -> None:
+    def assigned(self, member: str, partitions: Iterable[TopicPartition]) -> None:
         """A member may read these, besides what it had."""
         for partition in sorted(partitions):
             shares = self.held.setdefault(partition, {})
@@ -85,10 +86,8 @@ class GroupTellings:
             others = [other for other in shares if other != member and not self._may_overlap(other, member)]
             if others:
                 self._contradicted(f"{partition} was given to {member}, while {', '.join(others)} had it")
-            owner = self._owners.setdefault((generation, partition), member)
-            if owner != member and not self._may_overlap(owner, member):
-                self._contradicted(f"{partition} was given to {owner} and {member} in generation {generation}")
-            shares[member] = Share(member, partition, generation)
+            self._shares_count += 1
+            shares[member] = Share(member, partition, self._shares_count)
 
     def taken(self, member: str, partitions: Iterable[TopicPartition]) -> None:
         """A member may read these no more."""
@@ -131,7 +130,7 @@ class GroupTellings:
         if offset > end:
             self._contradicted(f"{share.member} begins with {partition} at {offset}; {end} was not processed")
         before = self._last_begin.get(partition)
-        if before is not None and before.generation <= share.generation and offset < before.begin:
+        if before is not None and before.number < share.number and offset < before.begin:
             self._contradicted(
                 f"{share.member} begins with {partition} at {offset}, {before.member} before it began at {before.begin}"
             )

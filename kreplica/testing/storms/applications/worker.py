@@ -37,12 +37,10 @@ class Listener:
     def __init__(self, told: GroupTellings, member: str) -> None:
         self._told = told
         self._member = member
-        self.consumer: Consumer | None = None
         self.done: dict[TopicPartition, int] = {}
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        assert self.consumer is not None
-        self._told.assigned(self._member, self.consumer.identity.generation, partitions)
+        self._told.assigned(self._member, partitions)
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         self.on_lost(partitions)
@@ -91,10 +89,8 @@ class Worker(Application):
                 self._told.gone(self.name)  # no coordinator was there for so long: it begins anew
 
     async def _consume(self, cluster: Cluster) -> None:
-        listener = self._listener
         async with Consumer(cluster, self._options) as consumer:
-            listener.consumer = consumer
-            await consumer.subscribe(self._topics, listener=listener)
+            await consumer.subscribe(self._topics, listener=self._listener)
             work = {
                 "records": self._by_records,
                 "batches": self._by_batches,
