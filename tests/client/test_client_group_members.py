@@ -201,9 +201,22 @@ def test_who_is_put_out_joins_again(brokers: SimulatedCluster, kind: dict[str, o
     one.stop()
 
 
+def test_who_is_put_out_while_it_stops(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """It does not wait any longer for what it has lost, and leaves nothing behind."""
+    (one,) = begin(brokers, "one", **kind, instance_id="one")
+    one.before_giving = waiting(one, 1000.0)
+    stopped = Deferred.fromCoroutine(one.membership.stop())
+    brokers.run_until(put_out(one))
+    brokers.run_until(stopped, 5.0)
+    assert one.told[1:] == [("revoked", ALL), ("lost", ALL)]
+    one.stop()
+    assert one.host.runtime.reactor.getDelayedCalls() == []
+
+
 async def put_out(reader: Reader) -> None:
     """Somebody takes a member out of the group."""
-    member = {"group_id": "g", "member_id": reader.membership.identity.member_id}
+    identity = reader.membership.identity
+    member = {"group_id": "g", "member_id": identity.member_id, "group_instance_id": identity.instance_id}
     api, body = LEAVE_GROUP, {**member, "members": [member]}
     if isinstance(reader.membership, ConsumerMember):
         api, body = CONSUMER_GROUP_HEARTBEAT, {**member, "member_epoch": -1}

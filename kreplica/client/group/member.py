@@ -18,6 +18,7 @@ from kreplica.client.group.offsets import GroupOffsets
 from kreplica.client.group.options import GroupOptions
 from kreplica.client.group.session import Session
 from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
 from kreplica.sansio.errors import BrokerRefused, ClientError, GaveUp
 from kreplica.sansio.offsets import CommittedOffset
 from kreplica.wire.messages import Api
@@ -105,6 +106,7 @@ class GroupMember(ABC):
             self._handover.limit(self._reactor.seconds() + self._options.rebalance_timeout_s)
             try:
                 await _end_of(self._works[0])
+                await pause(self._reactor, 0)  # what ended it may be at work still, and is cancelled
             except CancelledError:
                 self._halt()
                 raise
@@ -255,8 +257,8 @@ class GroupMember(ABC):
         for work in self._works:
             work.cancel()
         self._begun.ring()
-        self._closing = Deferred.fromCoroutine(self._link.close())
-        self._closing.addErrback(lambda failure: log.failure("closing a membership", failure))
+        closing = Deferred.fromCoroutine(self._link.close())
+        closing.addErrback(lambda failure: log.failure("closing a membership", failure))
 
 
 def _end_of(work: Deferred[None]) -> Deferred[None]:
