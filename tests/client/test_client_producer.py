@@ -264,6 +264,23 @@ def test_memory_is_bounded(scene: Scene) -> None:
     assert producer._gathering._held == 0
 
 
+def test_batches_are_full_where_memory_is_short(scene: Scene) -> None:
+    """Whoever waits for room does not have others leave half empty."""
+    producer = scene.producer(memory_size_max=20_000, batch_size=2_000, linger_s=1.0)
+
+    async def write() -> None:
+        for number in range(4000):
+            await producer.room()
+            producer.send("t", b"x" * 100, partition=number % 2)
+        await producer.flush()
+
+    scene.run(write())
+    for partition in range(2):
+        counts = scene.batches(partition)
+        assert sum(counts) == 2000
+        assert len(counts) <= 2000 / 17 * 1.2
+
+
 def test_send_all_goes_as_fast_as_it_may(scene: Scene) -> None:
     """However little memory there is."""
     producer = scene.producer(memory_size_max=3_000, batch_size=500)

@@ -252,11 +252,10 @@ class Gathering:
         return self._held <= memory - memory // ROOM
 
     def room(self) -> Deferred[None]:
-        """Fires when there is room; as many wait as want to."""
-        for lane in self.lanes():
-            self.close_batch(lane)  # nothing else may come that would have them go
+        """Fires when there is room, at the earliest when something has its outcome; as many wait as want to."""
         waiter: Deferred[None] = Deferred()
         self._waiting_for_room.append(waiter)
+        self._press()
         return waiter
 
     def _make_room(self) -> None:
@@ -264,6 +263,14 @@ class Gathering:
             waiter = self._waiting_for_room.popleft()
             if not waiter.called:
                 waiter.callback(None)
+        if self._waiting_for_room:
+            self._press()
+
+    def _press(self) -> None:
+        """Where nothing is on its way whose outcome would make room, let go what still gathers records."""
+        if not any(lane.waiting or lane.in_flight for lane in self.lanes()):
+            for lane in self.lanes():
+                self.close_batch(lane)
 
     # --- topics that are not known yet ---
 
