@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from matrix_groups import EAGER, filled, member
 from matrix_reading import read_some
 from matrix_table import scenario
-from matrix_world import World, outcome_of
+from matrix_world import World, outcome_of, told
 
 from kreplica.client import Producer, ProducerOptions
 from kreplica.client.admin import Admin, ConfigChange, ConfigResource, NewTopic
+from kreplica.client.errors import ClientError
 from kreplica.model import TopicPartition
 
 SUBJECT = "admin"
+
+
+def told_first(failed: Mapping[Any, ClientError]) -> str:
+    """The only error that there is."""
+    (error,) = failed.values()
+    return told(error)
 
 
 # --- topics ---
@@ -139,13 +149,6 @@ async def broker_settings(world: World) -> object:
     admin = Admin(world.cluster)
     entries = await admin.describe_config(ConfigResource.broker(1))
     return entries["min.insync.replicas"].value == "2", entries["log.dirs"].read_only
-
-
-def told_first(failed: object) -> object:
-    from matrix_world import told
-
-    (error,) = failed.values()  # type: ignore[attr-defined]
-    return told(error)
 
 
 # --- groups ---

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from matrix_admin import told_first
 from matrix_consumer import filled
 from matrix_table import scenario
-from matrix_world import World, outcome_of, told
+from matrix_world import World, told
 
 from kreplica.client import EARLIEST, LATEST
 from kreplica.client.admin import Admin, NewTopic
@@ -94,10 +95,4 @@ async def log_dirs(world: World) -> object:
 
 @scenario(SUBJECT, "a broker that is not there", "GaveUp < LeaderUnknown")
 async def no_such_broker(world: World) -> object:
-    found = await Admin(world.cluster).describe_log_dirs([77], timeout_s=0.5)
-    return await outcome_of(_first(found.failed))
-
-
-async def _first(failed: object) -> object:
-    (error,) = failed.values()  # type: ignore[attr-defined]
-    raise error
+    return told_first((await Admin(world.cluster).describe_log_dirs([77], timeout_s=0.5)).failed)

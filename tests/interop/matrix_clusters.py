@@ -24,7 +24,7 @@ SETTINGS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 500,
     "group.consumer.min.session.timeout.ms": 500,
-    "group.consumer.session.timeout.ms": 2000,
+    "group.consumer.session.timeout.ms": 1500,
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 200,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from matrix_groups import EAGER, Reader, filled, member
 from matrix_reading import read, read_values
 from matrix_table import scenario
@@ -65,10 +68,9 @@ async def while_consuming(world: World) -> object:
     return found == [b"%d" % number for number in range(200)], len(found)
 
 
-@scenario(SUBJECT, "a group's coordinator is killed: the members go on", (40, 4, None))
-async def group_coordinator(world: World) -> object:
+async def group_coordinator(options: Mapping[str, object], world: World) -> object:
     topic, group = await filled(world, 4, 5), world.new_name("g")
-    reader = Reader(member(world, group, **EAGER), topic)
+    reader = Reader(member(world, group, **options), topic)
     await world.until(lambda: len(reader.values) == 20)
     await world.kill_coordinator(CoordinatorKind.GROUP, group)
     async with Producer(world.cluster) as producer:
@@ -79,6 +81,11 @@ async def group_coordinator(world: World) -> object:
     seen = len(set(reader.values)), reader.share, reader.error
     await reader.stop()
     return seen
+
+
+for name, options in (("classic", EAGER), ("KIP-848 where there is that", {})):
+    title = f"a group's coordinator is killed: the members go on ({name})"
+    scenario(SUBJECT, title, (40, 4, None))(partial(group_coordinator, options))
 
 
 @scenario(SUBJECT, "a transaction's coordinator is killed: whole transactions, or nothing of them", True)

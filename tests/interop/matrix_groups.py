@@ -13,7 +13,7 @@ from matrix_table import Other, scenario
 from matrix_world import World, outcome_of, told
 from twisted.internet.defer import Deferred
 
-from kreplica.client import Cluster, Consumer, ConsumerOptions, Producer
+from kreplica.client import Cluster, ConsumedRecord, Consumer, ConsumerOptions, Producer
 from kreplica.client.admin import Admin
 from kreplica.client.errors import ClientError, ConsumerClosed
 from kreplica.client.group.options import GroupOptions
@@ -53,7 +53,7 @@ async def filled(world: World, partitions: int = 4, count: int = 10, name: str =
 
 
 LONG_S = 2.0
-"""More than three sessions of a member of a classic group that has asked for them of 0.6 s."""
+"""More than three sessions of a member of a classic group that has asked for them of 0.6 s; more than one of others."""
 
 EAGER = {"protocol": "classic", "assignors": ("range",)}
 COOPERATIVE = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
@@ -144,6 +144,42 @@ for each_name, each_options in PROTOCOLS.items():
     scenario(SUBJECT, f"two members share partitions ({each_name})", ([20, 60], True))(
         partial(two_members, each_options)
     )
+
+
+@scenario(
+    SUBJECT,
+    "the coordinator shares partitions out as it is told (KIP-848)",
+    ("uniform", "range", "BrokerRefused UNSUPPORTED_ASSIGNOR"),
+    {KAFKA_3: Other(("BrokerRefused UNSUPPORTED_VERSION",) * 3, NOT_OFFERED)},
+)
+async def remote_assignors(world: World) -> object:
+    topic = await filled(world)
+
+    async def assignor_of_group(name: str) -> str:
+        group = world.new_name("g")
+        async with member(world, group, topic, protocol="consumer", remote_assignor=name) as consumer:
+            await read_some(consumer, 40)
+            return (await Admin(world.cluster).describe_group(group)).assignor
+
+    return tuple([await outcome_of(assignor_of_group(each)) for each in ("uniform", "range", "no-such")])
+
+
+@scenario(SUBJECT, "a handler that takes longer than a session loses nothing (classic)", ([b"0", b"1"], 2))
+async def slow_handler(world: World) -> object:
+    topic, group = await filled(world, 1, 2), world.new_name("g")
+    values: list[bytes | None] = []
+
+    async def handle(record: ConsumedRecord) -> None:
+        await world.pause(LONG_S / 2)
+        values.append(record.value)
+
+    async with member(world, group, topic, session_timeout_s=0.6, **EAGER) as consumer:
+        going = Deferred.fromCoroutine(consumer.run(handle))
+        await world.until(lambda: len(values) == 2)
+        await consumer.close()
+        await going
+    found = await Admin(world.cluster).group_offsets(group)
+    return values, found[TopicPartition(topic, 0)].offset
 
 
 @scenario(SUBJECT, "what a member keeps is not taken from it (cooperative)", [2, 0, True])

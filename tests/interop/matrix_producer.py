@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from interop_records import sample
@@ -10,7 +11,7 @@ from matrix_table import scenario
 from matrix_world import World, all_of, outcome_of
 from twisted.internet.defer import Deferred
 
-from kreplica.client import Codec, Producer, ProducerOptions
+from kreplica.client import Codec, Producer, ProducerOptions, RoundRobinPartitioner
 from kreplica.client.errors import BufferFull
 from kreplica.model import TopicPartition
 from kreplica.wire.batches import TimestampType
@@ -19,7 +20,9 @@ SUBJECT = "producer"
 SOME = [b"%d" % number for number in range(100)]
 
 JAVA_PARTITIONS = {"": 1, "a": 4, "key-0": 1, "key-1": 0, "key-2": 2, "schlüssel": 6, "0123456789": 8, "x" * 100: 8}
-"""Where Kafka's Java producer puts these keys in a topic of ten partitions."""
+"""Where Kafka's Java producer puts these keys in a topic of so many partitions."""
+
+JAVA_PARTITIONS_COUNT = 10
 
 
 async def acks(number: int, world: World) -> object:
@@ -77,7 +80,7 @@ async def append_time(world: World) -> object:
 
 @scenario(SUBJECT, "a key goes where Kafka's Java producer puts it", JAVA_PARTITIONS)
 async def java_partitions(world: World) -> object:
-    topic = await world.topic(10)
+    topic = await world.topic(JAVA_PARTITIONS_COUNT)
     async with Producer(world.cluster) as producer:
         sent = {key: producer.send(topic, b"", key=key.encode()) for key in JAVA_PARTITIONS}
         return {key: (await delivery).partition.partition for key, delivery in sent.items()}
@@ -90,6 +93,15 @@ async def sticky(world: World) -> object:
         written = await all_of([producer.send(topic, value) for value in SOME])
         later = await all_of([producer.send(topic, bytes(1000)) for _ in range(200)])
     return len({each.partition for each in written}), len({each.partition for each in later}) > 1
+
+
+@scenario(SUBJECT, "records go round the partitions, where they are to", {0: 4, 1: 4, 2: 4})
+async def round_robin(world: World) -> object:
+    topic = await world.topic(3)
+    options = ProducerOptions(partitioner=RoundRobinPartitioner)
+    async with Producer(world.cluster, options) as producer:
+        written = await all_of([producer.send(topic, b"v", key=b"same") for _ in range(12)])
+    return dict(sorted(Counter(each.partition.partition for each in written).items()))
 
 
 @scenario(SUBJECT, "a partition can be named", [(0, 0), (1, 0), (2, 0), (0, 1)])

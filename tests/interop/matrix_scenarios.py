@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matrix_admin
 import matrix_admin_cluster
+import matrix_admin_groups
 import matrix_admin_producers
 import matrix_consumer
 import matrix_faults
@@ -20,6 +21,7 @@ SUBJECTS = (
     matrix_faults,
     matrix_admin,
     matrix_admin_cluster,
+    matrix_admin_groups,
     matrix_admin_producers,
 )
 """Importing them filled the table; the page has this order."""

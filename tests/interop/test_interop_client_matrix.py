@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import apache_kafka
 import matrix_scenarios
 import pytest
-from matrix_clusters import NAMES, OURS, UnderTest, started
+from matrix_clusters import NAMES, OURS, VERSIONS, UnderTest, started
 from matrix_page import PAGE, text
+from matrix_producer import JAVA_PARTITIONS, JAVA_PARTITIONS_COUNT
 from matrix_table import Scenario
 from matrix_world import World
 
 from kreplica.testing.real_reactor import run
 
 SCENARIO_S_MAX = 100.0
+PROGRAM = Path(__file__).with_name("java") / "Partitions.java"
 
 CLUSTERS = [name if name == OURS else pytest.param(name, marks=pytest.mark.soak) for name in NAMES]
 
@@ -56,6 +59,17 @@ def test_the_same_is_seen_on_every_cluster(under_test: UnderTest, scenario: Scen
     finally:
         world.start_killed()
     assert seen == scenario.expected_on(under_test.name)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("version", VERSIONS.values())
+def test_java_puts_keys_where_the_table_says(version: str) -> None:
+    """Kafka's own partitioner says so."""
+    try:
+        printed = apache_kafka.run_program(version, PROGRAM, JAVA_PARTITIONS_COUNT, *JAVA_PARTITIONS)
+    except apache_kafka.NoKafka as missing:
+        pytest.skip(f"not compared with Kafka's Java clients {version}: {missing}")
+    assert [int(each) for each in printed.split()] == list(JAVA_PARTITIONS.values())
 
 
 def test_the_page_is_what_the_table_says() -> None:
