@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from matrix_groups import EAGER, filled, member
+from matrix_members import EAGER, filled, member
 from matrix_reading import read_some
 from matrix_table import scenario
 from matrix_world import World, outcome_of, told

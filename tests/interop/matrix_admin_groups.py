@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matrix_admin import told_first
-from matrix_groups import EAGER, filled, member
+from matrix_members import EAGER, filled, member
 from matrix_reading import read_some, read_values
 from matrix_table import scenario
 from matrix_world import World, outcome_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matrix_clusters import OURS
-from matrix_groups import EAGER, filled, member
+from matrix_members import EAGER, filled, member
 from matrix_reading import read_some
 from matrix_table import Other, scenario
 from matrix_world import World, outcome_of, told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from matrix_groups import EAGER, Reader, filled, member
+from matrix_members import EAGER, Reader, filled, member
 from matrix_reading import read, read_values
 from matrix_table import scenario
 from matrix_world import World, all_of, outcome_of

@@ -5,58 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from matrix_clusters import KAFKA_3
+from matrix_members import COOPERATIVE, EAGER, Reader, Taken, filled, member
 from matrix_reading import read_some
 from matrix_table import Other, scenario
 from matrix_world import World, outcome_of, told
 from twisted.internet.defer import Deferred
 
-from kreplica.client import Cluster, ConsumedRecord, Consumer, ConsumerOptions, Producer
+from kreplica.client import ConsumedRecord, Producer
 from kreplica.client.admin import Admin
-from kreplica.client.errors import ClientError, ConsumerClosed
-from kreplica.client.group.options import GroupOptions
 from kreplica.model import TopicPartition
 
 SUBJECT = "groups"
 NOT_OFFERED = "the protocol of KIP-848 is not on in 3.9 unless a broker's settings say so"
 
-
-def member(
-    world: World,
-    group: str,
-    *topics: str,
-    pattern: re.Pattern[str] | None = None,
-    cluster: Cluster | None = None,
-    reset: str = "earliest",
-    auto_commit_s: float | None = 5.0,
-    **options: Any,
-) -> Consumer:
-    """One that begins with the first record, and notices soon what changes.
-
-    :param options: of how it takes part in the group.
-    """
-    how = GroupOptions(group_id=group, **{"session_timeout_s": 6.0, "heartbeat_interval_s": 0.1, **options})
-    given = ConsumerOptions(group=how, offset_reset=reset, auto_commit_s=auto_commit_s, pattern_refresh_s=0.2)
-    return Consumer(cluster or world.cluster, given, topics=pattern or topics or None)
-
-
-async def filled(world: World, partitions: int = 4, count: int = 10, name: str = "") -> str:
-    """A topic with so many numbered records in each partition."""
-    topic = await world.topic(partitions, name=name)
-    async with Producer(world.cluster) as producer:
-        for number in range(partitions * count):
-            producer.send(topic, b"%d" % number, partition=number % partitions)
-        await producer.flush()
-    return topic
-
-
 LONG_S = 2.0
 """More than three sessions of a member of a classic group that has asked for them of 0.6 s; more than one of others."""
 
-EAGER = {"protocol": "classic", "assignors": ("range",)}
-COOPERATIVE = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
 PROTOCOLS: Mapping[str, Mapping[str, object]] = {
     "eager, range": EAGER,
     "eager, round robin": {"protocol": "classic", "assignors": ("roundrobin",)},
@@ -64,59 +30,6 @@ PROTOCOLS: Mapping[str, Mapping[str, object]] = {
     "cooperative": COOPERATIVE,
     "KIP-848 where there is that": {"protocol": "auto"},
 }
-
-
-class Taken:
-    """Listens, and keeps what was taken from a member.
-
-    :ivar partitions: each revocation's.
-    """
-
-    def __init__(self) -> None:
-        self.partitions: list[frozenset[TopicPartition]] = []
-
-    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        self.partitions.append(partitions)
-
-    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        pass
-
-    def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        self.partitions.append(partitions)
-
-    def on_ended(self, error: Exception) -> None:
-        pass
-
-
-class Reader:
-    """A member that reads until it is told to stop; each record counts as done when the next one is asked for."""
-
-    def __init__(self, consumer: Consumer, *topics: str, listener: Taken | None = None) -> None:
-        self.consumer = consumer
-        self.values: list[bytes | None] = []
-        self.error: Exception | None = None
-        self._topics, self._listener = topics, listener
-        self._going = Deferred.fromCoroutine(self._read())
-
-    async def _read(self) -> None:
-        try:
-            async with self.consumer:
-                await self.consumer.subscribe(self._topics, listener=self._listener)
-                async for record in self.consumer:
-                    self.values.append(record.value)
-        except ConsumerClosed:
-            pass
-        except ClientError as error:
-            self.error = error
-
-    @property
-    def share(self) -> int:
-        """How many partitions it has."""
-        return len(self.consumer.assignment)
-
-    async def stop(self) -> None:
-        await self.consumer.close()
-        await self._going
 
 
 async def two_members(options: Mapping[str, object], world: World) -> object:

@@ -10,7 +10,7 @@ import apache_kafka
 import pytest
 from java_member import JavaMember
 from matrix_clusters import KAFKA_3, KAFKA_4, NAMES, UnderTest, started
-from matrix_groups import Reader, filled, member
+from matrix_members import Reader, filled, member
 from matrix_world import World
 
 from kreplica.client import Producer
