@@ -9,7 +9,16 @@ from matrix_table import Other, scenario
 from matrix_world import World, outcome_of, told
 
 from kreplica.client import Producer, ProducerOptions, TopicPartition
-from kreplica.client.admin import Admin, ConfigChange, ConfigResource, GroupState, GroupType, Replica, TransactionState
+from kreplica.client.admin import (
+    AclOperation,
+    Admin,
+    ConfigChange,
+    ConfigResource,
+    GroupState,
+    GroupType,
+    Replica,
+    TransactionState,
+)
 from kreplica.sansio.offsets import CommittedOffset
 
 SUBJECT = "administration"
@@ -162,3 +171,20 @@ async def directories(world: World) -> object:
 async def features(world: World) -> object:
     features = await Admin(world.cluster).describe_features()
     return features.epoch >= 0 and all(each.lowest <= each.highest for each in features.finalized.values())
+
+
+@scenario(
+    SUBJECT,
+    "tells what a client may do with the cluster, a topic, a group",
+    (True, True, True),
+    {OURS: Other((None, None, True), "where nothing is forbidden, brokers of kreplica tell it of groups alone")},
+)
+async def operations(world: World) -> object:
+    admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
+    (await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1})).raise_first()
+    told_of = (
+        (await admin.describe_cluster(operations=True)).operations,
+        (await admin.describe_topics([topic], operations=True))[topic].operations,
+        (await admin.describe_groups([group], operations=True))[group].operations,
+    )
+    return tuple(each and AclOperation.DESCRIBE in each for each in told_of)
