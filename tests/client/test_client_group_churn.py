@@ -170,7 +170,7 @@ class Churn:
 @pytest.mark.parametrize(("seed", "kind"), list(enumerate(KINDS)))
 def test_nothing_has_two_owners(seed: int, kind: str) -> None:
     """Whatever happened, in the end all is shared out among those who are left."""
-    run(seed, kind, steps=15)
+    run(seed, kind, steps=10)
 
 
 @pytest.mark.soak
