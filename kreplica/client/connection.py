@@ -235,7 +235,8 @@ class Connection(Protocol):
         closing, self._closing = self._closing, []
         self._fail(failed, f"{self.peer}: {reason.getErrorMessage()}")
         for closed in closing:
-            closed.callback(None)
+            if not closed.called:
+                closed.callback(None)
 
     def pauseProducing(self) -> None:
         """The transport's buffer is full: requests without answer wait."""
@@ -292,7 +293,8 @@ class Connection(Protocol):
         if self._silence is None:
             written, self._unwritten = self._unwritten, []
             for request in written:
-                request.callback({})
+                if not request.called:  # what one hears may have it cancel another
+                    request.callback({})
 
     def _answer(self, frame: memoryview) -> None:
         if not self._outstanding:
@@ -344,4 +346,5 @@ class Connection(Protocol):
 
     def _fail(self, requests: list[Deferred[dict[str, Any]]], reason: str) -> None:
         for request in requests:
-            request.errback(ConnectionLost(reason))
+            if not request.called:  # what one hears may have it cancel another
+                request.errback(ConnectionLost(reason))

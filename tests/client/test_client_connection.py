@@ -119,6 +119,19 @@ def test_a_lost_connection_fails_what_is_under_way(peer: Peer, connection: Conne
     assert result_of(connection.close()) is None
 
 
+def test_who_hears_of_the_loss_may_cancel_another_request(peer: Peer, connection: Connection) -> None:
+    """As a membership does that ends: each request fails once."""
+    first, second, third = (heartbeat(connection) for _ in range(3))
+    lost: list[Failure] = []
+    first.addErrback(lambda failure: lost.append(failure) or second.cancel())
+    peer.lose()
+    assert [failure.type for failure in lost] == [ConnectionLost]
+    for answer, error in ((second, CancelledError), (third, ConnectionLost)):
+        with pytest.raises(error):
+            result_of(answer)
+    assert peer.reactor.getDelayedCalls() == []
+
+
 def test_a_caller_may_react_to_the_loss_with_another_request(peer: Peer, connection: Connection) -> None:
     """A retry from within the failure fails too, and the rest of the failures still arrive."""
     retried = heartbeat(connection).addErrback(lambda _: heartbeat(connection))
