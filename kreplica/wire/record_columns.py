@@ -218,6 +218,8 @@ class _Section:
         base = self.header.base_timestamp
         low = self._column(place, size, count)
         if width == 1:
+            if low.count(low[0]) == count and low.isascii():  # written at once
+                return [base + _ONE_BYTE[low[0]]] * count
             return [base + _ONE_BYTE[byte] for byte in low] if low.isascii() else None
         high = self._column(place + 1, size, count)
         if width != 2 or not high.isascii() or min(low) < 0x80:

@@ -88,9 +88,16 @@ class Consumer:
                 await self._subscription.stop()
             else:
                 await self._commits.last()
-        finally:
-            self._commits.close()
-            await self._flow.close()
+        except GeneratorExit:
+            raise  # dropped with its host: nothing more can be waited for
+        except BaseException:
+            await self._end()
+            raise
+        await self._end()
+
+    async def _end(self) -> None:
+        self._commits.close()
+        await self._flow.close()
 
     # --- what is read ---
 

@@ -199,7 +199,7 @@ class Flow:
 
     def _failed(self, reading: Reading, error: ClientError) -> None:
         if isinstance(error, OffsetOutOfRange) and self._options.offset_reset is not OffsetReset.FAIL:
-            if reading.stock.is_empty and reading.handed is None:
+            if reading.stock.is_empty and reading.handed is None and not reading.is_busy:
                 self._settler.reset(reading, error)
             else:
                 self._fetcher.wait_longer(reading, error)  # what was fetched before is handed out first

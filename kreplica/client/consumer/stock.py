@@ -14,11 +14,12 @@ from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.sansio.batches import FetchedRecords, visible_batches
 from kreplica.sansio.errors import CorruptBatch
-from kreplica.wire.batches import BatchHeader
+from kreplica.wire.batches import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
 from kreplica.wire.record_columns import read_columns
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, open_records
 
 _new = tuple.__new__
+_TIMESTAMP_TYPES = {0: TimestampType.CREATE_TIME, LOG_APPEND_TIME_BIT: TimestampType.LOG_APPEND_TIME}
 
 
 class Stock:
@@ -93,7 +94,7 @@ def _open(key: TopicPartition, header: BatchHeader, data: memoryview, position: 
     columns = read_columns(open_records(data, header, DECOMPRESSED_SIZE_MAX), header)
     offsets, timestamps, keys, values, headers = columns
     count = len(offsets)
-    types = repeat(header.timestamp_type, count)
+    types = repeat(_TIMESTAMP_TYPES[header.attributes & LOG_APPEND_TIME_BIT], count)
     topics, partitions, epochs = repeat(key.topic, count), repeat(key.partition, count), repeat(epoch, count)
     rows = zip(topics, partitions, offsets, timestamps, types, keys, values, headers, epochs, strict=True)
     records = list(map(_new, repeat(ConsumedRecord), rows))
