@@ -17,11 +17,15 @@ SEED = 4
 STORMY = StormOptions(seconds=20.0, messages_per_s=50, brokers=4, synced=True, calm_s=0.5, overlap=4)
 """Short, so that it can be had often, and with about thirty faults of most kinds."""
 
+WITH_APPLICATIONS = StormOptions(
+    seconds=8.0, messages_per_s=5, batch_records=5, partitions=1, calm_s=0.5, overlap=3, applications=True
+)
+
 CHILD = f"""
 import sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
-from test_testing_determinism import storm
-print(storm())
+import test_testing_determinism as tests
+print(tests.storm(options=getattr(tests, sys.argv[1])))
 """
 
 
@@ -32,20 +36,22 @@ def storm(seed: int = SEED, options: StormOptions = STORMY) -> str:
     return f"{digest.hexdigest()} of {outcome.events} events: {outcome.failure or 'clean'}"
 
 
+@pytest.mark.parametrize("name", ["STORMY", "WITH_APPLICATIONS"])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_seed_is_one_storm_in_every_process() -> None:
+def test_a_seed_is_one_storm_in_every_process(name: str) -> None:
     """Two processes with different hash seeds, and one that has seen another storm before, see the same events."""
     children = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", CHILD],
+            [sys.executable, "-W", "ignore", "-c", CHILD, name],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             stdout=subprocess.PIPE,
             text=True,
         )
         for hash_seed in ("1", "2")
     ]
-    other = storm(SEED + 1, replace(STORMY, seconds=3.0))
-    here = storm()
+    options: StormOptions = globals()[name]
+    other = storm(SEED + 1, replace(options, seconds=3.0))
+    here = storm(options=options)
     outputs = [child.communicate(timeout=120)[0].strip() for child in children]
     assert outputs == [here, here]
     assert other != here
