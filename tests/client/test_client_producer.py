@@ -24,6 +24,7 @@ from kreplica.sansio.errors import (
     RecordTooLarge,
 )
 from kreplica.sansio.lanes import EPOCH_MAX
+from kreplica.testing.storms.log_watch import LogWatch
 from kreplica.wire.compression import Codec
 from kreplica.wire.partitioning import partition_of_key
 
@@ -356,6 +357,19 @@ def test_leaving_by_an_error_waits_for_nothing(scene: Scene) -> None:
 
     assert isinstance(scene.error(fail()), RuntimeError)
     assert [type(scene.error(each)) for each in sent] == [ProducerUnusable] * 3
+
+
+def test_closing_while_it_connects(scene: Scene) -> None:
+    """The try ends with it, and nothing is logged of that."""
+    producer = scene.producer(acks=1)
+    scene.run(scene.cluster.refresh(("t",)))
+    scene.brokers.simulation.network.isolate("application")
+    sent = producer.send("t", b"x", partition=0)
+    scene.brokers.run(0.1)
+    with LogWatch() as watch:
+        scene.run(producer.close(flush=False))
+    assert isinstance(scene.error(sent), ProducerUnusable)
+    watch.check()
 
 
 def test_a_program_that_is_killed_leaves_nothing_behind(scene: Scene) -> None:

@@ -36,6 +36,7 @@ class Route:
         self._free = free
         self._connecting: Deferred[Connection] | None = None
         self._silence: IDelayedCall | None = None
+        self._is_closed = False
 
     @property
     def is_free(self) -> bool:
@@ -55,7 +56,8 @@ class Route:
         connecting.addBoth(self._connected, torn)
 
     def close(self) -> None:
-        """End all timers, and the try to connect."""
+        """End all timers, and the try to connect, of which nobody is told any more."""
+        self._is_closed = True
         self._free = lambda _: None
         self.parked.clear()
         if self._silence is not None:
@@ -66,6 +68,8 @@ class Route:
 
     def _connected(self, outcome: Connection | Failure, torn: Callable[[Route, Failure], None]) -> None:
         self._connecting = None
+        if self._is_closed:
+            return
         if isinstance(outcome, Failure):
             torn(self, outcome)
         else:
