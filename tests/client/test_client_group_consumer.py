@@ -116,6 +116,32 @@ def test_who_is_fenced_joins_again(brokers: SimulatedCluster) -> None:
 # --- which protocol ---
 
 
+@pytest.mark.parametrize("after_s", [0.1, 0.4])
+def test_an_answer_that_waited_longer_than_a_session_gives_nothing(brokers: SimulatedCluster, after_s: float) -> None:
+    """A process stands still while it is given more; when it goes on, somebody else has that."""
+    owners = Owners()
+    one, two = (Reader(brokers, name, owners=owners, **CONSUMER) for name in ("one", "two"))
+    brokers.run_until(one.start())
+    brokers.run_until(two.start())
+    brokers.run_until(lambda: len(one.numbers) == len(two.numbers) == 3)
+    for number in (1, 2, 3):
+        brokers.simulation.network.slow(f"broker-{number}", "one", (0.4, 0.4))
+    brokers.run(3.0)
+    two.stop()
+    brokers.run(after_s)  # the answer is on its way
+    one.host.pause()
+    owners.give("one", one.has)
+    brokers.run(30.0)
+    three = Reader(brokers, "three", owners=owners, **CONSUMER)
+    brokers.run_until(three.start())
+    brokers.run_until(lambda: three.numbers == ALL)
+    one.host.resume()
+    brokers.run_until(lambda: sorted(one.numbers + three.numbers) == ALL and 0 < len(one.numbers) < len(ALL))
+    assert owners.contradictions == []
+    one.stop()
+    three.stop()
+
+
 def test_where_there_is_a_choice_the_new_one_is_taken(brokers: SimulatedCluster) -> None:
     """Members that leave it open are together with those that want the new protocol."""
     one, two = begin(brokers, "one", "two", **AUTO)

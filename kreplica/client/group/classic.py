@@ -23,7 +23,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay, check
+from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay, RequestTimedOut, check
 from kreplica.wire.messages import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
 NOBODY = ""
@@ -170,6 +170,8 @@ class ClassicMember(GroupMember):
         asked_s = self._reactor.seconds()
         answer = await self._link.ask_long(SYNC_GROUP, body, timeout_s=self._long_s)
         check(answer, f"assignment in group {self._group}")
+        if self._session.is_stale(asked_s):
+            raise RequestTimedOut(f"group {self._group}: an assignment came after the session's end")
         assigned = parse_assignment(bytes(answer["assignment"]))
         self._last = assigned, identity.generation
         self._heard(asked_s)

@@ -19,7 +19,7 @@ from kreplica.client.group.standing import JOINING, Standing
 from kreplica.client.group.verdicts import Verdict, verdict
 from kreplica.errors import ErrorCode
 from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay
+from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay, RequestTimedOut
 from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT
 
 UNKNOWN_TOPIC_WAIT_S = 0.5
@@ -168,6 +168,9 @@ class ConsumerMember(GroupMember):
             return
         if identity is not self._identity or self._is_leaving:
             return
+        if self._session.is_stale(asked_s):
+            standing.not_answered()
+            raise RequestTimedOut(f"group {self._group}: an answer came after the session's end")
         self._answers_count += 1
         self._session.heard(asked_s)
         has_target = standing.answered(question, answer)

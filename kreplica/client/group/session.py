@@ -21,15 +21,24 @@ class Session:
         self._limit_s = limit_s
         self._over = over
         self._timer: IDelayedCall | None = None
+        self._heard_s = float("-inf")
 
     @property
     def is_on(self) -> bool:
         """Whether it has begun, and is not over."""
         return self._timer is not None
 
+    def is_stale(self, asked_s: float) -> bool:
+        """Whether an answer to what was asked then comes too late: nothing was heard for so long that it is over.
+
+        A process that stood still finds such answers when it goes on, and its timers only after them.
+        """
+        return self._reactor.seconds() >= max(asked_s, self._heard_s) + self._limit_s
+
     def heard(self, asked_s: float) -> None:
         """The coordinator answered what it was asked then: it takes the member for one since that time at least."""
         self.end()
+        self._heard_s = max(asked_s, self._heard_s)
         left_s = asked_s + self._limit_s - self._reactor.seconds()
         self._timer = self._reactor.callLater(max(left_s, 0.0), self._is_over)
 

@@ -8,8 +8,9 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import ConsumedRecord, Consumer, ConsumerOptions
+from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import ClientError, CommitFailed, GaveUp
+from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, GaveUp
 from kreplica.testing.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.tellings import GroupTellings
@@ -19,6 +20,7 @@ SLOW, SLOW_S = 0.03, (0.01, 0.1, 1.0)
 STUCK, STUCK_S = 0.002, (5.0, 20.0, 90.0)
 COMMIT_EACH, COMMIT_EACH_S = 10, 3.0
 POLL_S, POLLED_MAX = 0.5, 20
+FENCED_S = 1.0
 
 
 class Haste:
@@ -87,6 +89,12 @@ class Worker(Application):
                 return await self._consume(cluster)
             except GaveUp:
                 self._told.gone(self.name)  # no coordinator was there for so long: it begins anew
+            except BrokerRefused as error:
+                # Another process has its instance id, one that stood still maybe: it begins anew, as a service would.
+                if error.code is not ErrorCode.FENCED_INSTANCE_ID or self.is_superseded:
+                    raise
+                self._told.gone(self.name)
+                await self.sleep(FENCED_S)
 
     async def _consume(self, cluster: Cluster) -> None:
         async with Consumer(cluster, self._options) as consumer:
