@@ -118,6 +118,25 @@ def test_a_refused_write_is_repeated() -> None:
 """)
 
 
+def test_a_write_while_another_might_have_led_is_repeated() -> None:
+    """ZooKeeper was out of reach for a moment, and nobody else leads: the group goes on, and is not stuck for ever."""
+    scene = ConsumerScene()
+    scene.cluster.become("t", 4)
+    member = Member("a")
+    member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
+    told: list[Answer | ErrorCode] = []
+    scene.send(member.joining(), told.append)
+    scene.log.refuse(ErrorCode.NOT_COORDINATOR)
+    assert told == [ErrorCode.NOT_COORDINATOR]
+    scene.clock.advance(1)
+    scene.log.commit()
+    scene.send(member.joining(), told.append)
+    scene.log.commit()
+    assert isinstance(told[1], Answer)
+    scene.unload()
+    assert scene.clock.getDelayedCalls() == []
+
+
 def test_sessions_while_writes_fail() -> None:
     """Nobody dies of a log that takes nothing: heartbeats count though they cannot be answered."""
     scene = ConsumerScene()

@@ -141,8 +141,8 @@ class GroupWrites:
             self._next = _Write(write.base, write.base)
             self._settled(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            if code is not ErrorCode.NOT_COORDINATOR:
-                self._retry = self._reactor.callLater(RETRY_SECONDS, self._append)
+            # Also where another may lead: if nobody does, this broker goes on, in the same epoch.
+            self._retry = self._reactor.callLater(RETRY_SECONDS, self._append)
             self._give_up(code)
             self._settled(code)
 
