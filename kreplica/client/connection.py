@@ -205,6 +205,13 @@ class Connection(Protocol):
             self._fail(failed, f"{self.peer}: closed from this side")
         return closed
 
+    def abort(self) -> None:
+        """End the connection at once, whatever was given to it; what is under way fails with ``ConnectionLost``."""
+        if not self.closed:
+            failed = self._give_up()
+            self.transport.abortConnection()
+            self._fail(failed, f"{self.peer}: given up from this side")
+
     # --- called by the transport ---
 
     def connectionMade(self) -> None:

@@ -136,7 +136,7 @@ class Connections:
         try:
             await connection.negotiate(options.connect_timeout_s)
         except BaseException as error:
-            connection.close().addErrback(lambda failure: log.failure("closing a connection", failure))
+            connection.abort()  # nothing that was written matters
             if isinstance(error, KafkaError) and not isinstance(error, ClientError):
                 raise ConnectionFailed(f"{address}: {error}") from error
             raise

@@ -255,6 +255,8 @@ class Sender:
 
     def _refreshed(self, outcome: object) -> None:
         self._refreshing = None
+        if self._is_closed:
+            return
         if isinstance(outcome, Failure) and not outcome.check(ClientError):
             log.failure("asking how the cluster looks", outcome)
         self.papers_came()
