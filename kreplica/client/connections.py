@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from kreplica.client.connection import Connection, connect
 from kreplica.client.surroundings import Surroundings
 from kreplica.errors import KafkaError
+from kreplica.runtime.pause import pause
 from kreplica.runtime.shared import Shared
 from kreplica.runtime.together import together
 from kreplica.sansio.addresses import Address
@@ -107,6 +108,7 @@ class Connections:
             if way.connecting is not None:
                 way.connecting.cancel()
         await together([_closed(connection) for connection in open_ones])
+        await pause(self._surroundings.reactor, 0)  # what was given up has a turn to be gone
 
     async def _connect(self, address: Address, way: _Way) -> Connection:
         surroundings, options = self._surroundings, self._options

@@ -179,5 +179,7 @@ class Worker(Application):
         except CommitFailed:
             pass  # others go on with it
         except ClientError as error:
-            if not error.retriable:
+            # A coordinator that began just now may not know the topic for a while, and longer than a member waits.
+            code = error.code if isinstance(error, BrokerRefused) else None
+            if not error.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
