@@ -108,6 +108,12 @@ class Settler:
             elif not self._is_another(reading, topic):
                 if reading.position is None:
                     to_find.append(reading)
+                elif NO_EPOCH < found.leader_epoch < reading.epoch:
+                    # Who led then may not know that it leads no more, and would deny what was written since.
+                    text = (
+                        f"{reading.key}: its leader of epoch {found.leader_epoch} is no more, {reading.epoch} was seen"
+                    )
+                    self._fail(reading, LeaderUnknown(text))
                 elif found.leader_epoch != reading.checked_epoch:
                     to_check[reading.key] = reading, found
         await self._find(to_find)

@@ -21,6 +21,7 @@ STUCK, STUCK_S = 0.002, (5.0, 20.0, 90.0)
 COMMIT_EACH, COMMIT_EACH_S = 10, 3.0
 POLL_S, POLLED_MAX = 0.5, 20
 FENCED_S = 1.0
+TAKEN = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
 
 
 class Haste:
@@ -91,7 +92,7 @@ class Worker(Application):
                 self._told.gone(self.name)  # no coordinator was there for so long: it begins anew
             except BrokerRefused as error:
                 # Another process has its instance id, one that stood still maybe: it begins anew, as a service would.
-                if error.code is not ErrorCode.FENCED_INSTANCE_ID or self.is_superseded:
+                if error.code not in TAKEN or self.is_superseded:
                     raise
                 self._told.gone(self.name)
                 await self.sleep(FENCED_S)

@@ -1,0 +1,56 @@
+"""Whether a position is right is asked of nobody who may have been deposed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.consumer import ConsumerOptions
+from kreplica.client.consumer.positions import Reading
+from kreplica.client.consumer.settling import Settler
+from kreplica.client.surroundings import surroundings_of
+from kreplica.model import TopicPartition
+from kreplica.sansio.addresses import Address
+from kreplica.sansio.errors import ClientError, LeaderUnknown
+from kreplica.sansio.views import BrokerView, ClusterView, PartitionView, TopicView
+from kreplica.testing.simulation import Simulation
+
+KEY = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(("known_epoch", "is_asked"), [(13, False), (14, True), (15, True)])
+def test_a_leader_of_an_epoch_before_the_positions_is_not_asked(known_epoch: int, is_asked: bool) -> None:
+    """It would say that it never had the epoch, and the consumer would begin anew: others are looked for instead."""
+    simulation = Simulation(1)
+    surroundings = surroundings_of(simulation.host("application").runtime)
+    cluster = Cluster("broker-1:9092", surroundings=surroundings)
+    topic = TopicView("t", (PartitionView(0, 1, known_epoch, (1,), (1,)),))
+    broker = BrokerView(1, Address("broker-1", 9092))
+    cluster.view = ClusterView("c", 1, {1: broker}, {"t": topic})
+    asked: list[Any] = []
+    failed: list[ClientError] = []
+
+    async def nobody(*_: Any) -> Any:
+        asked.append(None)
+        await Deferred()
+
+    cluster.connection = nobody  # type: ignore[method-assign]
+    cluster.known_topic = lambda name: topic  # type: ignore[method-assign, assignment]
+    settler = Settler(
+        cluster,
+        ConsumerOptions(),
+        committed=nobody,
+        on_failed=lambda _, error: failed.append(error),
+        on_settled=lambda: None,
+    )
+    reading = Reading(KEY)
+    reading.begin_at(56, 14)
+    settler.settle([reading])
+    assert reading.position == 56
+    assert [type(each) for each in failed] == ([] if is_asked else [LeaderUnknown])
+    assert bool(asked) == is_asked
+    assert all(error.retriable for error in failed)
+    settler.close()
