@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
-from conftest import run_here
+from fake_admin import run_here
 
 from kreplica.cli import main
 from kreplica.testing.standalone import StandaloneProcess

@@ -10,11 +10,11 @@ from itertools import chain
 
 import click
 import pytest
-from conftest import serving
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from fake_admin import serving
 
 from kreplica.cli import rest, server_events
 from kreplica.cli.rest import Refused, RestClient, Server, Unreachable
@@ -24,9 +24,7 @@ from kreplica.cli.session import path_of
 from kreplica.cli.texts import Assignment, Duration, Partition, Partitions, Replicas, Setting, Size, Time
 from kreplica.testing import real_reactor
 
-STREAM = (
-    b": a comment\n\nid: 7\nevent: timeline\ndata: {\"a\":\ndata: 1}\n\ndata: x\r\n\r\nevent: empty\n\ndata: cut off"
-)
+STREAM = b': a comment\n\nid: 7\nevent: timeline\ndata: {"a":\ndata: 1}\n\ndata: x\r\n\r\nevent: empty\n\ndata: cut off'
 EVENTS = [ReceivedEvent("timeline", '{"a":\n1}', "7"), ReceivedEvent("message", "x", "7")]
 
 

@@ -115,6 +115,7 @@ def processes_of(group: int) -> list[int]:
 
 def test_what_fails_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The failed storm's last line is the command that runs it again, with the faults that it takes."""
+
     def burst(run: object, random: object) -> None:
         raise RuntimeError("too much")
 

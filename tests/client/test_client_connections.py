@@ -193,9 +193,13 @@ def test_closing_ends_everything(ways: Ways) -> None:
         result_of(under_way)
     assert not closed.called
     ways.protocol.connectionLost(Failure(ConnectionDone()))
+    assert not closed.called  # whatever was given up has a turn to be gone
+    ways.reactor.advance(0)
     result_of(closed)
     assert isinstance(failure_of(ways.ask()), ClientClosed)
-    result_of(ways.close())
+    again = ways.close()
+    ways.reactor.advance(0)
+    result_of(again)
     assert ways.reactor.getDelayedCalls() == []
 
 

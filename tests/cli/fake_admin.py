@@ -1,0 +1,104 @@
+"""An admin API that answers what a test says, and a way to run commands in this process."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from kreplica.testing import real_reactor
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that came."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Any
+    headers: dict[str, str]
+
+
+@dataclass
+class FakeAdmin:
+    """A server on loopback with an answer for each request that a test foresees.
+
+    An answer is a document, ``(status, document)``, ``(status, content type, bytes)``, the bytes of a stream of events,
+    or a list of such: one after the other, the last for good.
+    """
+
+    url: str = ""
+    answers: dict[str, Any] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+
+    def answer(self, asked: Asked) -> tuple[int, str, bytes]:
+        self.asked.append(asked)
+        key = f"{asked.method} {asked.path}"
+        if key not in self.answers:
+            return _json(404, {"title": "Not Found", "status": 404, "detail": f"nothing is at {asked.path}"})
+        answer = self.answers[key]
+        if isinstance(answer, list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        if isinstance(answer, bytes):
+            return 200, "text/event-stream", answer
+        if isinstance(answer, tuple) and len(answer) == 3:
+            return answer
+        return _json(*answer) if isinstance(answer, tuple) else _json(200, answer)
+
+    @property
+    def last(self) -> Asked:
+        return self.asked[-1]
+
+
+def _json(status: int, document: Any) -> tuple[int, str, bytes]:
+    kind = "application/problem+json" if status >= 400 else "application/json"
+    return status, kind, json.dumps(document).encode()
+
+
+@contextmanager
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeAdmin]:
+    """An admin API without a cluster."""
+    fake = FakeAdmin()
+
+    class Handler(BaseHTTPRequestHandler):
+        def _serve(self) -> None:
+            parts = urlsplit(self.path)
+            size = int(self.headers.get("content-length") or 0)
+            body = json.loads(self.rfile.read(size)) if size else None
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            asked = Asked(self.command, parts.path, dict(parse_qsl(parts.query)), body, headers)
+            status, kind, content = fake.answer(asked)
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            with suppress(ConnectionError):  # whoever asked may have gone
+                self.end_headers()
+                self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        fake.url = f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}"
+        yield fake
+        server.shutdown()
+        thread.join()
+
+
+def run_here(work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    """A ``Runner`` for many commands in one process."""
+    from twisted.internet import reactor
+
+    return real_reactor.run(work(reactor))
