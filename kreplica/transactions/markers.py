@@ -226,6 +226,12 @@ class Markers:
         except ClientError as error:
             log.debug("markers for broker {broker}: {error}", broker=broker_id, error=str(error))
             codes: dict[Marker, ErrorCode] = {}
+        except CancelledError:
+            raise
+        except Exception:
+            # Whatever it is, the markers are written some time: who waits for them waits for ever else.
+            log.failure("writing transaction markers")
+            codes = {}
         else:
             codes = codes_of(answer)
         self._answered(batch, codes)
