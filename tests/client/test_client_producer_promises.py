@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import AlreadyCalledError, CancelledError, Deferred, gatherResults, inlineCallbacks
+from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from kreplica.client.producer import Written
 from kreplica.client.producer.countdown import Countdown
-from kreplica.client.producer.promises import Promise, keep_promises
+from kreplica.client.producer.promises import Promise, break_promise, keep_promises
 from kreplica.model import TopicPartition
+from kreplica.sansio.errors import ClientError, RecordTooLarge, TransactionFailed
 
 WRITTEN = Written(TopicPartition("t", 0), 5, 7)
 
@@ -107,3 +109,25 @@ class UnhandledTests(SynchronousTestCase):
         gc.collect()
         (failure,) = self.flushLoggedErrors(ValueError)
         assert "nobody looks" in str(failure.value)
+
+
+@pytest.mark.parametrize(("error", "is_logged"), [(TransactionFailed("aborted"), False), (RecordTooLarge("x"), True)])
+def test_of_an_aborted_transaction_dropped_deferreds_say_nothing(error: ClientError, is_logged: bool) -> None:
+    """Its commit or abort has told; whoever kept one hears of it, before and after."""
+    told: list[object] = []
+    logged: list[object] = []
+
+    def note(event: object) -> None:
+        logged.append(event)
+
+    before, after = Promise(), Promise()
+    before.addErrback(lambda failure: told.append(failure.value))
+    for promise in (before, after, Promise()):
+        break_promise(promise, error)
+    after.addErrback(lambda failure: told.append(failure.value))
+    globalLogPublisher.addObserver(note)
+    del promise
+    gc.collect()
+    globalLogPublisher.removeObserver(note)
+    assert told == [error, error]
+    assert bool(logged) == is_logged

@@ -13,6 +13,7 @@ from kreplica.client.cluster import Cluster
 from kreplica.client.producer.countdown import Countdown
 from kreplica.client.producer.newcomers import Newcomer, Newcomers
 from kreplica.client.producer.options import ProducerOptions
+from kreplica.client.producer.promises import break_promise
 from kreplica.client.producer.records import (
     LARGE,
     LARGE_OVERHEAD,
@@ -280,12 +281,12 @@ class Gathering:
         for topic, key, value, headers, partition, timestamp_ms, _, waiter in records:
             error = self.take(topic, key, value, headers, partition, timestamp_ms, waiter)
             if error is not None:
-                _fail(waiter, error)
+                break_promise(waiter, error)
 
     def _missing(self, records: list[Newcomer], error: ClientError) -> None:
         self._held -= sum(record.size for record in records)
         for record in records:
-            _fail(record.waiter, error)
+            break_promise(record.waiter, error)
         self._make_room()
 
     # --- time ---
@@ -303,10 +304,3 @@ class Gathering:
             if lane.open is batch:
                 self._wake(lane)
         self._set_due_call()
-
-
-def _fail(waiter: Waiter, error: ClientError) -> None:
-    if isinstance(waiter, Countdown):
-        waiter.told(error)
-    else:
-        waiter.errback(error)

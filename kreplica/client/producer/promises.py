@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from kreplica.client.producer.countdown import Countdown
 from kreplica.client.producer.written import Written
+from kreplica.sansio.errors import ClientError, TransactionFailed
 
 
 class _Callbacks:
@@ -58,6 +60,19 @@ def keep_promises(waiters: Iterable[Promise | Countdown], rows: Iterable[Written
             waiter.callback(written)
         else:
             waiter.called, waiter.result = True, written
+
+
+def break_promise(waiter: Promise | Countdown, error: ClientError) -> None:
+    """Tell one that its record was not written.
+
+    Of a transaction that is aborted nobody has to hear record by record: Deferreds that were dropped say nothing then.
+    """
+    if isinstance(waiter, Countdown):
+        waiter.told(error)
+    elif isinstance(error, TransactionFailed) and not (waiter.is_watched or waiter.called):
+        waiter.called, waiter.result = True, Failure(error)
+    else:
+        waiter.errback(error)
 
 
 if not TYPE_CHECKING and (Deferred.debug or not _keeps_callbacks_as_expected()):

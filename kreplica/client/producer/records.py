@@ -8,7 +8,7 @@ from itertools import count, repeat
 from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 from kreplica.client.producer.countdown import Countdown
-from kreplica.client.producer.promises import Promise, keep_promises
+from kreplica.client.producer.promises import Promise, break_promise, keep_promises
 from kreplica.client.producer.written import Written
 from kreplica.model import TopicPartition
 from kreplica.sansio.delivery import UNKNOWN_OFFSET
@@ -137,10 +137,7 @@ class GatheredBatch(OutgoingBatch):
             self._tell_written(timestamps, waiters)
         else:
             for waiter in waiters:
-                if isinstance(waiter, Countdown):
-                    waiter.told(error)
-                else:
-                    waiter.errback(error)
+                break_promise(waiter, error)
         for flush in flushes:
             flush.told(None)
 
