@@ -42,7 +42,7 @@ TOPICS = (
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[KafkaCluster]:
     settings = {"transaction.two.phase.commit.enable": True}
-    cluster = KafkaCluster(3, topics=dict.fromkeys(TOPICS, 2), settings=settings)
+    cluster = KafkaCluster(3, topics=dict.fromkeys(TOPICS, 2), settings=settings, session_timeout_ms=5000)
     yield cluster
     range_reading.forget_clusters()
     cluster.close()

@@ -25,7 +25,8 @@ TEXT = StructType([StructField("value", StringType())])
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster(3, topics={"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1})
+    topics = {"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1}
+    cluster = KafkaCluster(3, topics=topics, session_timeout_ms=5000)  # nobody dies here, however busy the machine is
     yield cluster
     range_reading.forget_clusters()
     cluster.close()
