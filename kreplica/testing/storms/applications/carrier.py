@@ -95,7 +95,9 @@ class Carrier(Application):
 
     async def _go_back(self, consumer: Consumer) -> None:
         """To where the group is, with all that is assigned still."""
-        committed = await consumer.committed(sorted(consumer.assignment))
-        for partition in sorted(consumer.assignment):
-            place = committed.get(partition)
-            await consumer.seek(partition, place.offset if place is not None else 0)
+        assigned = sorted(consumer.assignment)
+        committed = await consumer.committed(assigned)
+        for partition in assigned:
+            if partition in consumer.assignment:  # what was given since begins where the group is by itself
+                place = committed.get(partition)
+                await consumer.seek(partition, place.offset if place is not None else 0)
