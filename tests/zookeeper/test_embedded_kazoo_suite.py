@@ -24,8 +24,6 @@ def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
     # Its own configuration and root: nothing of this project's pytest settings applies to it.
     isolation = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "--disable-plugin-autoload"]
     limit = ["-p", "pytest_timeout", "--timeout", "60"]
-    # It counts calls of the clock, also those of other threads, and asks nothing of a server.
-    limit += ["-k", "not test_slow_connect"]
     parallel = ["-p", "xdist.plugin", "-n", str(PROCESSES_COUNT), "--dist", "worksteal", f"--junitxml={report}"]
     done = subprocess.run(
         [*command, *isolation, *limit, *parallel],
