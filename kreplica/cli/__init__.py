@@ -13,6 +13,8 @@ Commands that speak the Kafka protocol, with any cluster:
 * ``topic_export`` and ``topic_import``: a topic as a file (``archive_files``, ``archive_parquet``, ``record_json``)
 * ``topic_copy``, ``copying``: a topic to another one, checked; ``topic_making`` makes that
 * ``verify`` loads a cluster while it fails
+* ``pipeline_archive``, ``pipeline_replay``, ``pipeline_audit``, ``pipeline_compare``, ``pipeline_profile``: whole
+  topics through Spark; ``pipeline_running`` Spark's session, progress, reports
 * ``data_access`` brokers, Ctrl-C and closed pipes; ``data_progress`` bars
 
 Commands that need no cluster:
@@ -55,6 +57,7 @@ SUBCOMMANDS = {
     "timeline": "What happened in the cluster, and what happens.",
     "zookeeper": "Start a real ZooKeeper on this machine.",
     "log": "A broker's files: dump, verify.",
+    "pipeline": "Whole topics through Spark: archive, replay, audit, compare, profile.",
     "verify": "Load any Kafka-compatible cluster, and report what it did wrong.",
     "simulate": "Run whole clusters with faults on virtual time, from seeds.",
     "replay": "Decide again what a controller decided, from its journal.",

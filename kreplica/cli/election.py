@@ -69,7 +69,6 @@ def _elect(session: Session, kind: str, partitions: tuple[tuple[str, int], ...],
 
 def _describe(screen: Screen, document: dict[str, Any]) -> None:
     rows = [
-        (each["topic"], each["partition"], each["leader"], bad(each["error"] or ""))
-        for each in document["partitions"]
+        (each["topic"], each["partition"], each["leader"], bad(each["error"] or "")) for each in document["partitions"]
     ]
     screen.table(("TOPIC", "PARTITION", "LEADER", ""), rows, nothing="No partition needs it.")

@@ -137,7 +137,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         return [{name: row[name] for name in ("topic", "partition", "replicas")} for row in document["partitions"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise click.BadParameter(
-            f"{path} does not say {{\"partitions\": [{{\"topic\", \"partition\", \"replicas\"}}, ...]}}: {error!r}"
+            f'{path} does not say {{"partitions": [{{"topic", "partition", "replicas"}}, ...]}}: {error!r}'
         ) from None
 
 

@@ -50,6 +50,7 @@ class _Step:
 _END = -1
 """The place where all is matched."""
 
+
 class _State:
     """:ivar places: that are reached, sorted; none are a dead end.
 

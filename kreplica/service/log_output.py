@@ -117,5 +117,3 @@ def _json_line(event: LogEvent) -> str:
 
 def _plain(value: object) -> object:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-

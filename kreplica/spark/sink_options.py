@@ -9,7 +9,7 @@ from enum import Enum
 from kreplica.blocking.producer_options import ACKS_ALL
 from kreplica.sansio.addresses import parse_addresses
 from kreplica.spark.client_settings import ClientSettings, client_settings
-from kreplica.spark.texts import boolean, choice
+from kreplica.spark.texts import boolean, choice, number
 
 REFUSED = {
     "kafka.key.serializer": "keys are text or binary; use DataFrame operations to make them",
@@ -23,6 +23,7 @@ _KNOWN = (
     "includeheaders",
     "kreplica.exactly.once",
     "kreplica.sink.id",
+    "kreplica.batch.id",
     "kreplica.decisions.topic",
     "kreplica.two.phase",
 )
@@ -54,6 +55,8 @@ class SinkOptions:
 
     :param topic: of all rows; None: the column says.
     :param sink_id: by which transactions and decisions of one sink are known; None: the query's id.
+    :param batch_id: of a batch, which like a micro-batch is written once however often it is tried; None: of a stream,
+        whose micro-batches Spark numbers, or of a batch that is not written exactly once.
     :param decisions_topic: nobody writes to it; offsets that are committed for it say which micro-batches are decided.
     """
 
@@ -62,6 +65,7 @@ class SinkOptions:
     settings: ClientSettings
     exactly_once: ExactlyOnce = ExactlyOnce.OFF
     sink_id: str | None = None
+    batch_id: int | None = None
     decisions_topic: str = DECISIONS_TOPIC
     two_phase: TwoPhase = TwoPhase.AUTO
 
@@ -97,6 +101,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         settings=settings,
         exactly_once=exactly_once,
         sink_id=options.get("kreplica.sink.id") or None,
+        batch_id=number(options.get("kreplica.batch.id"), "kreplica.batch.id", 0),
         decisions_topic=options.get("kreplica.decisions.topic") or DECISIONS_TOPIC,
         two_phase=TwoPhase(two_phase),
     )

@@ -17,7 +17,7 @@ from kreplica.spark.row_columns import check_columns
 from kreplica.spark.rows import spark_schema
 from kreplica.spark.sink_options import ExactlyOnce, SinkOptions, sink_options
 from kreplica.spark.stream_read import StreamReader
-from kreplica.spark.writers import BatchWriter, ExactlyOnceWriter, StreamWriter
+from kreplica.spark.writers import BatchWriter, ExactlyOnceBatchWriter, ExactlyOnceWriter, StreamWriter
 
 
 class KreplicaDataSource(DataSource):
@@ -62,9 +62,14 @@ class KreplicaDataSource(DataSource):
         if overwrite:
             raise ValueError('a topic is not overwritten: .mode("append") is needed')
         options = self._sink_options(schema)
-        if options.exactly_once is not ExactlyOnce.OFF:
-            raise ValueError("option 'kreplica.exactly.once': a batch has no number by which to know it again")
-        return BatchWriter(options)
+        if options.exactly_once is ExactlyOnce.OFF:
+            return BatchWriter(options)
+        if options.sink_id is None or options.batch_id is None:
+            raise ValueError(
+                "option 'kreplica.exactly.once': a batch has no name and no number by which to know it again, "
+                "unless kreplica.sink.id and kreplica.batch.id give them"
+            )
+        return ExactlyOnceBatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For ``DataFrame.writeStream``.
@@ -73,6 +78,8 @@ class KreplicaDataSource(DataSource):
         :raise ValueError: an option or a column is wrong.
         """
         options = self._sink_options(schema)
+        if options.batch_id is not None:
+            raise ValueError("option 'kreplica.batch.id': Spark numbers the micro-batches of a stream")
         return StreamWriter(options) if options.exactly_once is ExactlyOnce.OFF else ExactlyOnceWriter(options)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:

@@ -57,6 +57,31 @@ class StreamWriter(DataSourceStreamArrowWriter):
         log.warning("micro-batch %d failed; %d records are written", batchId, _count(messages))
 
 
+class ExactlyOnceBatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame that has a name and a number, as if it were a micro-batch."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        assert options.sink_id is not None
+        assert options.batch_id is not None
+        self._options = options
+        self._sink_id, self._batch_id = options.sink_id, options.batch_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One task's rows, prepared."""
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("only Spark's tasks write")
+        return prepare_rows(iterator, self._options, Task(self._sink_id, self._batch_id, context.partitionId()))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Decide, and commit."""
+        commit_prepared(_prepared(messages), self._options)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort, unless it is decided."""
+        abort_prepared(_prepared(messages), self._options)
+
+
 def _count(messages: list[WriterCommitMessage | None]) -> int:
     return sum(message.records for message in messages if isinstance(message, Written))
 

@@ -20,8 +20,7 @@ class JournalUnreadable(KreplicaError):
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """:param note: what is missing at its end; empty where nothing is.
-    """
+    """:param note: what is missing at its end; empty where nothing is."""
 
     path: str
     head: Line

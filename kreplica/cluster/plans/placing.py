@@ -70,9 +70,7 @@ def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignm
             if not held.place_one(item):
                 raise _too_few(f"{key} shall have {factor} replicas", cluster)
     _even_out_placed(held, keys)
-    return {
-        key: _in_place(assignments[key], held.replicas(item)) for item, key in enumerate(keys) if key in wanted
-    }
+    return {key: _in_place(assignments[key], held.replicas(item)) for item, key in enumerate(keys) if key in wanted}
 
 
 def _droppable(
