@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-OF_PROCESSES = (("interop", "upstream", "dashboard"), ("system", "service"))
-"""Rooms whose tests start brokers as processes, and wait more than they work: of each of these, one test at a time."""
+OF_PROCESSES = (("interop", "upstream", "dashboard"), ("system", "service"), ("spark_jvm",))
+"""Rooms whose tests start processes, and wait more than they work: of each of these, one test at a time.
+
+Those of the last one share a Spark session.
+"""
 
 LONG = (
     "tests/upstream/test_upstream_kafka_python.py",

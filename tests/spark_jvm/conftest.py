@@ -1,0 +1,41 @@
+"""Real Spark: one session for all of these tests, which ``--dist loadfile`` keeps in one process (tests/conftest.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kreplica.spark.session import spark_session
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stopTimeout": "20s",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session: two cores of this machine."""
+    warehouse: Path = tmp_path_factory.mktemp("spark")
+    settings = {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse), "spark.local.dir": str(warehouse)}
+    session = spark_session("kreplica-tests", master="local[2]", settings=settings)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[KafkaCluster]:
+    """Three brokers that live as long as the session; who breaks them makes a cluster of their own."""
+    settings = {"transaction.two.phase.commit.enable": True}
+    with KafkaCluster(3, settings=settings, session_timeout_ms=5000) as cluster:
+        yield cluster

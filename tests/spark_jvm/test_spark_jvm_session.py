@@ -1,0 +1,22 @@
+"""Spark, our source and our sink, together in real processes: the least that there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+
+def test_what_is_written_is_read(spark: SparkSession, brokers: KafkaCluster) -> None:
+    """Rows go to a topic and come back, and nobody registered anything."""
+    brokers.create_topic("there-and-back", 2)
+    options = {"kafka.bootstrap.servers": brokers.bootstrap_servers}
+    rows = [(f"key-{number}", f"value-{number}") for number in range(100)]
+    frame = spark.createDataFrame(rows, "key string, value string")
+    frame.write.format("kreplica").options(**options, topic="there-and-back").mode("append").save()
+    read = spark.read.format("kreplica").options(**options, subscribe="there-and-back").load()
+    got = sorted((bytes(row.key).decode(), bytes(row.value).decode()) for row in read.collect())
+    assert got == sorted(rows)
