@@ -1,4 +1,4 @@
-"""Real Spark: one session for all of these tests, which ``--dist loadfile`` keeps in one process (tests/conftest.py)."""
+"""Real Spark: one session for all of these tests, which stay in one process (tests/conftest.py)."""
 
 from __future__ import annotations
 
