@@ -16,7 +16,7 @@ With one lane the decision is in the lane's own transaction, so there is nothing
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,12 +37,17 @@ from kreplica.spark.writing import producer_options, send_rows
 log = logging.getLogger(__name__)
 
 DECIDER_TIMEOUT_S = 60.0
+NONE_DECIDED = -1
 _GONE = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
          ErrorCode.INVALID_PRODUCER_ID_MAPPING)  # fmt: skip
 
 
 _lanes_before: dict[str, int] = {}
 """By sink: how many lanes the last micro-batch had that this process committed."""
+
+
+class AnotherAtWork(Exception):
+    """Batches of the same sink are written by somebody else, who has decided some since this one was planned."""
 
 
 class RowsLost(Exception):
@@ -89,7 +94,7 @@ def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: 
     if options.exactly_once is ExactlyOnce.ONE:
         return _prepare_one(batches, cluster, options, task)
     decider = _decider(cluster, task.sink_id).initialize()
-    if _is_decided(cluster, options, task):
+    if not _has_turn(cluster, options, task):
         _drain(batches)
         return Prepared(task, decider=decider, was_decided=True)
     with _producer(cluster, options, lane_id(task.sink_id, task.lane)) as producer:
@@ -105,7 +110,7 @@ def _prepare_one(batches: Iterable[pa.RecordBatch], cluster: Cluster, options: S
         return Prepared(task)
     with _producer(cluster, options, task.sink_id) as producer:
         # After the takeover: nobody who began before can decide any more.
-        if _is_decided(cluster, options, task):
+        if not _has_turn(cluster, options, task):
             producer.abort()
             _drain(batches)
             return Prepared(task, was_decided=True)
@@ -139,8 +144,26 @@ def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> 
 
 
 def _is_decided(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
+    return _last_decided(cluster, options, task) >= task.batch_id
+
+
+def _has_turn(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
+    """Whether the batch is to be written; else it is decided.
+
+    :raise AnotherAtWork: it is planned to follow another than it would.
+    """
+    decided = _last_decided(cluster, options, task)
+    if decided < task.batch_id and options.batch_after not in (None, decided):
+        raise AnotherAtWork(
+            f"batch {task.batch_id} of {task.sink_id} is to follow {options.batch_after}, and {decided} is decided: "
+            "another run is at work, or was"
+        )
+    return decided < task.batch_id
+
+
+def _last_decided(cluster: Cluster, options: SinkOptions, task: Task) -> int:
     decision = read_decision(cluster, options.decisions_topic, task.sink_id)
-    return decision is not None and decision.batch_id >= task.batch_id
+    return NONE_DECIDED if decision is None else decision.batch_id
 
 
 def _drain(batches: Iterable[pa.RecordBatch]) -> None:
@@ -176,23 +199,47 @@ def commit_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
         decision = read_decision(cluster, options.decisions_topic, task.sink_id)
         assert decision is not None
         if decision.batch_id == task.batch_id:
-            lanes = {number: each for number, each in enumerate(decision.lanes) if each is not None}
+            lanes = _lanes_of(decision)
     else:
         lanes = {each.task.lane: each.identity for each in messages if each.identity is not None}
         leftovers = _leftovers(cluster, task.sink_id, 1 + max(lanes, default=-1))
         _decide(cluster, options, messages, lanes)
         abort_leftovers(cluster, leftovers)
+    try:
+        _commit_lanes(cluster, task, lanes)
+    except RowsLost:
+        _take_over_again(cluster, messages)
+        raise
+
+
+def _commit_lanes(cluster: Cluster, task: Task, lanes: Mapping[int, ProducerIdentity]) -> None:
     for number, identity in lanes.items():
         try:
             _end(cluster, lane_id(task.sink_id, number), identity)
         except BrokerRefused as error:
             if error.code not in _GONE:
                 raise
-            _take_over_again(cluster, messages)
             raise RowsLost(
                 f"micro-batch {task.batch_id} of {task.sink_id}: lane {number} was decided, and its transaction is not "
                 f"there any more: {error}. A longer kafka.transaction.timeout.ms, or kreplica.two.phase, prevents that."
             ) from error
+
+
+def commit_lanes(cluster: Cluster, sink_id: str, decision: Decision) -> None:
+    """Commit what was decided, for who knows that nobody has used the lanes since.
+
+    :raise RowsLost: that cannot be committed any more.
+    """
+    _commit_lanes(cluster, Task(sink_id, decision.batch_id, 0), _lanes_of(decision))
+
+
+def take_over(cluster: Cluster, sink_id: str) -> None:
+    """Let nobody decide any more who began before."""
+    _decider(cluster, sink_id).initialize()
+
+
+def _lanes_of(decision: Decision) -> dict[int, ProducerIdentity]:
+    return {number: each for number, each in enumerate(decision.lanes) if each is not None}
 
 
 def _leftovers(cluster: Cluster, sink_id: str, count: int) -> list[Leftover]:

@@ -24,6 +24,7 @@ _KNOWN = (
     "kreplica.exactly.once",
     "kreplica.sink.id",
     "kreplica.batch.id",
+    "kreplica.batch.after",
     "kreplica.decisions.topic",
     "kreplica.two.phase",
 )
@@ -57,6 +58,7 @@ class SinkOptions:
     :param sink_id: by which transactions and decisions of one sink are known; None: the query's id.
     :param batch_id: of a batch, which like a micro-batch is written once however often it is tried; None: of a stream,
         whose micro-batches Spark numbers, or of a batch that is not written exactly once.
+    :param batch_after: the number of the batch that is decided before this one, -1: none is; None: nobody minds.
     :param decisions_topic: nobody writes to it; offsets that are committed for it say which micro-batches are decided.
     """
 
@@ -66,6 +68,7 @@ class SinkOptions:
     exactly_once: ExactlyOnce = ExactlyOnce.OFF
     sink_id: str | None = None
     batch_id: int | None = None
+    batch_after: int | None = None
     decisions_topic: str = DECISIONS_TOPIC
     two_phase: TwoPhase = TwoPhase.AUTO
 
@@ -95,13 +98,18 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     two_phase = choice(
         options.get("kreplica.two.phase"), "kreplica.two.phase", [each.value for each in TwoPhase], "auto"
     )
+    batch_id = number(options.get("kreplica.batch.id"), "kreplica.batch.id", 0)
+    batch_after = number(options.get("kreplica.batch.after"), "kreplica.batch.after", -1)
+    if batch_after is not None and (batch_id is None or batch_after >= batch_id):
+        raise ValueError("option 'kreplica.batch.after': it is below kreplica.batch.id, which goes with it")
     return SinkOptions(
         bootstrap=bootstrap,
         topic=None if topic is None else topic.strip(),
         settings=settings,
         exactly_once=exactly_once,
         sink_id=options.get("kreplica.sink.id") or None,
-        batch_id=number(options.get("kreplica.batch.id"), "kreplica.batch.id", 0),
+        batch_id=batch_id,
+        batch_after=batch_after,
         decisions_topic=options.get("kreplica.decisions.topic") or DECISIONS_TOPIC,
         two_phase=TwoPhase(two_phase),
     )

@@ -1,0 +1,118 @@
+"""Batches that a driver numbers: whoever begins again finds what is decided committed, and goes on behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from kreplica.blocking import Cluster, Isolation
+from kreplica.blocking.offsets import end_offsets
+from kreplica.blocking.reader import Reader, ReaderOptions
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import LeaderUnknown
+from kreplica.spark import exactly_once, range_reading
+from kreplica.spark.batch_sequence import BatchSequence, OtherBatches
+from kreplica.spark.exactly_once import AnotherAtWork, Prepared, Task, commit_prepared, prepare_rows
+from kreplica.spark.sink_options import SinkOptions, sink_options
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+TOPICS = ("dies", "ahead", "two-runs", "other")
+LANES = 2
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[KafkaCluster]:
+    settings = {"transaction.two.phase.commit.enable": True}
+    with KafkaCluster(1, topics=dict.fromkeys(TOPICS, 1), settings=settings) as cluster:
+        yield cluster
+        range_reading.forget_clusters()
+
+
+@pytest.fixture
+def client(brokers: KafkaCluster) -> Iterator[Cluster]:
+    with Cluster(brokers.bootstrap_servers) as cluster:
+        yield cluster
+
+
+def prepare(brokers: KafkaCluster, topic: str, number: int, after: int) -> tuple[list[Prepared], SinkOptions]:
+    """Each lane writes one row, named like the batch."""
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
+             "kreplica.batch.id": str(number), "kreplica.batch.after": str(after)}  # fmt: skip
+    chosen = sink_options(given)
+    row = pa.RecordBatch.from_pydict({"value": pa.array([str(number)])})
+    return [prepare_rows(iter([row]), chosen, Task(topic, number, lane)) for lane in range(LANES)], chosen
+
+
+def visible(client: Cluster, topic: str) -> list[str]:
+    """What readers of committed records see, once no transaction is open."""
+    partition = TopicPartition(topic, 0)
+
+    def ended() -> dict[TopicPartition, int]:
+        committed = end_offsets(client, [partition], Isolation.READ_COMMITTED)
+        if committed != end_offsets(client, [partition]):
+            raise LeaderUnknown("a transaction is open")
+        return committed
+
+    options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
+    with Reader(client, {partition: 0}, ends=client.retrying(ended, 20.0), options=options) as reader:
+        return sorted((record.value or b"").decode() for record in reader.records())
+
+
+def test_a_driver_dies_between_decision_and_commit(
+    brokers: KafkaCluster, client: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beginning again commits what was decided, once; the decision is told to who only asks, too."""
+    assert BatchSequence(client, "dies", "a test").begin() == -1
+    prepared, chosen = prepare(brokers, "dies", 7, -1)
+    with monkeypatch.context() as patched:
+        patched.setattr(exactly_once, "_end", _dies)
+        with pytest.raises(KeyboardInterrupt):
+            commit_prepared(prepared, chosen)
+    assert BatchSequence(client, "dies", "a test").decided() == 7
+    for _ in range(2):
+        assert BatchSequence(client, "dies", "a test").begin() == 7
+        assert visible(client, "dies") == ["7"] * LANES
+
+
+def _dies(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_driver_dies_while_the_next_batch_is_written(brokers: KafkaCluster, client: Cluster) -> None:
+    """Its tasks have taken the lanes over: nothing is lost by that, and nothing is said to be."""
+    sequence = BatchSequence(client, "ahead", "a test")
+    sequence.begin()
+    commit_prepared(*prepare(brokers, "ahead", 1, -1))
+    sequence.settle(1)
+    prepare(brokers, "ahead", 2, 1)
+    assert BatchSequence(client, "ahead", "a test").begin() == 1
+    commit_prepared(*prepare(brokers, "ahead", 5, 1))
+    assert visible(client, "ahead") == ["1"] * LANES + ["5"] * LANES
+
+
+def test_two_drivers_at_the_same_time(brokers: KafkaCluster, client: Cluster) -> None:
+    """Who planned a batch before another was decided does not write it."""
+    BatchSequence(client, "two-runs", "a test").begin()
+    commit_prepared(*prepare(brokers, "two-runs", 10, -1))
+    with pytest.raises(AnotherAtWork, match="is to follow -1, and 10 is decided"):
+        prepare(brokers, "two-runs", 15, -1)
+    assert all(each.was_decided for each in prepare(brokers, "two-runs", 9, -1)[0])
+    assert visible(client, "two-runs") == ["10"] * LANES
+
+
+def test_a_name_that_is_taken(client: Cluster) -> None:
+    """What was begun for something else is not carried on."""
+    BatchSequence(client, "other", "orders").begin()
+    for call in (BatchSequence(client, "other", "payments").begin, BatchSequence(client, "other", "payments").decided):
+        with pytest.raises(OtherBatches, match="was begun as orders, and is now payments"):
+            call()
+    assert BatchSequence(client, "other", "orders").decided() == -1
+
+
+def test_a_number_that_cannot_follow() -> None:
+    """The option is checked before anything is written."""
+    given = {"kafka.bootstrap.servers": "a:1", "topic": "t", "kreplica.batch.id": "3", "kreplica.batch.after": "3"}
+    with pytest.raises(ValueError, match=r"'kreplica.batch.after': it is below"):
+        sink_options(given)
