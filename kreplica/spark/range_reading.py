@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from kreplica.blocking import Cluster, Reader, ReaderOptions
-from kreplica.blocking.offsets import offsets_by_time
+from kreplica.blocking.offsets import end_offsets, offsets_by_time
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.sansio.batches import FetchedRecords, visible_batches
@@ -20,6 +22,7 @@ from kreplica.spark.decoding import Section, decode, open_section
 from kreplica.spark.options import HEADERS_COLUMN, SourceOptions
 from kreplica.spark.ranges import OffsetRange
 from kreplica.spark.rows import arrow_rows
+from kreplica.wire.batches import BatchHeader
 
 log = logging.getLogger(__name__)
 
@@ -28,35 +31,32 @@ CHUNK_SIZE = 8 << 20
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _clusters: dict[tuple[Any, ...], Cluster] = {}
+# Spark forks its workers from a process that has no connections; should another one ever be forked, it has its own.
+os.register_at_fork(after_in_child=_clusters.clear)
 
 
 class DataLoss(Exception):
     """Records that were to be read are not there any more."""
 
 
-class Sections(NamedTuple):
-    """Of one answer: batches that were opened, and where the next answer begins."""
+class Batches(NamedTuple):
+    """Of one answer: batches that are to be opened, and where the next answer begins."""
 
-    partition: TopicPartition
-    sections: list[Section]
+    batches: list[tuple[BatchHeader, memoryview]]
     next_offset: int
 
 
-class SectionReader(Reader):
-    """A reader that opens batches, and leaves the records in them to Arrow."""
+class BatchesReader(Reader):
+    """A reader that checks batches, and leaves them closed: opened, an answer may be many times as large."""
 
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[Any]:
-        """As ``Reader.open_fetched``; one ``Sections``, or none."""
+        """As ``Reader.open_fetched``; one ``Batches``, or none."""
         try:
-            sections = [
-                open_section(header, batch)
-                for header, batch in visible_batches(fetched)
-                if end is None or header.base_offset < end
-            ]
+            batches = [each for each in visible_batches(fetched) if end is None or each[0].base_offset < end]
         except ProtocolError as error:
             raise CorruptBatch(f"{fetched.partition} from offset {fetched.position} on: {error}") from error
         next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
-        return [Sections(fetched.partition, sections, next_offset)] if sections else []
+        return [Batches(batches, next_offset)] if batches else []
 
 
 def worker_cluster(bootstrap: str, settings: ClientSettings) -> Cluster:
@@ -102,22 +102,44 @@ def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iter
     partition, start, end = wanted
     gathered: list[Section] = []
     size = 0
-    with SectionReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
+    with BatchesReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
         since = cluster.surroundings.clock()
         while not reader.is_done:
             answers: list[Any] = reader.read(options.poll_timeout_s)
             if answers or reader.positions[partition] > start:
                 since = cluster.surroundings.clock()
             elif cluster.surroundings.clock() - since >= options.poll_timeout_s:
-                raise OffsetOutOfRange(partition, reader.positions[partition])
-            for answer in answers:
-                gathered += answer.sections
-                size += sum(len(section.records) for section in answer.sections)
-            if size >= CHUNK_SIZE:
-                yield reader.positions[partition], _rows(gathered, wanted, options)
-                gathered, size = [], 0
+                _explain_silence(cluster, partition, reader.positions[partition], options)
+            for header, batch in chain.from_iterable(answer.batches for answer in answers):
+                gathered.append(_opened(partition, header, batch))
+                size += len(gathered[-1].records)
+                if size >= CHUNK_SIZE:
+                    yield min(header.next_offset, end), _rows(gathered, wanted, options)
+                    gathered, size = [], 0
             start = reader.positions[partition]
         yield end, _rows(gathered, wanted, options) if gathered else None
+
+
+def _opened(partition: TopicPartition, header: BatchHeader, batch: memoryview) -> Section:
+    try:
+        return open_section(header, batch)
+    except ProtocolError as error:
+        raise CorruptBatch(f"{partition}: the batch at offset {header.base_offset}: {error}") from error
+
+
+def _explain_silence(cluster: Cluster, partition: TopicPartition, position: int, options: SourceOptions) -> None:
+    """Say why nothing came.
+
+    :raise OffsetOutOfRange: the partition ends before what is to be read.
+    :raise GaveUp: it goes on, so nothing is lost: a broker is slow, or a transaction is open.
+    """
+    end = end_offsets(cluster, [partition])[partition]
+    if position >= end:
+        raise OffsetOutOfRange(partition, position, high_watermark=end)
+    raise GaveUp(
+        f"{partition}: nothing came from offset {position} on in {options.poll_timeout_s:g} s "
+        f"(option kafkaConsumer.pollTimeoutMs), and it goes on to {end}"
+    )
 
 
 def _rows(sections: list[Section], wanted: OffsetRange, options: SourceOptions) -> pa.RecordBatch:
