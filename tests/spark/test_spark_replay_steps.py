@@ -1,0 +1,91 @@
+"""Steps of a replay: whatever their sizes, and wherever one begins again, each offset is in one of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.replay_steps import NOTHING_DONE, Chosen, Lot, Step, TooLarge, lanes, plan_steps
+from kreplica.spark.ranges import OffsetRange
+
+P0, P1, Q0 = TopicPartition("p", 0), TopicPartition("p", 1), TopicPartition("q", 0)
+ALL = Chosen()
+
+
+def lots(random: Random) -> list[Lot]:
+    """As an archive has them: each partition's ranges follow one another."""
+    ends = {P0: 100, P1: 0, Q0: 7}
+    found = []
+    for number in random.sample(range(100), random.randint(1, 12)):
+        sizes = {each: random.choice((0, 1, 5, 40, 1000)) for each in ends}
+        found.append((number, sizes))
+    made = []
+    for number, sizes in sorted(found, key=lambda each: each[0]):
+        ranges = tuple(OffsetRange(each, ends[each], ends[each] + size) for each, size in sizes.items() if size)
+        made.append(Lot(number, ranges, random.choice((0, 1000, 100_000))))
+        ends = {each: ends[each] + size for each, size in sizes.items()}
+    return made
+
+
+def offsets(steps: list[Step]) -> list[tuple[TopicPartition, int]]:
+    return [(each.partition, offset) for step in steps for each in step.ranges for offset in range(*each[1:])]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_offset_is_in_one_step(seed: int) -> None:
+    """Also where runs that have other sizes, and see more lots than those before, go on behind one another."""
+    random = Random(seed)
+    whole = lots(random)
+    expected = [(each.partition, offset) for lot in whole for each in lot.ranges for offset in range(*each[1:])]
+    done: list[Step] = []
+    after = NOTHING_DONE
+    for last in [*sorted(random.choices(range(len(whole)), k=4)), len(whole)]:
+        planned = plan_steps(
+            whole[:last], ALL, records_max=random.choice((1, 7, 100, 5000)), bytes_max=random.choice((10, 500, 10**9)),
+            after=after,
+        )  # fmt: skip
+        taken = planned if last == len(whole) else planned[: random.randint(0, len(planned))]
+        done += taken
+        after = done[-1].position if done else after
+        assert [step.position for step in planned] == sorted({step.position for step in planned})
+        assert all(step.position > after for step in planned[len(taken) :])
+    found = offsets(done)
+    assert sorted(found) == sorted(expected)
+    for partition in (P0, P1, Q0):
+        own = [offset for each, offset in found if each == partition]
+        assert own == sorted(own)
+
+
+def test_steps_are_bounded_and_full() -> None:
+    """By offsets and by bytes; small lots go together."""
+    many = [Lot(number, (OffsetRange(P0, 10 * number, 10 * number + 10),), 100) for number in range(100)]
+    assert [step.size for step in plan_steps(many, ALL, records_max=250, bytes_max=10**9)] == [250] * 4
+    assert [step.size for step in plan_steps(many, ALL, records_max=10**9, bytes_max=5000)] == [500] * 2
+    assert plan_steps(many, ALL, records_max=250, bytes_max=10**9)[0].lots == tuple(range(25))
+    one = plan_steps([Lot(3, (OffsetRange(P0, 0, 600), OffsetRange(P1, 0, 200)), 0)], ALL, records_max=80, bytes_max=1)
+    assert [[each.size for each in step.ranges] for step in one] == [[60, 20]] * 10
+
+
+def test_what_is_not_wanted_is_left_out() -> None:
+    """Topics, and offsets of partitions; a step that has nothing is not there."""
+    both = [Lot(0, (OffsetRange(P0, 0, 100), OffsetRange(Q0, 0, 100)))]
+    chosen = Chosen({"p"}, {P0: 30}, {P0: 60})
+    steps = plan_steps(both, chosen, records_max=20, bytes_max=1)
+    assert [each.partition for step in steps for each in step.ranges] == [P0] * 3
+    assert [each[1:] for step in steps for each in step.ranges] == [(30, 40), (40, 50), (50, 60)]
+    assert plan_steps(both, Chosen({"x"}), records_max=20, bytes_max=1) == []
+
+
+def test_a_lot_that_is_too_large() -> None:
+    """Positions have 32 bits for what is in a lot."""
+    with pytest.raises(TooLarge, match="lot 5 has"):
+        plan_steps([Lot(5, (OffsetRange(P0, 0, 1 << 32),))], ALL, records_max=1 << 40, bytes_max=1)
+
+
+def test_lanes_have_about_as_much() -> None:
+    """The largest partition alone where it is as large as the others together."""
+    ranges = [OffsetRange(P0, 0, 10), OffsetRange(P1, 0, 4), OffsetRange(Q0, 0, 5)]
+    assert lanes(ranges, 2) == {P0: 0, P1: 1, Q0: 1}
+    assert lanes(ranges, 1) == dict.fromkeys((P0, P1, Q0), 0)
