@@ -27,6 +27,8 @@ OVERRIDES = {"log.segment.delete.delay.ms": "0"}
 # The largest stays below what a broker takes by default (message.max.bytes).
 BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 FETCH_BYTES = 1 << 20
+LATENCY_SETTINGS = (1, 0, 16_384)
+"""acks, linger in ms, bytes of a batch."""
 FIRST_SEGMENT = "00000000000000000000.log"
 IDLE_S = 3.0
 
@@ -199,7 +201,18 @@ class Bench:
         for _ in range(self._scale.repetitions):
             for rate, taken in samples.items():
                 topic = self._new_topic(1, {})
-                taken.append(measure(self._driver, self._broker, "latency", topic, rate, self._scale.latency_s, 100))
+                taken.append(
+                    measure(
+                        self._driver,
+                        self._broker,
+                        "latency",
+                        topic,
+                        rate,
+                        self._scale.latency_s,
+                        100,
+                        *LATENCY_SETTINGS,
+                    )
+                )
                 self._remove_topic(topic)
         return [with_verdict(_latency_row(rate, taken), latency_targets(rate)) for rate, taken in samples.items()]
 

@@ -142,6 +142,12 @@ class BrokerProcess:
             self._output = None
 
     @property
+    def pid(self) -> int:
+        """Of the process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def bootstrap(self) -> str:
         """What clients connect to."""
         return f"127.0.0.1:{self.port}"

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from benchmarks.broker_process import ROOT, SCRATCH, BrokerProcess
+from benchmarks.broker_process import ROOT, SCRATCH
 
 HERE = Path(__file__).parent
 READY_TIME_S = 30
@@ -33,12 +33,26 @@ class Driver:
     note: str | None
 
 
+class Loaded(Protocol):
+    """What is loaded: a broker, or several."""
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients connect to."""
+
+    def cpu_s(self) -> float:
+        """CPU time of all brokers so far."""
+
+    def check_running(self) -> None:
+        """:raise RuntimeError: with its own words, where one has ended."""
+
+
 @dataclass(frozen=True)
 class Measurement:
     """One run of the load program.
 
     :param load: what it reported.
-    :param broker_cpu_s: the broker's CPU time between the word and the report.
+    :param broker_cpu_s: the brokers' CPU time between the word and the report.
     """
 
     load: dict[str, Any]
@@ -73,7 +87,7 @@ def remove_driver(driver: Driver) -> None:
 
 
 def measure(
-    driver: Driver, broker: BrokerProcess, mode: str, *arguments: object, before: Callable[[], None] | None = None
+    driver: Driver, broker: Loaded, mode: str, *arguments: object, before: Callable[[], None] | None = None
 ) -> Measurement:
     """Run the load program once.
 

@@ -2,7 +2,7 @@
  *
  *   load produce  BOOTSTRAP TOPIC PARTITIONS RECORD_BYTES BATCH_BYTES TOTAL_BYTES ACKS
  *   load consume  BOOTSTRAP TOPIC PARTITIONS MESSAGES FETCH_BYTES
- *   load latency  BOOTSTRAP TOPIC RECORDS_PER_S SECONDS RECORD_BYTES
+ *   load latency  BOOTSTRAP TOPIC RECORDS_PER_S SECONDS RECORD_BYTES ACKS LINGER_MS BATCH_BYTES
  *   load tiny     BOOTSTRAP TOPIC CONNECTIONS WINDOW SECONDS
  *
  * Each connects, warms up, prints "ready", waits for a line on standard input, measures, and prints one JSON object.
@@ -234,7 +234,7 @@ static int latency(char **argument) {
     long rate = atol(argument[2]), total = rate * atol(argument[3]);
     size_t record_bytes = strtoul(argument[4], NULL, 10);
     char *payload = calloc(1, record_bytes);
-    rd_kafka_t *producer = new_producer(argument[0], 16384, "1", "0");
+    rd_kafka_t *producer = new_producer(argument[0], atol(argument[7]), argument[5], argument[6]);
     rd_kafka_topic_t *to = new_topic(producer, argument[1]);
     struct latency_reader reader = {new_consumer(argument[0], 1048576), NULL, record_bytes, total, 0, 0,
                                     malloc(total * sizeof(int64_t))};
@@ -450,7 +450,7 @@ int main(int count, char **argument) {
         const char *name;
         int arguments;
         int (*run)(char **);
-    } modes[] = {{"produce", 7, produce}, {"consume", 5, consume}, {"latency", 5, latency}, {"tiny", 5, tiny}};
+    } modes[] = {{"produce", 7, produce}, {"consume", 5, consume}, {"latency", 8, latency}, {"tiny", 5, tiny}};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (count == modes[i].arguments + 2 && !strcmp(argument[1], modes[i].name)) {
             /* The process ends here: destroying clients would only add seconds after the figures are out. */

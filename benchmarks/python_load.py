@@ -116,9 +116,13 @@ def consume(bootstrap: str, topic: str, partitions: str, messages: str, fetch_by
     return _report(count, began, cpu, bytes=total_bytes, timed_bytes=total_bytes - first_bytes)
 
 
-def latency(bootstrap: str, topic: str, records_per_s: str, seconds: str, record_bytes: str) -> dict[str, Any]:
+def latency(
+    bootstrap: str, topic: str, records_per_s: str, seconds: str, record_bytes: str, *settings: str
+) -> dict[str, Any]:
+    """:param settings: acks, linger in ms, bytes of a batch."""
     rate, total = int(records_per_s), int(records_per_s) * int(seconds)
-    producer = new_producer(bootstrap, 16_384, "1", 0)
+    acks, linger_ms, batch_bytes = settings
+    producer = new_producer(bootstrap, int(batch_bytes), acks, int(linger_ms))
     padding = bytes(int(record_bytes) - 8)
     warm_up(producer, topic, 1, struct.pack("d", 0.0) + padding)
     consumer = new_consumer(bootstrap, topic, 1, 1 << 20)

@@ -1,0 +1,259 @@
+"""The systems: kreplica and Apache Kafka 3.9 in ZooKeeper mode, as their makers would run them in production.
+
+Both are given a real ZooKeeper where there are several brokers; one broker of kreplica alone coordinates itself, as it
+does by default, and Kafka has its ZooKeeper beside it, whose costs nobody counts.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.broker_process import SCRATCH
+from benchmarks.broker_process import BrokerProcess as Standalone
+from benchmarks.zookeeper import ZOOKEEPER_FLAGS
+from kreplica.testing.process_cluster import ProcessCluster, direct_places
+from kreplica.testing.server_process import free_ports
+from kreplica.testing.zookeeper import RealZooKeeper
+from tests.interop import apache_kafka
+
+FIRST_SEGMENT = "00000000000000000000.log"
+START_TIME_S = 120.0
+
+# What kafka-server-start.sh gives a production broker, with the heap that the targets were set for.
+KAFKA_FLAGS = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",
+               "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")  # fmt: skip
+
+SHARED = {"log.segment.delete.delay.ms": "0", "auto.create.topics.enable": "false"}
+"""Removed logs give their pages back at once: the next scenario is to find them."""
+
+
+class Deployment(ABC):
+    """A system that runs.
+
+    :cvar system: its name.
+    :ivar bootstrap: for any Kafka client.
+    """
+
+    system: str
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    @abstractmethod
+    def pids(self) -> dict[int, int]:
+        """The brokers' processes that run, by broker id."""
+
+    @abstractmethod
+    def check_running(self) -> None:
+        """:raise RuntimeError: with a broker's own words, where one has ended."""
+
+    @abstractmethod
+    def logs(self, topic: str, partition: int) -> list[Path]:
+        """The active segment of each replica of a partition that is new."""
+
+    @abstractmethod
+    def kill(self, broker: int) -> None:
+        """End a broker at once."""
+
+    def cpu_s(self) -> float:
+        """CPU time of all brokers so far."""
+        return sum(map(cpu_s, self.pids().values()))
+
+    def resident_mb(self) -> float:
+        """Resident memory of all brokers, in MB (1e6 bytes)."""
+        return sum(map(resident_mb, self.pids().values()))
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of all threads of a process so far, from the scheduler's own books."""
+    total_ns = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total_ns += int((task / "schedstat").read_text().split()[0])
+        except FileNotFoundError:
+            continue  # a thread that has just ended
+    return total_ns / 1e9
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory, in MB (1e6 bytes)."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
+
+
+class OneKreplica(Deployment):
+    """``make run``'s broker."""
+
+    system = "kreplica"
+
+    def __init__(self, process: Standalone) -> None:
+        super().__init__(process.bootstrap)
+        self._process = process
+
+    def pids(self) -> dict[int, int]:
+        return {1: self._process.pid}
+
+    def check_running(self) -> None:
+        self._process.check_running()
+
+    def logs(self, topic: str, partition: int) -> list[Path]:
+        return list(self._process.directory.glob(f"**/{topic}-{partition}/{FIRST_SEGMENT}"))
+
+    def kill(self, broker: int) -> None:
+        raise NotImplementedError("one broker alone is not killed")
+
+
+class KreplicaCluster(Deployment):
+    """Broker processes on a real ZooKeeper."""
+
+    system = "kreplica"
+
+    def __init__(self, cluster: ProcessCluster, directory: Path) -> None:
+        super().__init__(cluster.bootstrap_servers)
+        self._cluster = cluster
+        self._directory = directory
+
+    def pids(self) -> dict[int, int]:
+        return {number: broker.pid for number, broker in self._cluster.brokers.items() if broker.running}
+
+    def check_running(self) -> None:
+        for number, broker in self._cluster.brokers.items():
+            if not broker.running:
+                raise RuntimeError(f"broker {number} has ended: {broker.output[-3000:]}")
+
+    def logs(self, topic: str, partition: int) -> list[Path]:
+        return list(self._directory.glob(f"broker-*/logs/{topic}-{partition}/{FIRST_SEGMENT}"))
+
+    def kill(self, broker: int) -> None:
+        self._cluster.brokers[broker].kill()
+
+
+class KafkaBroker:
+    """One process of Apache Kafka."""
+
+    def __init__(self, directory: Path, broker_id: int, zookeeper: str, settings: Mapping[str, object]) -> None:
+        directory.mkdir(parents=True)
+        (port,) = free_ports(1)
+        self.port = port
+        self._output = directory / "output.log"
+        self._begun_s = time.monotonic()
+        listener = f"PLAINTEXT://127.0.0.1:{port}"
+        chosen = {"broker.id": broker_id, "listeners": listener, "zookeeper.connect": zookeeper,
+                  "log.dirs": directory / "logs", **settings}  # fmt: skip
+        config = directory / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
+        command = ["java", *KAFKA_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "-cp",
+                   apache_kafka.class_path(), "kafka.Kafka", str(config)]  # fmt: skip
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    def wait_until_ready(self) -> float:
+        """:return: seconds from its start until it said that it has started.
+
+        :raise RuntimeError: with its own words, where it ends or takes too long.
+        """
+        while time.monotonic() - self._begun_s < START_TIME_S:
+            self.check_running()
+            if re.search(rb"\[KafkaServer id=\d+\] started", self._output.read_bytes()):
+                return time.monotonic() - self._begun_s
+            time.sleep(0.02)
+        raise RuntimeError(f"Kafka was not ready in {START_TIME_S} s: {self._told()}")
+
+    def check_running(self) -> None:
+        """:raise RuntimeError: with its own words, where it has ended."""
+        if self.process.poll() is not None:
+            raise RuntimeError(f"Kafka ended with status {self.process.returncode}: {self._told()}")
+
+    def _told(self) -> str:
+        return self._output.read_text(errors="replace")[-3000:]
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait(60)
+
+
+class Kafka(Deployment):
+    """Brokers of Apache Kafka on a real ZooKeeper."""
+
+    system = "Kafka"
+
+    def __init__(self, brokers: Mapping[int, KafkaBroker], directory: Path) -> None:
+        super().__init__(",".join(f"127.0.0.1:{broker.port}" for broker in brokers.values()))
+        self._brokers = brokers
+        self._directory = directory
+
+    def pids(self) -> dict[int, int]:
+        return {number: broker.process.pid for number, broker in self._brokers.items() if broker.process.poll() is None}
+
+    def check_running(self) -> None:
+        for broker in self._brokers.values():
+            broker.check_running()
+
+    def logs(self, topic: str, partition: int) -> list[Path]:
+        return list(self._directory.glob(f"kafka-*/logs/{topic}-{partition}/{FIRST_SEGMENT}"))
+
+    def kill(self, broker: int) -> None:
+        self._brokers[broker].kill()
+
+
+@contextmanager
+def kreplica(brokers: int) -> Iterator[Deployment]:
+    """kreplica with so many brokers."""
+    if brokers == 1:
+        with Standalone(SHARED) as process:
+            process.wait_until_ready()
+            yield OneKreplica(process)
+        return
+    settings = {**SHARED, **_defaults(brokers), "replica.lag.time.max.ms": 30_000, "min.insync.replicas": 1}
+    with (
+        zookeeper("kreplica") as (address, directory),
+        ProcessCluster(directory, direct_places(address, brokers), settings=settings) as cluster,
+    ):
+        yield KreplicaCluster(cluster, directory)
+
+
+@contextmanager
+def kafka(brokers: int) -> Iterator[Deployment]:
+    """Apache Kafka with so many brokers.
+
+    :raise apache_kafka.NoKafka: it cannot be had here; the text says what is missing.
+    """
+    apache_kafka.class_path()
+    with zookeeper("kafka") as (address, directory), ExitStack() as stack:
+        started = {}
+        for number in range(1, brokers + 1):
+            settings = {**SHARED, **_defaults(brokers)}
+            started[number] = KafkaBroker(directory / f"kafka-{number}", number, address, settings)
+            stack.callback(started[number].kill)
+        for broker in started.values():
+            broker.wait_until_ready()
+        yield Kafka(started, directory)
+
+
+def _defaults(brokers: int) -> dict[str, object]:
+    """Sessions as short as makes sense for both: else fail-over measures a time-out."""
+    return {
+        "zookeeper.session.timeout.ms": 6000,
+        "offsets.topic.replication.factor": brokers,
+        "transaction.state.log.replication.factor": brokers,
+        "transaction.state.log.min.isr": 1,
+    }
+
+
+@contextmanager
+def zookeeper(name: str) -> Iterator[tuple[str, Path]]:
+    """A real one, and a directory for whoever uses it."""
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    with (
+        TemporaryDirectory(prefix=f"{name}-", dir=SCRATCH, ignore_cleanup_errors=True) as directory,
+        RealZooKeeper(Path(directory, "zookeeper"), tick_time_ms=500, jvm_flags=ZOOKEEPER_FLAGS) as server,
+    ):
+        yield server.connect_string, Path(directory)

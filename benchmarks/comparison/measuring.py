@@ -1,0 +1,227 @@
+"""How each kind of scenario is measured, on any system: one sample, a number for each figure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import count
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from benchmarks.broker_process import allow_files
+from benchmarks.comparison.deployments import Deployment
+from benchmarks.comparison.scenarios import Kind, Scale, Scenario
+from benchmarks.driver import Driver, Measurement, measure, write_ahead
+from benchmarks.raw_client import RawClient
+from kreplica.blocking import Cluster
+from kreplica.model import NO_LEADER
+from kreplica.sansio.views import PartitionView
+
+MB = 1_000_000
+FETCH_BYTES = 1 << 20
+WRITTEN_MB_MAX = 900
+"""A topic stays within its first segment, whose pages are touched before."""
+
+TOPIC_PARTITIONS = 1000
+LEADERLESS_S_MAX = 120.0
+
+_names = count(1)
+
+
+class Run:
+    """Samples from one deployment."""
+
+    def __init__(self, deployment: Deployment, driver: Driver, scale: Scale) -> None:
+        self._deployment = deployment
+        self._driver = driver
+        self._scale = scale
+        self._admin = AdminClient({"bootstrap.servers": deployment.bootstrap})
+        self._kinds: Mapping[Kind, Callable[[Scenario], dict[str, float]]] = {
+            Kind.PRODUCE: self._produce,
+            Kind.CONSUME: self._consume,
+            Kind.LATENCY: self._latency,
+            Kind.TINY: self._tiny,
+            Kind.IDLE: self._idle,
+            Kind.FAIL_OVER: self._fail_over,
+        }
+
+    def sample(self, scenario: Scenario) -> dict[str, float]:
+        """Do it once.
+
+        :raise RuntimeError: with the load program's or a broker's words, where it cannot be done.
+        """
+        return self._kinds[scenario.kind](scenario)
+
+    # --- throughput ---
+
+    def _produce(self, scenario: Scenario) -> dict[str, float]:
+        topic = self._new_topic(scenario)
+        try:
+            return _throughput(self._write(scenario, topic))
+        finally:
+            self._remove_topic(topic)
+
+    def _consume(self, scenario: Scenario) -> dict[str, float]:
+        topic = self._new_topic(scenario)
+        try:
+            written = self._write(scenario, topic)
+            return _throughput(self._load("consume", topic, 1, written.load["messages"], FETCH_BYTES))
+        finally:
+            self._remove_topic(topic)
+
+    def _write(self, scenario: Scenario, topic: str) -> Measurement:
+        size = int(self._scale.megabytes * MB * scenario.share)
+        return measure(
+            self._driver,
+            self._deployment,
+            "produce",
+            *(topic, 1, scenario.record_bytes, scenario.batch_bytes, size, scenario.acks),
+            before=lambda: self._touch(topic, size + size // 8, scenario.synced),
+        )
+
+    def _touch(self, topic: str, size: int, synced: bool) -> None:
+        for log in self._deployment.logs(topic, 0):
+            write_ahead(log, size, sync=synced)
+
+    # --- latency, requests, connections ---
+
+    def _latency(self, scenario: Scenario) -> dict[str, float]:
+        per_s = scenario.records_per_s * scenario.record_bytes
+        seconds = max(1, min(self._scale.latency_s, WRITTEN_MB_MAX * MB // (per_s * 5 // 4)))
+        topic = self._new_topic(scenario)
+        try:
+            got = measure(
+                self._driver,
+                self._deployment,
+                "latency",
+                *(topic, scenario.records_per_s, seconds, scenario.record_bytes),
+                *(scenario.acks, scenario.linger_ms, scenario.batch_bytes),
+                before=lambda: self._touch(topic, per_s * seconds * 5 // 4, synced=False),
+            )
+        finally:
+            self._remove_topic(topic)
+        figures = {f"{name} ms": got.load[f"{name}_us"] / 1000 for name in ("p50", "p90", "p99")}
+        return {**figures, "broker us/record": got.broker_cpu_s * 1e6 / got.load["messages"]}
+
+    def _tiny(self, scenario: Scenario) -> dict[str, float]:
+        topic = self._new_topic(scenario)
+        try:
+            got = self._load("tiny", topic, scenario.count, scenario.window, self._scale.tiny_s)
+        finally:
+            self._remove_topic(topic)
+        cost_us = got.broker_cpu_s * 1e6 / got.load["messages"]
+        return {"per core": 1e6 / cost_us, "requests/s": got.load["messages"] / got.load["seconds"]}
+
+    def _idle(self, scenario: Scenario) -> dict[str, float]:
+        wanted = min(scenario.count, allow_files() - 100)
+        before_mb = self._deployment.resident_mb()
+        clients: list[RawClient] = []
+        try:
+            for _ in range(wanted):
+                clients.append(RawClient(port_of(self._deployment)))
+                clients[-1].ask_for_versions()
+            return {"MB for 10,000": (self._deployment.resident_mb() - before_mb) * 10_000 / wanted}
+        finally:
+            for client in clients:
+                client.close()
+
+    def _load(self, mode: str, *arguments: object) -> Measurement:
+        return measure(self._driver, self._deployment, mode, *arguments)
+
+    # --- fail-over ---
+
+    def _fail_over(self, scenario: Scenario) -> dict[str, float]:
+        """Kill a broker that is not the controller: from the first new leader to the last, as a client is told."""
+        wanted = scenario.count if self._scale.is_full else min(scenario.count, TOPIC_PARTITIONS)
+        topics = tuple(f"wide-{number}" for number in range(wanted // TOPIC_PARTITIONS))
+        for topic in topics:
+            self._create(topic, TOPIC_PARTITIONS, scenario, {})
+        with Cluster(self._deployment.bootstrap) as cluster:
+
+            def partitions() -> list[PartitionView]:
+                view = cluster.retrying(lambda: cluster.refresh(topics))
+                return [partition for topic in view.topics.values() for partition in topic.partitions]
+
+            def led_by(broker: int) -> int:
+                return sum(partition.leader in (broker, NO_LEADER) for partition in partitions())
+
+            def all_in_sync() -> bool:
+                found = partitions()
+                return len(found) == wanted and all(len(each.in_sync) == scenario.brokers for each in found)
+
+            _wait_for(all_in_sync, "every replica to be in sync")
+            controller = cluster.view.controller_id
+            victim = next(broker for broker in sorted(self._deployment.pids()) if broker != controller)
+            before = led_by(victim)
+            self._deployment.kill(victim)
+            killed_s = time.monotonic()
+            _wait_for(lambda: led_by(victim) != before, "the first new leader", pause_s=0)
+            first_s = time.monotonic()
+            _wait_for(lambda: led_by(victim) == 0, "the last new leader", pause_s=0)
+            ended_s = time.monotonic()
+        return {"s": ended_s - first_s, "s since the kill": ended_s - killed_s, "partitions": wanted}
+
+    # --- topics ---
+
+    def _new_topic(self, scenario: Scenario) -> str:
+        name = f"bench-{next(_names)}"
+        self._create(name, 1, scenario, dict(scenario.topic_config))
+        return name
+
+    def _create(self, name: str, partitions: int, scenario: Scenario, config: dict[str, str]) -> None:
+        topic = NewTopic(name, partitions, scenario.brokers, config=config)
+        for future in self._admin.create_topics([topic], operation_timeout=60).values():
+            future.result(90)
+        _wait_for(lambda: len(self._deployment.logs(name, 0)) == scenario.brokers, f"every replica of {name}")
+
+    def _remove_topic(self, name: str) -> None:
+        for future in self._admin.delete_topics([name], operation_timeout=30).values():
+            future.result(60)
+
+
+def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
+    """Produce until a record is acknowledged; the seconds since a broker's process was started.
+
+    :raise RuntimeError: that takes longer than two minutes.
+    """
+    answer: object = "nobody listens"
+    while time.monotonic() - begun_s < LEADERLESS_S_MAX:
+        try:
+            client = RawClient(port)
+        except OSError:
+            time.sleep(0.002)
+            continue
+        try:
+            client.ask_for_topic(topic)
+            answer = client.produce(topic, b"x")
+            if answer == 0:
+                return time.monotonic() - begun_s
+        except OSError as error:
+            answer = error
+        finally:
+            client.close()
+        time.sleep(0.002)
+    raise RuntimeError(f"no record was acknowledged; the last answer: {answer}")
+
+
+def port_of(deployment: Deployment) -> int:
+    """Where its first broker listens."""
+    return int(deployment.bootstrap.partition(",")[0].rpartition(":")[2])
+
+
+def _wait_for(condition: Callable[[], bool], what: str, pause_s: float = 0.05) -> None:
+    deadline_s = time.monotonic() + LEADERLESS_S_MAX
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"waited {LEADERLESS_S_MAX:g} s for {what}")
+        time.sleep(pause_s)
+
+
+def _throughput(got: Measurement) -> dict[str, float]:
+    rate = got.load.get("timed_bytes", got.load["bytes"]) / MB / got.load["seconds"]
+    size_mb = got.load["bytes"] / MB
+    return {
+        "MB/s": rate,
+        "broker us/MB": got.broker_cpu_s * 1e6 / size_mb,
+        "client us/MB": got.load["client_cpu_s"] * 1e6 / size_mb,
+    }

@@ -1,0 +1,148 @@
+"""kreplica beside Apache Kafka 3.9: the same clients, the same work, the same minutes.
+
+Needs Java, and Maven to fetch Kafka once.  Every process is started here.  Both systems run at the same time and are
+loaded in turns, the other way round in every second round; a first round, in which virtual machines warm up, does not
+count.  Pages of logs are touched before they are written.  Figures are medians; the one that counts is the ratio.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.comparison import deployments
+from benchmarks.comparison.deployments import Deployment, KafkaBroker, resident_mb
+from benchmarks.comparison.measuring import Run, first_record_s
+from benchmarks.comparison.scenarios import SCALES, SCENARIOS, Bound, Figures, Kind, Scale, Scenario
+from benchmarks.driver import Driver, find_driver, remove_driver
+from tests.interop.apache_kafka import NoKafka, class_path
+
+OWN, OTHER = "kreplica", "Kafka"
+SYSTEMS: Mapping[str, Callable[[int], AbstractContextManager[Deployment]]] = {
+    OWN: deployments.kreplica,
+    OTHER: deployments.kafka,
+}
+ONCE = (Kind.FAIL_OVER,)
+"""What leaves a cluster that no other scenario can use comes last, once."""
+
+
+def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
+    """Measure every scenario on both.
+
+    :return: a row for each figure of each scenario.
+    """
+    driver = find_driver()
+    if driver.note is not None:
+        print(driver.note, file=sys.stderr)
+    systems = list(SYSTEMS)
+    try:
+        class_path()
+    except NoKafka as error:
+        print(f"Apache Kafka cannot be had here, so kreplica is measured alone: {error}", file=sys.stderr)
+        systems.remove(OTHER)
+    chosen = SCALES[scale]
+    scenarios = [each for each in SCENARIOS if chosen.is_full or not each.only_full]
+    try:
+        figures = list(_measured(scenarios, systems, driver, chosen, rounds or chosen.rounds))
+    finally:
+        remove_driver(driver)
+    return [row for each in figures for row in _rows(each)]
+
+
+def _measured(
+    scenarios: Sequence[Scenario], systems: Sequence[str], driver: Driver, scale: Scale, rounds: int
+) -> Iterator[Figures]:
+    started = [each for each in scenarios if each.kind is Kind.START]
+    for scenario in started:
+        yield _start_up(scenario, systems, rounds)
+    for brokers in sorted({each.brokers for each in scenarios}):
+        some = [each for each in scenarios if each.brokers == brokers and each not in started]
+        yield from _in_turns(some, brokers, systems, driver, scale, rounds)
+
+
+def _in_turns(
+    scenarios: Sequence[Scenario], brokers: int, systems: Sequence[str], driver: Driver, scale: Scale, rounds: int
+) -> list[Figures]:
+    figures = {scenario: Figures(scenario) for scenario in scenarios}
+    with ExitStack() as stack:
+        runs = {name: Run(stack.enter_context(SYSTEMS[name](brokers)), driver, scale) for name in systems}
+        for number in range(rounds + 1):
+            for scenario in scenarios:
+                if scenario.kind in ONCE:
+                    continue
+                for name in systems if number % 2 else reversed(systems):
+                    _told(scenario, name, number)
+                    sample = runs[name].sample(scenario)
+                    if number:
+                        figures[scenario].add(name, sample)
+        for scenario in scenarios:
+            if scenario.kind in ONCE:
+                for name in systems:
+                    _told(scenario, name, 1)
+                    figures[scenario].add(name, runs[name].sample(scenario))
+    return list(figures.values())
+
+
+def _start_up(scenario: Scenario, systems: Sequence[str], rounds: int) -> Figures:
+    """From the start of a process, on an empty directory, to its first acknowledged record."""
+    figures = Figures(scenario)
+    starts: Mapping[str, Callable[[], AbstractContextManager[tuple[int, int, float]]]] = {
+        OWN: _start_kreplica,
+        OTHER: _start_kafka,
+    }
+    for number in range(rounds):
+        for name in systems if number % 2 else reversed(systems):
+            _told(scenario, name, number + 1)
+            with starts[name]() as (pid, port, begun_s):
+                figures.add(name, {"s": first_record_s(port, begun_s), "MB": resident_mb(pid)})
+    return figures
+
+
+@contextmanager
+def _start_kreplica() -> Iterator[tuple[int, int, float]]:
+    with BrokerProcess() as process:
+        yield process.pid, process.port, process.started_s
+
+
+@contextmanager
+def _start_kafka() -> Iterator[tuple[int, int, float]]:
+    """ZooKeeper runs already."""
+    with deployments.zookeeper("kafka") as (zookeeper, directory):
+        begun_s = time.monotonic()
+        settings = {"offsets.topic.replication.factor": 1, "auto.create.topics.enable": "true"}
+        broker = KafkaBroker(directory / "kafka-1", 1, zookeeper, settings)
+        try:
+            yield broker.process.pid, broker.port, begun_s
+        finally:
+            broker.kill()
+
+
+def _told(scenario: Scenario, system: str, number: int) -> None:
+    what = f"round {number}" if number else "warming up"
+    print(f"{time.strftime('%H:%M:%S')} {scenario.name}: {system}, {what}", file=sys.stderr, flush=True)
+
+
+def _rows(figures: Figures) -> Iterator[dict[str, Any]]:
+    bounds = {bound.figure: bound for bound in figures.scenario.bounds}
+    own = figures.samples.get(OWN, {})
+    for name in own:
+        bound = bounds.get(name, Bound(name))
+        ours = statistics.median(own[name])
+        samples = figures.samples.get(OTHER, {}).get(name)
+        theirs = statistics.median(samples) if samples else None
+        yield {
+            "scenario": figures.scenario.name,
+            "figure": name,
+            OWN: ours,
+            OTHER: theirs,
+            "ratio": ours / theirs if theirs else None,
+            "target": bound.absolute(),
+            "target ratio": bound.relative(),
+            "": "" if name not in bounds else "pass" if bound.met(ours, theirs) else "short",
+            "lowest to highest": f"{min(own[name]):.3g} to {max(own[name]):.3g}",
+        }

@@ -1,0 +1,169 @@
+"""What a request may cost: calls of Python's and of C's functions, counted, so that no clock disturbs them.
+
+A broker of a simulated cluster is given frames as a connection would give them.  What is counted is everything from the
+frame to the answer's bytes; the simulated disk's own work is left out.  Who makes a hot path dearer changes a number
+here, and says why; who makes it cheaper lowers it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from server_scene import parse_answer, request_frame
+from test_server_dispatch import MemoryTransport
+
+from kreplica.runtime.disk import FileRange
+from kreplica.server.pieces import Piece, piece_size
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.messages import FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
+from kreplica.wire.records import Record
+
+PARTITIONS = 10
+WARM_UP = 20
+ROUNDS = 50
+
+
+class Cost(NamedTuple):
+    """Of one request."""
+
+    python_calls: int
+    c_calls: int
+
+
+class Sink(MemoryTransport):
+    """Takes everything, files too, and keeps what is no file."""
+
+    def send(self, pieces: list[Piece]) -> int:
+        self.sends += [bytes(piece) for piece in pieces if not isinstance(piece, FileRange)]
+        return sum(map(piece_size, pieces))
+
+
+class Measured:
+    """One connection to a broker that has a topic of ten partitions."""
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(seed=1)
+        self.cluster.start()
+        self.client = self.cluster.client()
+        self.cluster.run_until(self.client.create_topic("t", PARTITIONS))
+        self.cluster.run_until(self.client.create_topic("empty", PARTITIONS))
+        for partition in range(PARTITIONS):
+            self.cluster.run_until(self.client.produce("t", partition, batch()))
+        server = self.cluster.brokers[1].program.server
+        self.resources = server.resources
+        self.transport = Sink()
+        self.connection = self.resources.connection("PLAINTEXT", "1.2.3.4:5")
+        self.connection.attach(self.transport)
+
+    def answer(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        """Of one request, parsed."""
+        self._receive(memoryview(request_frame(api, version, 1, body))[4:])
+        (frame,) = self.transport.frames()
+        self.transport.sends.clear()
+        return parse_answer(frame, api.key, version)[1]
+
+    def cost(self, api: Api, version: int, body: Callable[[int], dict[str, Any]]) -> Cost:
+        """The median of many."""
+        frames = [request_frame(api, version, 1, body(number)) for number in range(WARM_UP + ROUNDS)]
+        costs = []
+        for number, frame in enumerate(frames):
+            view = memoryview(frame)[4:]
+            cost = self._counted(view)
+            assert self.transport.sends, "the request was not answered at once"
+            self.transport.sends.clear()
+            if number >= WARM_UP:
+                costs.append(cost)
+        return sorted(costs)[len(costs) // 2]
+
+    def _receive(self, frame: memoryview) -> None:
+        with self.resources.turn:
+            self.resources.dispatch.frame_received(self.connection, frame)
+
+    def _counted(self, frame: memoryview) -> Cost:
+        counts: Counter[str] = Counter()
+        inside = 0  # calls that the simulator's own code is in
+
+        def profile(frame: Any, event: str, _: Any) -> None:
+            nonlocal inside
+            own = "/kreplica/testing/" in frame.f_code.co_filename
+            if event == "call":
+                inside += own
+                counts["python"] += not inside
+            elif event == "return":
+                inside -= own
+            elif event == "c_call":
+                counts["c"] += not inside
+
+        sys.setprofile(profile)
+        try:
+            self._receive(frame)
+        finally:
+            sys.setprofile(None)
+        return Cost(counts["python"], counts["c"])
+
+
+def batch(size: int = 1000) -> bytes:
+    """One record."""
+    return build_batch([Record(NEXT_OFFSET, 1_700_000_000_000, None, b"v" * size, ())])
+
+
+def produce(partitions: int) -> dict[str, Any]:
+    data = [{"index": number, "records": batch()} for number in range(partitions)]
+    return {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "t", "partition_data": data}]}
+
+
+def fetch(partitions: int, topic: str = "t", *, session_id: int = 0, session_epoch: int = -1) -> dict[str, Any]:
+    rows = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for number in range(partitions)]
+    topics = [{"topic": topic, "partitions": rows}] if partitions else []
+    return {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "topics": topics, "session_id": session_id,
+            "session_epoch": session_epoch}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measured:
+    return Measured()
+
+
+@pytest.mark.parametrize(("partitions", "budget"), [(1, Cost(80, 86)), (PARTITIONS, Cost(505, 440))])
+def test_produce(measured: Measured, partitions: int, budget: Cost) -> None:
+    """With acks=1, one batch for each partition."""
+    assert_within(measured.cost(PRODUCE, 9, lambda _: produce(partitions)), budget)
+
+
+@pytest.mark.parametrize(("partitions", "budget"), [(1, Cost(104, 108)), (PARTITIONS, Cost(572, 540))])
+def test_fetch(measured: Measured, partitions: int, budget: Cost) -> None:
+    """Whose records are there: outside of a session, as a client without sessions asks."""
+    assert_within(measured.cost(FETCH, 11, lambda _: fetch(partitions)), budget)
+
+
+def test_fetch_in_a_session(measured: Measured) -> None:
+    """Of ten partitions of which none has anything new: what an idle consumer costs."""
+    session_id = measured.answer(FETCH, 11, fetch(PARTITIONS, "empty", session_epoch=0))["session_id"]
+    assert session_id
+    cost = measured.cost(FETCH, 11, lambda number: fetch(0, session_id=session_id, session_epoch=1 + number))
+    assert_within(cost, Cost(54, 54))
+
+
+def test_list_offsets(measured: Measured) -> None:
+    """Of one partition, its end."""
+    row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+    body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": [row]}]}
+    assert_within(measured.cost(LIST_OFFSETS, 5, lambda _: body), Cost(44, 58))
+
+
+def test_metadata(measured: Measured) -> None:
+    """Of one topic with ten partitions."""
+    body = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
+    assert_within(measured.cost(METADATA, 8, lambda _: body), Cost(45, 64))
+
+
+def assert_within(cost: Cost, budget: Cost) -> None:
+    """A little may come and go; what is more than a tenth below the budget lowers it."""
+    assert cost.python_calls <= budget.python_calls, cost
+    assert cost.c_calls <= budget.c_calls, cost
+    assert cost.python_calls >= 0.85 * budget.python_calls, f"cheaper than its budget, which is to be lowered: {cost}"
