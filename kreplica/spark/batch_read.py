@@ -39,7 +39,7 @@ class BatchReader(DataSourceReader):
             lookup = SegmentLookup(options)
         else:
             lookup = OffsetLookup(worker_cluster(options.bootstrap, options.settings), options)
-        partitions = lookup.partitions()
+        partitions = lookup.named_partitions()
         starts = lookup.offsets(options.starting, partitions, "startingOffsets")
         ends = lookup.offsets(options.ending, partitions, "endingOffsets")
         ranges = [OffsetRange(each, starts[each], ends[each]) for each in partitions]

@@ -14,12 +14,15 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.sansio.errors import BrokerRefused, GaveUp
 from kreplica.sansio.offsets import EARLIEST, LATEST, NO_OFFSET
-from kreplica.spark.options import Partitions, SourceOptions, TopicPattern, Topics
+from kreplica.spark.options import Partitions, Selection, SourceOptions, TopicPattern, Topics
 from kreplica.spark.positions import AtTime, Everywhere, NoMatch, Offsets, Position
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+APPEARANCE_S = 5.0
+"""So long a topic that is named may take to be there: it may be new."""
 
 
 class OffsetLookup:
@@ -38,6 +41,23 @@ class OffsetLookup:
         :raise ClientError: nobody answers.
         """
         return self._retried(self._partitions)
+
+    def named_partitions(self) -> list[TopicPartition]:
+        """As ``partitions``; what options name must be there.
+
+        :raise ValueError: a topic or a partition is not.
+        :raise ClientError: nobody answers.
+        """
+        surroundings = self._cluster.surroundings
+        deadline_s = surroundings.clock() + APPEARANCE_S
+        while True:
+            found = self.partitions()
+            missing = missing_name(self._options.selection, found)
+            if missing is None:
+                return found
+            if surroundings.clock() >= deadline_s:
+                raise ValueError(f"{missing} is not there")
+            surroundings.sleep(self._cluster.options.backoff_s)
 
     def _partitions(self) -> list[TopicPartition]:
         selection = self._options.selection
@@ -119,6 +139,18 @@ class OffsetLookup:
                 left -= 1
                 log.warning("asking for offsets again: %s", error)
                 self._cluster.surroundings.sleep(self._options.offset_retry_s)
+
+
+def missing_name(selection: Selection, found: Iterable[TopicPartition]) -> str | None:
+    """What options name and is not among some partitions; a pattern names nothing."""
+    there = set(found)
+    if isinstance(selection, Partitions):
+        partition = min(selection.partitions - there, default=None)
+        return None if partition is None else f"option 'assign': partition {partition}"
+    if isinstance(selection, Topics):
+        topic = min(set(selection.names) - {each.topic for each in there}, default=None)
+        return None if topic is None else f"option 'subscribe': topic {topic!r}"
+    return None
 
 
 def _check_same(given: Offsets, wanted: list[TopicPartition], option: str) -> None:

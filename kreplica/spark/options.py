@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from kreplica.spark.positions import (
     parse_position,
 )
 from kreplica.spark.texts import boolean, choice, duration_s, number
+
+log = logging.getLogger(__name__)
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN = "headers"
@@ -172,11 +175,13 @@ class _Options:
         return self._given.get(name.lower())
 
     def check_names(self, is_streaming: bool) -> None:
-        """:raise ValueError: one is not known, or is for the other kind of read."""
+        """:raise ValueError: one is not known, or would end a stream."""
         for name in _BATCH_ONLY if is_streaming else _STREAM_ONLY:
-            if self.get(name) is not None:
-                kind = "streaming" if is_streaming else "batch"
-                raise ValueError(f"option {name!r} is not valid in {kind} queries")
+            if self.get(name) is None:
+                continue
+            if is_streaming:
+                raise ValueError(f"option {name!r} is not valid in streaming queries")
+            log.warning("option %s is ignored in batch queries", name)
         known = {name.lower() for name in _KNOWN}
         for name in self._given:
             if name in known or name.startswith("kafka.") or name in _OF_SPARK:

@@ -12,6 +12,7 @@ from kreplica.model import TopicPartition
 from kreplica.sansio.batches import FetchedRecords, Isolation, visible_batches
 from kreplica.sansio.offsets import EARLIEST, LATEST
 from kreplica.spark.decoding import Section, decode, open_section
+from kreplica.spark.offset_lookup import missing_name
 from kreplica.spark.options import HEADERS_COLUMN, Partitions, SourceOptions, TopicPattern
 from kreplica.spark.positions import AtTime, Everywhere, InEach, NoMatch, Position
 from kreplica.spark.range_reading import CHUNK_SIZE, lost
@@ -46,6 +47,17 @@ class SegmentLookup:
             names = selection.names
             wanted = lambda each: each.topic in names  # noqa: E731
         return sorted(each for each in self._replicas if wanted(each))
+
+    def named_partitions(self) -> list[TopicPartition]:
+        """As ``partitions``; what options name must be there.
+
+        :raise ValueError: a topic or a partition is not.
+        """
+        found = self.partitions()
+        missing = missing_name(self._options.selection, found)
+        if missing is not None:
+            raise ValueError(f"{missing} is not in {', '.join(self._options.log_dirs)}")
+        return found
 
     def offsets(self, position: Position, partitions: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
         """What a position means in each partition.

@@ -9,12 +9,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from kreplica.blocking import Cluster
+from kreplica.blocking.offsets import offsets_by_time
 from kreplica.model import TopicPartition
+from kreplica.sansio.errors import GaveUp
+from kreplica.sansio.offsets import LATEST
 from kreplica.spark.batch_read import RangePartition
 from kreplica.spark.offset_lookup import OffsetLookup
 from kreplica.spark.options import SourceOptions
 from kreplica.spark.positions import as_json, from_json
-from kreplica.spark.range_reading import DataLoss, log, read_range, worker_cluster
+from kreplica.spark.range_reading import forget_clusters, lost, read_range, worker_cluster
 from kreplica.spark.ranges import OffsetRange, limited, split
 
 IDLE_S_MAX = 0.2
@@ -23,6 +27,12 @@ IDLE_S_MAX = 0.2
 IDLE_STEP_S = 0.02
 DISCOVERY_S = 1.0
 """So often it looks for partitions that were added."""
+
+ASK_S = 3.0
+"""So long it waits for partitions' leaders before it looks whether the partitions are still there."""
+
+DOUBT_S = 10.0
+"""So long it doubts that partitions are gone, or ended before where they end: brokers that take over know less."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -38,14 +48,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._discovered_s = -DISCOVERY_S
         self._last: dict[TopicPartition, int] | None = None
         self._frozen: dict[TopicPartition, int] | None = None
-        self._triggered_s: float | None = None
+        self._triggered_s = float("-inf")
 
     # --- what there is ---
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where the first micro-batch begins; asked for more than once, it is the same."""
+        """Where the first micro-batch begins; asked for more than once, it is the same.
+
+        :raise ValueError: options name what is not there, or times that no record has.
+        """
         if self._initial is None:
-            partitions = self._discover()
+            partitions = self._lookup().named_partitions()
             self._initial = self._lookup().offsets(self._options.starting, partitions, "startingOffsets")
         return as_json(self._initial)
 
@@ -55,19 +68,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if count_max is None else ReadMaxRows(count_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends: ``start`` where it is not time for one."""
+        """Where the next micro-batch ends: ``start`` where it is not time for one.
+
+        :raise DataLoss: partitions are gone, or end before where they were read up to, and ``failOnDataLoss`` is true.
+        """
         begun = from_json(start)
         available = self._frozen if self._frozen is not None else self._something_new(begun)
+        if _went_back(begun, available):
+            available = self._settled(begun)
         self._last = available
-        self._check(begun, available)
-        if self._holds_back(begun, available):
+        added = self._lookup().earliest([each for each in available if each not in begun])
+        # Where an end went back, and the user does not mind, the query goes on there.
+        first = {each: min(begun[each], end) if each in begun else added[each] for each, end in available.items()}
+        if self._holds_back(sum(end - first[each] for each, end in available.items())):
             return start
-        count_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        first = {each: begun.get(each, 0) for each in available}
-        unknown = [each for each in available if each not in begun]
-        first.update(self._lookup().earliest(unknown))
-        whole = sum(max(0, end - first[each]) for each, end in available.items())
-        ends = limited(first, available, whole if count_max is None else count_max)
+        ends = limited(first, available, limit.max_rows) if isinstance(limit, ReadMaxRows) else available
         self._triggered_s = self._clock()
         return as_json({each: max(end, first[each]) for each, end in ends.items()})
 
@@ -92,30 +107,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _is_more(begun: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> bool:
         return ends.keys() != begun.keys() or any(end != begun[each] for each, end in ends.items())
 
-    def _holds_back(self, begun: dict[TopicPartition, int], available: dict[TopicPartition, int]) -> bool:
-        """Whether there are too few offsets, and the last micro-batch was not long ago."""
+    def _settled(self, begun: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where partitions end, once that is no more doubtful.
+
+        :raise DataLoss: see ``latestOffset``.
+        """
+        deadline_s = self._clock() + DOUBT_S
+        while True:
+            self._discovered_s = -DISCOVERY_S
+            ends = self._ends()
+            what = _went_back(begun, ends)
+            if not what:
+                return ends
+            if self._clock() >= deadline_s:
+                lost(self._options, what)
+                return ends
+            self._cluster().surroundings.sleep(IDLE_S_MAX)
+
+    def _holds_back(self, count: int) -> bool:
+        """Whether so many offsets are too few, and the last micro-batch was not long ago."""
         count_min = self._options.offsets_per_trigger_min
         if count_min is None or self._frozen is not None:
             return False
-        if self._triggered_s is None:
-            self._triggered_s = self._clock()
         waited_s = self._clock() - self._triggered_s
-        count = sum(max(0, end - begun.get(each, 0)) for each, end in available.items())
         return count < count_min and waited_s < self._options.trigger_delay_s_max
-
-    def _check(self, begun: dict[TopicPartition, int], available: dict[TopicPartition, int]) -> None:
-        """:raise DataLoss: partitions are gone, or ends went back, and ``failOnDataLoss`` is true."""
-        gone = sorted(begun.keys() - available.keys())
-        if gone:
-            self._lost(f"{', '.join(map(str, gone[:3]))}: there is no such partition any more")
-        for each, end in available.items():
-            if end < begun.get(each, 0):
-                self._lost(f"{each} ends at {end}, before {begun[each]}, up to which it was read")
-
-    def _lost(self, what: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLoss(f"{what}. To go on in spite of that, set the option failOnDataLoss to false.")
-        log.warning("%s; failOnDataLoss is false, so the query goes on", what)
 
     # --- one micro-batch ---
 
@@ -137,14 +152,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: offsets are in the checkpoint."""
 
+    def stop(self) -> None:
+        """Close the connections, where Spark still says so."""
+        forget_clusters()
+
     # --- asking ---
 
-    def _cluster(self) -> Any:
+    def _cluster(self) -> Cluster:
         return worker_cluster(self._options.bootstrap, self._options.settings)
 
     def _clock(self) -> float:
-        now_s: float = self._cluster().surroundings.clock()
-        return now_s
+        return self._cluster().surroundings.clock()
 
     def _lookup(self) -> OffsetLookup:
         return OffsetLookup(self._cluster(), self._options)
@@ -156,4 +174,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._known
 
     def _ends(self) -> dict[TopicPartition, int]:
-        return self._lookup().latest(self._discover())
+        """Where partitions end; those that vanish meanwhile are not waited for."""
+        cluster = self._cluster()
+        deadline_s = self._clock() + cluster.options.operation_timeout_s
+        while True:
+            latest = dict.fromkeys(self._discover(), LATEST)
+            try:
+                found = offsets_by_time(cluster, latest, self._options.settings.isolation, timeout_s=ASK_S)
+                return {each: timed.offset for each, timed in found.items()}
+            except GaveUp:
+                if self._clock() >= deadline_s:
+                    raise
+                self._discovered_s = -DISCOVERY_S
+
+
+def _went_back(begun: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> str:
+    """Which partitions are gone, or end before where they were read up to; empty as a rule."""
+    gone = sorted(begun.keys() - ends.keys())
+    if gone:
+        return f"{', '.join(map(str, gone[:3]))}: there is no such partition any more"
+    for each, end in ends.items():
+        if end < begun.get(each, 0):
+            return f"{each} ends at {end}, before {begun[each]}, up to which it was read"
+    return ""

@@ -9,10 +9,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from kreplica.blocking import Cluster, Producer, ProducerOptions
+from kreplica.errors import ErrorCode
+from kreplica.sansio.errors import BrokerRefused, GaveUp
 from kreplica.spark.client_settings import ClientSettings
 from kreplica.spark.encoding import encode
 from kreplica.spark.range_reading import worker_cluster
-from kreplica.spark.row_columns import RowSorter
+from kreplica.spark.row_columns import RowSorter, RowsRefused
 from kreplica.spark.sink_options import SinkOptions
 
 
@@ -58,7 +60,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
     settings = options.settings
     sorter = RowSorter(
         options.topic,
-        lambda topic: len(cluster.find_topic(topic).partitions),
+        lambda topic: _partition_count(cluster, topic),
         cluster.surroundings.wall_clock_ms,
         cluster.surroundings.random.randrange(1 << 16),
     )
@@ -71,3 +73,14 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
                 transactional=producer.is_transactional,
             ):
                 producer.send_batch(partition, encoded.data, encoded.record_count)
+
+
+def _partition_count(cluster: Cluster, topic: str) -> int:
+    """:raise RowsRefused: there is no such topic."""
+    try:
+        return len(cluster.find_topic(topic).partitions)
+    except GaveUp as error:
+        cause = error.__cause__
+        if isinstance(cause, BrokerRefused) and cause.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise RowsRefused(f"topic {topic!r} is not there, and the sink makes none") from error
+        raise

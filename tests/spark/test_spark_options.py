@@ -100,7 +100,7 @@ def test_columns_may_be_fewer() -> None:
         ({"startingOffsets": '{"t": 1}'}, "an object is expected"),
         ({"startingTimestamp": "-1"}, "a number from 0 on"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "error or latest"),
-        ({"maxOffsetsPerTrigger": "5"}, "not valid in batch"),
+        ({"maxOffsetsPerTrigger": "0"}, "a number from 1 on"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"minPartitions": "0"}, "a number from 1 on"),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
@@ -135,6 +135,7 @@ def test_what_is_wrong_in_a_stream(given: dict[str, str], text: str) -> None:
 def test_settings_that_our_client_does_not_have_make_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """They are Kafka's, and harmless."""
     with caplog.at_level(logging.WARNING):
-        options(**{"kafka.metrics.num.samples": "2", "kafka.client.id": "me"})
+        options(**{"kafka.metrics.num.samples": "2", "kafka.client.id": "me"}, maxOffsetsPerTrigger="5")
     assert "kafka.metrics.num.samples" in caplog.text
+    assert "maxOffsetsPerTrigger is ignored in batch" in caplog.text
     assert "client.id" not in caplog.text

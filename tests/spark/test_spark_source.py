@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
-from kreplica.spark import range_reading, stream_read
+from kreplica.spark import offset_lookup, range_reading, stream_read
 from kreplica.spark.range_reading import DataLoss
 from kreplica.spark.row_columns import RowsRefused
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
@@ -25,7 +25,7 @@ TEXT = StructType([StructField("value", StringType())])
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[KafkaCluster]:
-    topics = {"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1}
+    topics = {"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1, "back": 1, "slow": 1}
     cluster = KafkaCluster(3, topics=topics, session_timeout_ms=5000)  # nobody dies here, however busy the machine is
     yield cluster
     range_reading.forget_clusters()
@@ -137,6 +137,8 @@ def test_rows_that_cannot_be_written(brokers: KafkaCluster) -> None:
     wrong = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([9], pa.int32())})
     with pytest.raises(RowsRefused, match="partition 9 of topic 't', which has 3"):
         made.writer(TEXT, overwrite=False).write(iter([wrong]))
+    with pytest.raises(RowsRefused, match="topic 'tee' is not there"):
+        source(brokers, topic="tee").writer(TEXT, overwrite=False).write(iter([wrong]))
     nowhere = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "topic": pa.array([None], pa.string())})
     schema = StructType([*TEXT.fields, StructField("topic", StringType())])
     with pytest.raises(RowsRefused, match="a row has no topic"):
@@ -184,6 +186,7 @@ def test_aborted_records_are_gaps(brokers: KafkaCluster) -> None:
 def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Micro-batches by limits; partitions that are added begin at their start; offsets as the JVM's source has them."""
     monkeypatch.setattr(stream_read, "DISCOVERY_S", 0.0)
+    monkeypatch.setattr(stream_read, "DOUBT_S", 0.5)
     write(brokers, "grows", [b"%d" % number for number in range(100)])
     made = source(brokers, subscribe="grows", startingOffsets="earliest", maxOffsetsPerTrigger="30")
     planner = made.streamReader(schema=made.schema())
@@ -217,6 +220,49 @@ def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Non
     assert planner.latestOffset(end, ReadAllAvailable()) == end
     with pytest.raises(DataLoss, match="no such partition"):
         planner.latestOffset({"grows": {"0": 100, "1": 1, "2": 7}}, ReadAllAvailable())
+    with pytest.raises(DataLoss, match="grows-1 ends at 1, before 9"):
+        planner.latestOffset({"grows": {"0": 100, "1": 9}}, ReadAllAvailable())
+
+
+def test_a_stream_that_minds_no_loss(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on where what is there ends, and forgets what is not there."""
+    monkeypatch.setattr(stream_read, "DOUBT_S", 0.0)
+    write(brokers, "back", [b"%d" % number for number in range(5)])
+    made = source(brokers, subscribe="back", failOnDataLoss="false")
+    planner = made.streamReader(schema=made.schema())
+    start = {"back": {"0": 9, "1": 4}}
+    for limit in (ReadAllAvailable(), ReadMaxRows(2)):
+        end = planner.latestOffset(start, limit)
+        assert end == {"back": {"0": 5}}
+        assert planner.partitions(start, end) == []
+
+
+def test_a_stream_that_waits_for_more(brokers: KafkaCluster) -> None:
+    """Not for its first micro-batch, and not longer than it is told to."""
+    write(brokers, "slow", [b"first"])
+    given = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "600s"}
+    made = source(brokers, subscribe="slow", startingOffsets="earliest", **given)
+    planner = made.streamReader(schema=made.schema())
+    limit = planner.getDefaultReadLimit()
+    first = planner.latestOffset(planner.initialOffset(), limit)
+    assert first == {"slow": {"0": 1}}
+    write(brokers, "slow", [b"second", b"third"])
+    assert planner.latestOffset(first, limit) is first
+    write(brokers, "slow", [b"fourth"])
+    assert planner.latestOffset(first, limit) == {"slow": {"0": 4}}
+
+
+def test_what_is_named_must_be_there(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is mistyped is no empty table; a pattern names nothing."""
+    monkeypatch.setattr(offset_lookup, "APPEARANCE_S", 0.0)
+    with pytest.raises(ValueError, match="'subscribe': topic 'tee' is not there"):
+        read(brokers, subscribe="t,tee")
+    with pytest.raises(ValueError, match="'assign': partition t-3 is not there"):
+        read(brokers, assign='{"t": [0, 3]}')
+    made = source(brokers, subscribe="tee")
+    with pytest.raises(ValueError, match="topic 'tee' is not there"):
+        made.streamReader(schema=made.schema()).initialOffset()
+    assert read(brokers, subscribePattern="tee+") == []
 
 
 def test_a_schema_of_ones_own_is_refused(brokers: KafkaCluster) -> None:
