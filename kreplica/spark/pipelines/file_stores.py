@@ -46,8 +46,8 @@ class Store(Protocol):
     def names(self, folder: str) -> list[str]:
         """What is in a folder; nothing where there is no such folder."""
 
-    def find(self, pattern: str) -> list[Found]:
-        """Files and folders by a pattern of the shell's, sorted."""
+    def find(self, folder: str, pattern: str) -> list[Found]:
+        """Files and folders below a folder by a pattern of the shell's, sorted."""
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder and all in it; nothing where it is not there."""
@@ -86,11 +86,9 @@ class LocalStore:
         except FileNotFoundError:
             return []
 
-    def find(self, pattern: str) -> list[Found]:
+    def find(self, folder: str, pattern: str) -> list[Found]:
         """As ``Store.find``."""
-        root = Path(pattern).anchor
-        found = Path(root or ".").glob(pattern.removeprefix(root))
-        return [Found(str(each), each.stat().st_size) for each in sorted(found)]
+        return [Found(str(each), each.stat().st_size) for each in sorted(Path(folder).glob(pattern))]
 
     def delete(self, path: str) -> None:
         """As ``Store.delete``."""
@@ -151,9 +149,9 @@ class HadoopStore:
             return []
         return sorted(str(each.getPath().getName()) for each in system.listStatus(target))
 
-    def find(self, pattern: str) -> list[Found]:
+    def find(self, folder: str, pattern: str) -> list[Found]:
         """As ``Store.find``."""
-        system, target = self._at(pattern)
+        system, target = self._at(f"{folder}/{pattern}")
         return sorted(Found(each.getPath().toString(), each.getLen()) for each in system.globStatus(target) or ())
 
     def delete(self, path: str) -> None:
