@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
     # Dictionaries of keys and values that hardly repeat cost more than half of an archive's speed.
-    "parquet.enable.dictionary": "false",
+    "spark.hadoop.parquet.enable.dictionary": "false",
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
