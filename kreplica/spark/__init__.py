@@ -5,6 +5,7 @@
   and end
 * ``batch_read``, ``stream_read``: ``offset_lookup`` what a read covers, ``ranges`` who reads what (pure),
   ``range_reading`` one task's offsets, ``decoding`` record batches become Arrow columns, ``rows`` those become rows
+* ``lag`` how far a query is behind
 * ``writers``, ``writing``: ``row_columns`` rows by partition, ``partitioning`` by key, ``encoding`` Arrow columns
   become record batches
 """
