@@ -53,6 +53,7 @@ OVERRIDES = (
 CATCH_UP_S_MAX = 300.0
 END_S_MAX = 180.0
 LOOK_S = 0.5
+COORDINATORS_LOOK_S = 0.05
 
 
 class Applications:
@@ -76,7 +77,9 @@ class Applications:
             for number in range(COORDINATOR_PARTITIONS)
         ]
         self._haste = Haste()
+        self._two_coordinators_s = float("-inf")
         self._make_topics(replicas, configs)
+        self._look_for_coordinators()
         self.writers = [self._place("writer", index, self._writer) for index in range(drawn.writers)]
         self.workers = [self._place("worker", index, self._worker, WORKERS) for index in range(drawn.workers)]
         self.carriers = [self._place("carrier", index, self._carrier, CARRIERS) for index in range(drawn.carriers)]
@@ -167,13 +170,19 @@ class Applications:
     def _may_overlap(self, had: str, has: str) -> bool:
         """A process that stands still knows nothing; a static member learns late that another has its place.
 
-        Nor does a member know better than a coordinator that was deposed, and has not heard of it.
+        Nor does a member know better than a coordinator that was deposed, and has not heard of it: for a session it may
+        rely on what that one answered.
         """
         place = next(place for place in self.places if had.startswith(f"{place.name}#"))
         is_replaced = self.circumstances.static and has.startswith(f"{place.name}#")
-        return is_replaced or place.stands_still(had) or self._has_two_coordinators
+        since_s = self._cluster.simulation.now_s - self._two_coordinators_s
+        return is_replaced or place.stands_still(had) or since_s < SESSION_TIMEOUT_S + COORDINATORS_LOOK_S
 
-    @property
+    def _look_for_coordinators(self) -> None:
+        if self._has_two_coordinators():
+            self._two_coordinators_s = self._cluster.simulation.now_s
+        self._cluster.host(OPERATOR).reactor.callLater(COORDINATORS_LOOK_S, self._look_for_coordinators)
+
     def _has_two_coordinators(self) -> bool:
         """Whether a broker believes that it leads what another one leads by now."""
         offsets = [key for key in self._internal if key.topic == CONSUMER_OFFSETS]
