@@ -60,6 +60,16 @@ class BatchSequence:
             self.settle(decision.batch_id)
         return decision.batch_id
 
+    def settle_decided(self) -> int:
+        """Note that the last batch that is decided is committed: its writing has ended well.
+
+        :return: its number; that of an earlier one where the last had no task, and so nobody to decide it.
+        """
+        decision = read_decision(self._cluster, self._topic, self._sink_id)
+        decided = NONE_DECIDED if decision is None else decision.batch_id
+        self.settle(decided)
+        return decided
+
     def settle(self, batch_id: int) -> None:
         """Note that a batch is committed, before the next one is begun."""
         commit_offsets(self._cluster, self._group, {TopicPartition(self._topic, 0): batch_id + 1}, self._about)

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from kreplica.blocking import Cluster, Producer
 from kreplica.blocking.transactions import Transactions, end_transaction
-from kreplica.errors import ErrorCode
+from kreplica.errors import ErrorCode, KreplicaError
 from kreplica.sansio.errors import BrokerRefused, ClientError, UnsupportedVersion
 from kreplica.sansio.lanes import ProducerIdentity
 from kreplica.spark.decisions import Decision, decision_offsets, lane_id, make_topic, read_decision
@@ -46,11 +46,11 @@ _lanes_before: dict[str, int] = {}
 """By sink: how many lanes the last micro-batch had that this process committed."""
 
 
-class AnotherAtWork(Exception):
+class AnotherAtWork(KreplicaError):
     """Batches of the same sink are written by somebody else, who has decided some since this one was planned."""
 
 
-class RowsLost(Exception):
+class RowsLost(KreplicaError):
     """A lane that was decided is not there any more: its rows are lost, and nothing can mend that here."""
 
 
