@@ -1,0 +1,58 @@
+"""What the tests of the source and the sink do with Spark and with brokers, in a word each."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kreplica.blocking import Cluster, Producer, ProducerOptions
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+PATIENCE_S = 120.0
+
+
+def put(brokers: KafkaCluster, topic: str, values: list[str], partition: int = 0, **options: Any) -> None:
+    with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(**options)) as producer:
+        for number, value in enumerate(values):
+            producer.send(topic, value.encode(), partition=partition, timestamp_ms=1000 + number)
+
+
+def loaded(spark: SparkSession, brokers: KafkaCluster, **options: str) -> DataFrame:
+    source = spark.read.format("kreplica").option("kafka.bootstrap.servers", brokers.bootstrap_servers)
+    return source.options(**options).load()
+
+
+def values(frame: DataFrame) -> list[str]:
+    return [bytes(row.value).decode() for row in frame.select("value").collect()]
+
+
+def streamed(spark: SparkSession, brokers: KafkaCluster, **options: str) -> DataFrame:
+    source = spark.readStream.format("kreplica").option("kafka.bootstrap.servers", brokers.bootstrap_servers)
+    return source.options(**options).load()
+
+
+def started(frame: DataFrame, brokers: KafkaCluster, topic: str, checkpoint: Path, **trigger: Any) -> StreamingQuery:
+    """A query that copies rows to a topic."""
+    sink = frame.select("key", "value").writeStream.format("kreplica").trigger(**trigger)
+    options = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "checkpointLocation": str(checkpoint)}
+    return sink.options(**options, topic=topic).start()
+
+
+def written(brokers: KafkaCluster, topic: str) -> Counter[str]:
+    return Counter((each.value or b"").decode() for each in brokers.records(topic))
+
+
+def until(holds: Callable[[], object], query: StreamingQuery | None = None) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "it took too long"
+        if query is not None and query.exception() is not None:
+            raise query.exception()
+        time.sleep(0.02)
