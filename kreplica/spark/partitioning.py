@@ -9,7 +9,7 @@ import pyarrow as pa
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
-_SEED = np.uint32(0x9747B28C)
+SEED = 0x9747B28C
 _FACTOR = np.uint32(0x5BD1E995)
 _POSITIVE = np.uint32(0x7FFFFFFF)
 _SHIFT_24, _SHIFT_13, _SHIFT_15 = np.uint32(24), np.uint32(13), np.uint32(15)
@@ -28,13 +28,16 @@ def partitions_of_keys(keys: pa.Array, partitions: int) -> Numbers:
     return found
 
 
-def murmur2(keys: pa.Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """The hash of each key; of a null, that of an empty one."""
+def murmur2(keys: pa.Array, seed: int = SEED) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The hash of each key; of a null, that of an empty one.
+
+    :param seed: of 32 bits; clients choose partitions by ``SEED``.
+    """
     offsets = np.frombuffer(keys.buffers()[1], dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1]
     starts, sizes = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
     # Three bytes more, so that the word that begins at any byte can be read.
     data = np.frombuffer(bytes(memoryview(keys.buffers()[2] or b"")) + bytes(4), dtype=np.uint8)
-    result = _SEED ^ sizes.astype(np.uint32)
+    result = np.uint32(seed) ^ sizes.astype(np.uint32)
     for start in range(0, int(sizes.max(initial=0)) & ~3, 4):
         rows = np.flatnonzero(sizes >= start + 4)
         word = _words(data, starts[rows] + start) * _FACTOR

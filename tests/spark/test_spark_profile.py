@@ -1,0 +1,178 @@
+"""What a profile measures, slice by slice, without Spark: a directory that Apache Kafka wrote, and sketches."""
+
+from __future__ import annotations
+
+import pickle
+import tarfile
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kreplica.sansio.errors import CorruptBatch
+from kreplica.spark.options import source_options
+from kreplica.spark.pipelines.profile import _added_up, measure, plan_slices
+from kreplica.spark.pipelines.profile_report import ProfileReport, TopicFigures, key_text, profile_report
+from kreplica.spark.pipelines.profile_sketches import BUCKETS_MAX, KEYS_MAX, WIDTHS_MS, Keys, Rates, Sizes
+from kreplica.wire.batches import iter_headers
+from kreplica.wire.records import Record, iter_records
+
+ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.9-killed.tar.xz"
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("kafka")
+    with tarfile.open(ARCHIVE) as packed:
+        packed.extractall(directory, filter="data")
+    return directory
+
+
+def profiled(directory: Path, topic: str, sample: float = 1.0, slice_size: int = 1 << 40) -> TopicFigures:
+    """A topic's figures, measured in slices of so many offsets."""
+    given = {"kreplica.source": "segments", "kreplica.log.dirs": str(directory), "subscribe": topic}
+    options = source_options({**given, "maxRecordsPerPartition": str(slice_size)}, is_streaming=False)
+    slices = plan_slices(options)
+    found = [pickle.loads(pickle.dumps(measure(each, options, sample))) for each in slices if each.wanted.size]
+    report: ProfileReport = profile_report(_added_up(slices, reversed(found)), sample=sample, top=5)
+    (figures,) = report.topics
+    return figures
+
+
+def written(directory: Path, topic: str, end: int) -> tuple[list[Record], int]:
+    """What a topic of one partition holds up to an offset, markers left out, and the bytes of all batches."""
+    records, size = [], 0
+    for path in sorted((directory / f"{topic}-0").glob("*.log")):
+        data = path.read_bytes()
+        for position, header in iter_headers(data, incomplete_last=True):
+            if header.last_offset >= end:
+                break
+            size += header.size
+            if not header.is_control:
+                records += list(iter_records(data[position : position + header.size]))
+    return records, size
+
+
+@pytest.mark.parametrize("slice_size", [3, 1 << 40])
+def test_figures_are_those_of_the_records(unpacked: Path, slice_size: int) -> None:
+    """Codecs, sizes, keys, times; the same whether a partition is read in one task or in many."""
+    figures = profiled(unpacked, "codecs", slice_size=slice_size)
+    records, size = written(unpacked, "codecs", figures.partitions[0].end)
+    assert figures.records == figures.opened == len(records)
+    assert figures.size_bytes == size
+    assert figures.size_in_memory > size
+    assert {each.codec for each in figures.codecs} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    assert sum(each.records for each in figures.codecs) == len(records)
+    values = sorted(len(each.value or b"") for each in records)
+    assert (figures.value_sizes.min, figures.value_sizes.max) == (values[0], values[-1])
+    assert figures.value_sizes.mean == pytest.approx(sum(values) / len(values))
+    keys = Counter(each.key for each in records if each.key is not None)
+    assert figures.keys.is_exact
+    assert (figures.keys.distinct, figures.keys.null) == (len(keys), len(records) - keys.total())
+    assert figures.keys.superseded == keys.total() - len(keys)
+    assert [each.records for each in figures.keys.top] == [count for _, count in keys.most_common(5)]
+    assert sum(each.records for each in figures.rates.buckets) == len(records)
+    assert figures.timestamp_types == {"CREATE_TIME": len(records)}
+    assert sum(each.records for each in figures.producers) == len(records)
+
+
+@pytest.mark.parametrize("slice_size", [1, 2, 5, 1 << 40])
+def test_what_transactions_came_to(unpacked: Path, slice_size: int) -> None:
+    """Committed, aborted and open ones are told apart, also where a slice ends before their marker."""
+    figures = profiled(unpacked, "transactions", slice_size=slice_size)
+    records, size = written(unpacked, "transactions", figures.partitions[0].end)
+    kinds = Counter(
+        "aborted" if value.startswith(b"aborted") else "open" if value.startswith(b"open") else "committed"
+        for value in ((each.value or b"") for each in records)
+    )
+    found = figures.transactions
+    assert (found.committed, found.aborted, found.open) == (kinds["committed"], kinds["aborted"], kinds["open"])
+    assert kinds["aborted"]
+    assert found.markers > 0
+    assert figures.size_bytes == size
+
+
+def test_a_sample_has_all_headers(unpacked: Path) -> None:
+    """Of a sample, records and bytes are those of all batches; keys and values those of some."""
+    topic = "rolled.small-segments"
+    whole, some = profiled(unpacked, topic), profiled(unpacked, topic, sample=0.5)
+    assert (some.records, some.size_bytes, some.producers) == (whole.records, whole.size_bytes, whole.producers)
+    assert 0 < some.opened < whole.opened
+    assert sum(each.records for each in some.rates.buckets) == sum(each.records for each in whole.rates.buckets)
+
+
+def test_a_damaged_batch_is_told(unpacked: Path, tmp_path: Path) -> None:
+    """Figures of bytes that nobody wrote are none."""
+    (tmp_path / "codecs-0").mkdir()
+    data = bytearray((unpacked / "codecs-0" / f"{0:020}.log").read_bytes())
+    data[100] ^= 1
+    (tmp_path / "codecs-0" / f"{0:020}.log").write_bytes(data)
+    with pytest.raises(CorruptBatch, match="codecs-0: the batch at offset 0 is damaged"):
+        profiled(tmp_path, "codecs")
+
+
+class TestSketches:
+    """What is kept of many values."""
+
+    def test_quantiles_of_sizes(self) -> None:
+        random, sizes, values = Random(1), Sizes(), []
+        for count in (1, 1000, 3000):
+            some = [int(random.lognormvariate(6, 2)) for _ in range(count)]
+            part = Sizes()
+            part.add(np.array(some, dtype=np.int64))
+            sizes.merge(part)
+            values += some
+        values.sort()
+        assert (sizes.smallest, sizes.largest, sizes.total) == (values[0], values[-1], sum(values))
+        for share in (0.01, 0.5, 0.99):
+            assert sizes.quantile(share) == pytest.approx(values[int(share * len(values))], rel=0.02, abs=1)
+        assert Sizes().quantile(0.5) == 0
+
+    def test_few_keys_are_counted_exactly(self) -> None:
+        random, keys, wanted = Random(2), Keys(), Counter[bytes]()
+        for _ in range(5):
+            some = [b"key-%d" % int(random.paretovariate(1)) for _ in range(2000)]
+            part = Keys()
+            part.add(pa.array(some, pa.binary()), pa.array([len(each) for each in some], pa.int64()))
+            keys.merge(part)
+            wanted.update(some)
+        assert keys.is_exact
+        assert keys.distinct == len(wanted)
+        (first, second) = keys.top(2)
+        assert [(first.key, first.records), (second.key, second.records)] == wanted.most_common(2)
+        assert first.size_bytes == first.records * len(first.key)
+
+    def test_many_keys_are_estimated(self) -> None:
+        """Distinct ones within some per cent; a key that is frequent is found, its count short by ``error`` at most."""
+        keys, count, often = Keys(), 10 * KEYS_MAX, b"o" * 1000
+        for start in range(0, count, 50_000):
+            some = [b"%d" % each for each in range(start, min(start + 50_000, count))] + [often] * 500
+            keys.add(pa.array(some, pa.binary()), pa.array([1] * len(some), pa.int64()))
+        records = 500 * -(-count // 50_000)
+        assert not keys.is_exact
+        assert keys.distinct == pytest.approx(count, rel=0.05)
+        (top,) = keys.top(1)
+        assert top.key == often
+        assert records - keys.error <= top.records <= records
+        assert keys.error <= (count + records) / KEYS_MAX
+
+    def test_rates_of_a_long_time_are_wider(self) -> None:
+        """By minutes; where these are too many by hours, whichever part comes first."""
+        rates, hours = Rates(), Rates()
+        times = np.arange(BUCKETS_MAX + 1, dtype=np.int64) * WIDTHS_MS[0]
+        hours.add(times, np.ones(len(times), dtype=np.int64), np.full(len(times), 10.0))
+        assert hours.width_ms == WIDTHS_MS[1]
+        rates.add(times[:60], np.ones(60, dtype=np.int64), np.full(60, 10.0))
+        assert rates.buckets()[1] == (60_000, 1, 10)
+        rates.merge(hours)
+        assert rates.buckets()[:2] == [(0, 120, 1200), (3_600_000, 60, 600)]
+        rates.add(np.array([1 << 61]), np.array([1]), np.array([1.0]))
+        assert sum(each.records for each in rates.buckets()) == len(times) + 61
+
+    def test_keys_are_shown_as_text_where_they_are_some(self) -> None:
+        assert key_text("käse".encode()) == "käse"
+        assert key_text(b"\xff\x00") == "0xff00"
+        assert key_text(b"a\n") == "0x610a"
