@@ -12,13 +12,14 @@ JOBS ?= 2
 # Compiled modules are kept, whatever the environment says: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test lint bench soak docs deb clean help
+.PHONY: run test lint bench bench-kafka soak docs deb clean help
 
 help:
 	@echo "make run    start one broker on 127.0.0.1:9092 (nothing else is needed)"
 	@echo "make test   lint, types, import rules and the whole test suite"
 	@echo "make lint   only ruff, mypy and the import rules"
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
+	@echo "make bench-kafka  the same work on Apache Kafka 3.9 in the same run (needs Maven and Java)"
 	@echo "make docs   the client library's API reference, as HTML in build/reference"
 	@echo "make deb    a Debian package in build/, with everything it needs but Python itself"
 	@echo "make soak   long fuzzing and crash runs, then half an hour of simulated storms, and another with applications"
@@ -50,6 +51,9 @@ test: lint
 
 bench: $(VENV)/.installed-test
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-kafka: $(VENV)/.installed-test
+	@$(BIN)/python -m benchmarks kafka $(ARGS)
 
 soak: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)

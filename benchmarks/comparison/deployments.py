@@ -30,6 +30,12 @@ START_TIME_S = 120.0
 KAFKA_FLAGS = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",
                "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")  # fmt: skip
 
+KAFKA_LOGGING = """log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
 SHARED = {"log.segment.delete.delay.ms": "0", "auto.create.topics.enable": "false"}
 """Removed logs give their pages back at once: the next scenario is to find them."""
 
@@ -149,7 +155,9 @@ class KafkaBroker:
                   "log.dirs": directory / "logs", **settings}  # fmt: skip
         config = directory / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
-        command = ["java", *KAFKA_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "-cp",
+        logging = directory / "log4j.properties"
+        logging.write_text(KAFKA_LOGGING)
+        command = ["java", *KAFKA_FLAGS, f"-Dlog4j.configuration=file:{logging}", "-cp",
                    apache_kafka.class_path(), "kafka.Kafka", str(config)]  # fmt: skip
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)

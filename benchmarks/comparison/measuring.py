@@ -80,7 +80,9 @@ class Run:
         )
 
     def _touch(self, topic: str, size: int, synced: bool) -> None:
-        for log in self._deployment.logs(topic, 0):
+        logs = self._deployment.logs(topic, 0)
+        assert logs, f"{topic} has no log"
+        for log in logs:
             write_ahead(log, size, sync=synced)
 
     # --- latency, requests, connections ---
@@ -172,7 +174,6 @@ class Run:
         topic = NewTopic(name, partitions, scenario.brokers, config=config)
         for future in self._admin.create_topics([topic], operation_timeout=60).values():
             future.result(90)
-        _wait_for(lambda: len(self._deployment.logs(name, 0)) == scenario.brokers, f"every replica of {name}")
 
     def _remove_topic(self, name: str) -> None:
         for future in self._admin.delete_topics([name], operation_timeout=30).values():
