@@ -31,7 +31,7 @@ from kreplica.spark.pipelines.progress import Progress, Report, nobody
 from kreplica.spark.pipelines.stream_checkpoint import batch_numbers
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 BATCH_RECORDS_MAX = 10_000_000
@@ -289,7 +289,7 @@ class _Run:
             codec=options.codec,
             file_records_max=options.file_records_max,
             earliest=self._lookup.earliest,
-            parsed=lambda rows, _: rows,
+            parsed=self._parsed,
             wrote=self._wrote,
         )
         tasks = {"minPartitions": str(self._spark.sparkContext.defaultParallelism), **source}
@@ -299,6 +299,13 @@ class _Run:
         if options.follow_every is None:
             return stream.trigger(availableNow=True).start()
         return stream.trigger(processingTime=options.follow_every).start()
+
+    def _parsed(self, rows: DataFrame, batch: int) -> DataFrame:
+        if self._options.values != "json":
+            return rows
+        from kreplica.spark.pipelines.json_values import with_json
+
+        return with_json(rows, self._path, batch, self._store)
 
     def _wrote(self, batch: Batch) -> None:
         self._batches.append(batch)
