@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import File, OsDisk
+from kreplica.runtime.disk import File, OsDisk, OsFile
 from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
 from kreplica.storage.inspection.files import (
@@ -26,6 +27,17 @@ from kreplica.wire.batches import BatchHeader
 NAME_DIGITS = 20
 
 
+class FilesAsTheyAre(OsDisk):
+    """The operating system's files for somebody who may only read them."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading.
+
+        :raise FileNotFoundError: it is not there.
+        """
+        return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
 class ReplicaFiles(NamedTuple):
     """One partition's files in a log directory.
 
@@ -40,7 +52,7 @@ class ReplicaFiles(NamedTuple):
 
     def bases(self) -> list[int]:
         """The base offsets of its segments, growing."""
-        return segment_bases(OsDisk().list_directory(self.path))
+        return segment_bases(FilesAsTheyAre().list_directory(self.path))
 
     def end(self) -> int:
         """Where the committed records end; the log's end where nobody noted that."""
@@ -69,12 +81,12 @@ class ReplicaFiles(NamedTuple):
 
     def open(self, base: int) -> File:
         """A segment's file."""
-        return OsDisk().open(f"{self.path}/{base:0{NAME_DIGITS}}.log")
+        return FilesAsTheyAre().open(f"{self.path}/{base:0{NAME_DIGITS}}.log")
 
     def position(self, base: int, offset: int) -> int:
         """Where in a segment's file to begin for an offset, as its index says; 0 where that says nothing."""
         found = 0
-        with closing(offset_index(OsDisk(), f"{self.path}/{base:0{NAME_DIGITS}}.index")) as index:
+        with closing(offset_index(FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.index")) as index:
             for entry in offset_entries(index, base):
                 if entry.offset > offset:
                     break
@@ -85,7 +97,7 @@ class ReplicaFiles(NamedTuple):
         """Aborted transactions that end at or behind an offset, by their first ones."""
         found = []
         for base in self.bases_from(offset):
-            with closing(transaction_index(OsDisk(), f"{self.path}/{base:0{NAME_DIGITS}}.txnindex")) as index:
+            with closing(transaction_index(FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.txnindex")) as index:
                 found += [entry.aborted for entry in aborted_entries(index) if entry.aborted.last_offset >= offset]
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
@@ -96,7 +108,7 @@ def replicas(log_dirs: Sequence[str]) -> dict[TopicPartition, ReplicaFiles]:
     :raise StorageError: a directory is not there, or a checkpoint is damaged.
     """
     found: dict[TopicPartition, ReplicaFiles] = {}
-    disk = OsDisk()
+    disk = FilesAsTheyAre()
     for log_dir in log_dirs:
         try:
             names = disk.list_directory(log_dir)

@@ -8,98 +8,268 @@ from pathlib import Path
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.replica_comparison import Comparison, Kind, compare
+from kreplica.spark.pipelines.audit_files import FileReplica
+from kreplica.spark.pipelines.replica_comparison import Comparison, Kind, LogMoved, Span, compare
 from kreplica.spark.segment_files import ReplicaFiles
-from kreplica.wire.batch_building import build_batch
+from kreplica.storage.leader_epochs import EpochEntry
+from kreplica.wire.batch_building import build_batch, filter_batch
 from kreplica.wire.batches import parse_header
 from kreplica.wire.records import Record
 
 Change = Callable[[list[bytes]], list[bytes]]
 
+PARTITION = TopicPartition("t", 0)
+SEGMENTS = (0, 30)
+
 
 def batch(number: int, *, leader_epoch: int = 0, value: bytes = b"value") -> bytes:
     """The batch of offsets from five times its number on."""
-    records = [Record(5 * number + each, 1000, None, value) for each in range(5)]
+    records = [Record(5 * number + each, 1000, b"key %d" % each, value) for each in range(5)]
     return build_batch(records, base_offset=5 * number, leader_epoch=leader_epoch)
 
 
-def replicas(directory: Path, changes: dict[int, Change], *, high_watermark: int = 50) -> dict[int, ReplicaFiles]:
-    """Three copies of ten batches in two segments, some of them changed."""
-    found = {}
-    for broker in (1, 2, 3):
-        path = directory / str(broker)
-        path.mkdir()
-        batches = changes.get(broker, list)([batch(number) for number in range(10)])
-        for base, end in ((0, 30), (30, 1000)):
-            own = [each for each in batches if base <= parse_header(each).base_offset < end]
-            (path / f"{base:020}.log").write_bytes(b"".join(own))
-        found[broker] = ReplicaFiles(TopicPartition("t", 0), str(path), 0, high_watermark)
-    return found
+def replica(directory: Path, broker: int, batches: list[bytes], *, has_to: int = 50) -> FileReplica:
+    """One whose batches are in two segments."""
+    path = directory / str(broker) / "t-0"
+    path.mkdir(parents=True)
+    segments: dict[int, bytes] = dict.fromkeys(SEGMENTS, b"")
+    place = -5
+    for each in batches:
+        base = int.from_bytes(each[:8], "big")
+        place = base if base % 5 == 0 and place < base < 50 else place + 5  # as it was before somebody changed it
+        segments[max(start for start in SEGMENTS if start <= place)] += each
+    for base, data in segments.items():
+        (path / f"{base:020}.log").write_bytes(data)
+    files = ReplicaFiles(PARTITION, str(path), 0, has_to)
+    return FileReplica(broker, files, 0, None, has_to, 0)
 
 
-def flipped(batches: list[bytes]) -> list[bytes]:
-    damaged = bytearray(batches[3])
-    damaged[-3] ^= 4
-    return [*batches[:3], bytes(damaged), *batches[4:]]
+def replicas(directory: Path, changes: dict[int, Change], *, has_to: int = 50) -> list[FileReplica]:
+    """Three copies of ten batches, some of them changed."""
+    batches = [batch(number) for number in range(10)]
+    return [replica(directory, each, changes.get(each, list)(batches), has_to=has_to) for each in (1, 2, 3)]
+
+
+def changed(number: int, position: int, byte: int | None = None) -> Change:
+    """Another byte in the batch of that number."""
+
+    def change(batches: list[bytes]) -> list[bytes]:
+        damaged = bytearray(batches[number])
+        damaged[position] = damaged[position] ^ 4 if byte is None else byte
+        return [*batches[:number], bytes(damaged), *batches[number + 1 :]]
+
+    return change
+
+
+def compared(made: list[FileReplica], end: int = 50, *, start: int = 0, compacted_end: int = 0) -> Comparison:
+    return compare(PARTITION, made, Span(start, end, compacted_end))
 
 
 def told(found: Comparison) -> list[tuple[int, int, Kind]]:
+    assert found.difference_count == len(found.differences)
     return [(each.broker, each.base_offset, each.kind) for each in found.differences]
 
 
 def test_they_agree(tmp_path: Path) -> None:
     """Every batch of every replica is looked at."""
-    found = compare(replicas(tmp_path, {}))
-    assert found.differences == []
+    found = compared(replicas(tmp_path, {}))
+    assert told(found) == []
     assert [(each.batches, each.end, each.is_short) for each in found.coverages] == [(10, 50, False)] * 3
 
 
 @pytest.mark.parametrize(
-    ("change", "wanted"),
+    ("change", "kind"),
     [
-        (flipped, (2, 15, Kind.DAMAGED)),
-        (lambda batches: [*batches[:3], batch(3, leader_epoch=1), *batches[4:]], (2, 15, Kind.DIFFERENT)),
-        (lambda batches: [*batches[:3], batch(3, value=b"other"), *batches[4:]], (2, 15, Kind.DIFFERENT)),
+        (changed(3, -3), Kind.DAMAGED),
+        (changed(3, 15), Kind.DIFFERENT),  # the leader epoch, which the checksum does not cover
+        (changed(3, 11), Kind.DAMAGED),  # the length: what stands behind it cannot be told
+        (changed(3, 16), Kind.DAMAGED),  # the magic
+        (changed(3, 7, 0), Kind.DAMAGED),  # the base offset, lower than it may be
+        (changed(3, 7, 200), Kind.DAMAGED),  # higher than the segment has any
+        (changed(3, 7, 17), Kind.DAMAGED),  # where another's records are
+        (changed(3, 26), Kind.DAMAGED),  # the last offset
+        (changed(3, 23), Kind.DAMAGED),
+        (lambda batches: [*batches[:3], batch(3, leader_epoch=1), *batches[4:]], Kind.DIFFERENT),
+        (lambda batches: [*batches[:3], batch(3, value=b"other"), *batches[4:]], Kind.DIFFERENT),
+        (lambda batches: [*batches[:3], *batches[4:]], Kind.MISSING),
     ],
 )
-def test_who_is_alone_is_named(tmp_path: Path, change: Change, wanted: tuple[int, int, Kind]) -> None:
-    """With the offset; the others go on being compared."""
-    found = compare(replicas(tmp_path, {2: change}))
-    assert told(found) == [wanted]
-    assert [each.batches for each in found.coverages] == [10] * 3
+def test_who_is_alone_is_named(tmp_path: Path, change: Change, kind: Kind) -> None:
+    """Once, with the offset; the others go on being compared, and so does the one behind it."""
+    found = compared(replicas(tmp_path, {2: change, 3: changed(8, -1)}))
+    assert told(found) == [(2, 15, kind), (3, 40, Kind.DAMAGED)]
+    assert [each.end for each in found.coverages] == [50] * 3
 
 
-def test_a_hole(tmp_path: Path) -> None:
-    """A batch that one replica does not have is named; a compacted topic may have such."""
-    made = replicas(tmp_path, {3: lambda batches: [*batches[:2], *batches[3:]]})
-    found = compare({broker: made[broker] for broker in (1, 2)})
-    assert found.differences == []
-    hole = compare(made)
-    assert told(hole) == [(3, 10, Kind.MISSING)]
-    assert compare(made, is_compacted=True).compacted_count == 1
+def test_a_whole_segment_is_gone(tmp_path: Path) -> None:
+    """That is one difference, not one for each batch."""
+    made = replicas(tmp_path, {1: lambda batches: [*batches[:2], *batches[5:]]})
+    assert told(compared(made)) == [(1, 10, Kind.MISSING)]
+
+
+def test_an_index_leads_behind_damage(tmp_path: Path) -> None:
+    """What stands behind a header that is none is compared all the same."""
+    made = replicas(tmp_path, {2: changed(2, 16), 3: changed(4, -1)})
+    path = Path(made[1].files.path)
+    size = len(batch(0))
+    entries = [(number * 5, number * size) for number in (1, 3)]
+    data = b"".join(offset.to_bytes(4, "big") + position.to_bytes(4, "big") for offset, position in entries)
+    (path / f"{0:020}.index").write_bytes(data)
+    found = compared(made)
+    assert told(found) == [(2, 10, Kind.DAMAGED), (3, 20, Kind.DAMAGED)]
+    assert [each.batches for each in found.coverages] == [10, 9, 10]
 
 
 def test_a_tail_that_is_not_there_yet(tmp_path: Path) -> None:
-    """Whoever ends before the high watermark is short; beyond it nothing is compared."""
-    made = replicas(tmp_path, {1: lambda batches: batches[:8], 3: lambda batches: [*batches[:9], batch(9, value=b"x")]})
-    found = compare({broker: files._replace(high_watermark=45) for broker, files in made.items()})
-    assert found.differences == []
+    """Who has to catch up ends before the high watermark, and that is told, but is no difference."""
+    made = replicas(tmp_path, {1: lambda batches: batches[:8]}, has_to=40)
+    found = compared(made)
+    assert told(found) == []
     assert [(each.broker, each.end, each.is_short) for each in found.coverages] == [
-        (1, 40, True), (2, 45, False), (3, 45, False),
+        (1, 40, True), (2, 50, False), (3, 50, False),
     ]  # fmt: skip
+
+
+def test_a_tail_that_is_lost(tmp_path: Path) -> None:
+    """Who has noted that it has everything and does not is named, once."""
+    found = compared(replicas(tmp_path, {1: lambda batches: batches[:7]}))
+    assert told(found) == [(1, 35, Kind.MISSING)]
+
+
+def test_beyond_the_high_watermark(tmp_path: Path) -> None:
+    """Replicas may have what they like there, also a batch that is not whole; one that begins before it counts not."""
+    change = {
+        1: lambda batches: [*batches[:9], batches[9][:40]],
+        2: lambda batches: [*batches[:9], batch(9, leader_epoch=3, value=b"x")],
+        3: lambda batches: batches[:9],
+    }
+    made = replicas(tmp_path, change, has_to=47)
+    for end in (45, 47):
+        found = compared(made, end)
+        assert told(found) == []
+        assert [(each.end, each.is_short) for each in found.coverages] == [(45, False)] * 3
+
+
+def test_zeros_are_no_batch(tmp_path: Path) -> None:
+    """As a device may leave them behind a crash; below the high watermark that is damage."""
+    made = replicas(tmp_path, {3: lambda batches: batches[:9]}, has_to=45)
+    with (Path(made[2].files.path) / f"{30:020}.log").open("ab") as file:
+        file.write(bytes(500))
+    assert told(compared(made, 45)) == []
+    assert told(compared(made, 50)) == [(3, 45, Kind.DAMAGED)]
 
 
 def test_two_that_contradict_each_other(tmp_path: Path) -> None:
     """Nobody can say who is right: both are named."""
     made = replicas(tmp_path, {2: lambda batches: [batch(0, value=b"other"), *batches[1:]]})
-    found = compare({broker: made[broker] for broker in (1, 2)})
-    assert told(found) == [(1, 0, Kind.DIFFERENT), (2, 0, Kind.DIFFERENT)]
+    assert told(compared(made[:2])) == [(1, 0, Kind.DIFFERENT), (2, 0, Kind.DIFFERENT)]
+
+
+def test_one_alone(tmp_path: Path) -> None:
+    """Its checksums are checked, and nothing else can be."""
+    made = replicas(tmp_path, {1: changed(9, -1)})
+    assert told(compared(made[:1])) == [(1, 45, Kind.DAMAGED)]
+
+
+def test_other_batches_of_the_same_records(tmp_path: Path) -> None:
+    """Where one has two batches in the place of another's one, the first is named."""
+
+    def joined(batches: list[bytes]) -> list[bytes]:
+        records = [Record(10 + each, 1000, b"key %d" % (each % 5), b"value") for each in range(10)]
+        return [*batches[:2], build_batch(records, base_offset=10, leader_epoch=0), *batches[4:]]
+
+    assert told(compared(replicas(tmp_path, {2: joined}))) == [(2, 10, Kind.DIFFERENT)]
 
 
 def test_logs_begin_where_the_last_one_does(tmp_path: Path) -> None:
     """Retention deletes each replica by itself."""
     made = replicas(tmp_path, {1: lambda batches: [batch(0, value=b"old"), *batches[1:]]})
-    made[2] = made[2]._replace(start=30)
-    found = compare(made)
-    assert found.differences == []
-    assert [each.batches for each in found.coverages] == [4] * 3
+    (Path(made[1].files.path) / f"{0:020}.log").unlink()
+    found = compared(made)
+    assert told(found) == []
+    assert [(each.start, each.batches) for each in found.coverages] == [(30, 4)] * 3
+
+
+def test_a_log_whose_beginning_moves_away(tmp_path: Path) -> None:
+    """It is told, so that the comparison begins anew; what is left then is compared."""
+    made = replicas(tmp_path, {})
+    walk = made[1].batches(0, 50)
+    (Path(made[1].files.path) / f"{0:020}.log").unlink()
+    with pytest.raises(LogMoved):
+        next(walk)
+
+
+def test_pieces_are_the_whole(tmp_path: Path) -> None:
+    """Wherever it is cut, also within batches, each batch is in one piece, and so is each difference."""
+    made = replicas(tmp_path, {2: changed(3, -3), 3: changed(6, 15)})
+    for cut in range(1, 50):
+        pieces = [compared(made, cut), compared(made, start=cut)]
+        assert sorted(told(pieces[0]) + told(pieces[1])) == [(2, 15, Kind.DAMAGED), (3, 30, Kind.DIFFERENT)]
+        assert [sum(piece.coverages[at].batches for piece in pieces) for at in range(3)] == [10] * 3
+
+
+def compacted(number: int, keep: set[int], *, value: bytes = b"value", horizon_ms: int | None = None) -> bytes:
+    """What a cleaner leaves of a batch."""
+    kept = filter_batch(
+        batch(number, value=value), lambda record: record.offset % 5 in keep, delete_horizon_ms=horizon_ms
+    )
+    assert kept is not None
+    return bytes(kept)
+
+
+def test_compacted_replicas(tmp_path: Path) -> None:
+    """Each cleans by itself: batches are gone, or have fewer records, and what they have in common is the same."""
+    change = {
+        2: lambda batches: [batches[0], *batches[2:]],
+        3: lambda batches: [compacted(0, {1, 4}), batches[1], compacted(2, {0}, horizon_ms=77), *batches[3:]],
+    }
+    made = replicas(tmp_path, change)
+    found = compared(made, compacted_end=30)
+    assert (told(found), found.compacted_count) == ([], 3)
+    assert {kind for _, _, kind in told(compared(made))} == {Kind.MISSING, Kind.DIFFERENT}
+
+
+def test_compaction_hides_nothing(tmp_path: Path) -> None:
+    """A record that is another, or an epoch, is named; and so is all that lies behind what was cleaned."""
+    change = {
+        1: lambda batches: [compacted(0, {1, 4}, value=b"other"), *batches[1:]],
+        2: lambda batches: [*batches[:3], batch(3, leader_epoch=2), *batches[4:6], *batches[7:]],
+        3: lambda batches: [*batches[:4], *changed(4, -1)(batches)[4:]],
+    }
+    found = compared(replicas(tmp_path, change), compacted_end=30)
+    assert told(found) == [
+        (1, 0, Kind.DIFFERENT), (2, 15, Kind.DIFFERENT), (3, 20, Kind.DAMAGED), (2, 30, Kind.MISSING),
+    ]  # fmt: skip
+    assert "offset 1 " in found.differences[0].detail
+
+
+def epochs(batches: list[bytes]) -> list[bytes]:
+    """Epoch 0 up to 20, then 3, and 4 from 40 on."""
+    return [batch(number, leader_epoch=0 if number < 4 else 3 if number < 8 else 4) for number in range(len(batches))]
+
+
+@pytest.mark.parametrize(
+    ("entries", "wanted"),
+    [
+        ([(0, 0), (3, 20), (4, 40)], []),
+        ([(0, 0), (3, 20)], []),  # not written yet
+        ([(0, 0), (2, 20), (3, 20), (4, 40), (5, 50)], []),  # epoch 2 wrote nothing
+        ([(3, 30), (4, 40)], []),  # deleted up to there
+        ([], []),
+        ([(0, 0), (3, 25), (4, 40)], [20]),
+        ([(0, 0), (3, 15), (4, 40)], [15]),
+        ([(0, 0), (3, 20), (5, 40)], [40]),
+        ([(0, 0), (4, 20)], [20]),
+        ([(0, 0), (4, 40)], [20]),
+    ],
+)
+def test_lists_of_epochs(tmp_path: Path, entries: list[tuple[int, int]], wanted: list[int]) -> None:
+    """A broker's list that contradicts the batches would let it cut off too much or too little one day."""
+    made = replicas(tmp_path, dict.fromkeys((1, 2, 3), epochs))
+    made[1] = made[1]._replace(epochs=tuple(EpochEntry(*each) for each in entries))
+    assert told(compared(made)) == [(2, offset, Kind.EPOCHS) for offset in wanted]
+
+
+def test_what_is_compared_is_what_was_built() -> None:
+    """The batches of these tests are sound, and of one size."""
+    assert {parse_header(batch(number)).size for number in range(10)} == {len(batch(0))}

@@ -1,40 +1,112 @@
 """Whether the replicas of one partition agree: their batches side by side, below the high watermark.
 
-Replicas hold the same bytes, so batches are compared by their headers, and each one's bytes by its checksum; no record
-is opened.  What is damaged, missing or different is named with its broker: the one that is alone with what it has.
-Cleaners compact each replica by itself: of a compacted topic, batches that some replicas do not have any more are
-counted and no difference.
+Replicas hold the same bytes, so batches are compared by their headers, and each one's bytes by its checksum; records
+are opened only where compaction has been.  What is damaged, missing or different is named with its broker: the one
+that is alone with what it has.
+
+Cleaners compact each replica by itself: up to where one has been, batches that some replicas do not have any more are
+counted and no difference, and of batches that differ the records that they have in common are compared.
+
+Where the replicas are read from is nothing to this module: files (``audit_files``) or brokers (``audit_brokers``).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import NamedTuple
+from enum import StrEnum
+from typing import NamedTuple, Protocol
 
+from kreplica.errors import KreplicaError, ProtocolError
 from kreplica.model import TopicPartition
-from kreplica.spark.segment_files import ReplicaFiles
-from kreplica.storage.scanning import scan_batches
-from kreplica.wire.batches import BatchHeader, verify_crc
+from kreplica.storage.leader_epochs import EpochEntry
+from kreplica.wire.batches import BatchHeader
+from kreplica.wire.records import Record, iter_records
 
 DIFFERENCES_MAX = 1000
 """Of one partition, that are named; all are counted."""
 
+OFFSET_END = 1 << 63
 
-class Kind(Enum):
+
+class LogMoved(KreplicaError):
+    """What was to be read is not there any more, as after retention: the replicas have to be looked at anew."""
+
+
+class Kind(StrEnum):
     """What is wrong with a replica at one place."""
 
     DAMAGED = "damaged"
-    """The bytes are not those that the checksum was made of."""
+    """The bytes are not those that the checksum was made of, or no batch at all."""
 
     MISSING = "missing"
-    """Others have a batch there."""
+    """Others have a batch there, and so should this one."""
 
     DIFFERENT = "different"
     """Others have another batch there."""
+
+    EPOCHS = "epochs"
+    """The broker's list of leader epochs says another one than the batch, and all others, have."""
+
+
+class Batch(NamedTuple):
+    """A batch as it was read.
+
+    :param is_sound: its bytes are those that the checksum was made of.
+    """
+
+    header: BatchHeader
+    data: memoryview
+    is_sound: bool
+
+
+class Gap(NamedTuple):
+    """A stretch where no batch can be made out.
+
+    :param base_offset: of the first batch that should be there; ``next_offset`` where batches begin again.
+    """
+
+    base_offset: int
+    next_offset: int
+    detail: str
+
+
+class Replica(Protocol):
+    """One replica of a partition, wherever it is."""
+
+    @property
+    def broker(self) -> int:
+        """Whose it is."""
+
+    @property
+    def has_to(self) -> int:
+        """Up to here it has to have everything: it is in sync, or noted so itself; 0 where neither is known."""
+
+    @property
+    def epochs(self) -> Sequence[EpochEntry]:
+        """Its list of leader epochs; empty where that is not to be had."""
+
+    def first_offset(self) -> int:
+        """Where it begins now."""
+
+    def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
+        """Those whose last offset lies in a range, growing.
+
+        :raise LogMoved: the log does not begin before ``start`` any more.
+        """
+
+
+class Span(NamedTuple):
+    """What of a partition is compared: batches whose last offset lies in it.
+
+    :param compacted_end: before it cleaners may have been at work.
+    """
+
+    start: int
+    end: int
+    compacted_end: int = 0
 
 
 class Signature(NamedTuple):
@@ -46,7 +118,8 @@ class Signature(NamedTuple):
     crc: int
 
 
-class Difference(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Difference:
     """A place where a replica does not agree with the others.
 
     :param detail: what it has, and what they have.
@@ -59,12 +132,18 @@ class Difference(NamedTuple):
     kind: Kind
     detail: str
 
+    @property
+    def place(self) -> tuple[int, int, Kind]:
+        """By which it is known again."""
+        return self.base_offset, self.broker, self.kind
 
-class Coverage(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
     """How much of one replica was looked at.
 
-    :param start: from its first offset on; ``end`` behind the last one that was compared.
-    :param is_short: it ends before the high watermark: it has to catch up, and that is no difference.
+    :param start: from here on; ``end`` behind the last batch that was compared.
+    :param is_short: it ends before others do: it has to catch up, and that is no difference.
     """
 
     broker: int
@@ -77,40 +156,70 @@ class Coverage(NamedTuple):
 
 @dataclass(slots=True)
 class Comparison:
-    """Of one partition.
+    """Of one partition, or of a span of it.
 
     :ivar high_watermark: up to where replicas have to agree.
     :ivar difference_count: of all, also of those that are not in ``differences``.
-    :ivar compacted_count: batches that not all replicas of a compacted topic have any more.
+    :ivar compacted_count: batches that cleaners have left in one replica other than in the next.
     """
 
-    partition: TopicPartition
+    topic: str
+    partition: int
+    start: int
     high_watermark: int
     coverages: list[Coverage] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     difference_count: int = 0
     compacted_count: int = 0
 
+    def add(self, broker: int, base_offset: int, kind: Kind, detail: str) -> None:
+        """Note a difference."""
+        self.difference_count += 1
+        if len(self.differences) < DIFFERENCES_MAX:
+            self.differences.append(Difference(self.topic, self.partition, base_offset, broker, kind, detail))
 
-class _Replica:
-    """One replica's batches, one after the other, from the first common offset up to the high watermark."""
 
-    def __init__(self, broker: int, files: ReplicaFiles, start: int, end: int) -> None:
-        self.broker = broker
-        self.files = files
+class _Cursor:
+    """A replica at its next batch.
+
+    :ivar header: of that; None behind the last.
+    :ivar end: behind the last batch that was looked at.
+    :ivar blind_until: before it nothing can be made out, or is there, and that was told.
+    """
+
+    def __init__(self, replica: Replica, span: Span, found: Comparison) -> None:
+        self.replica = replica
+        self.broker = replica.broker
         self.batches = self.size_bytes = 0
-        self.end = start
+        self.end = span.start
+        self.blind_until = 0
         self.header: BatchHeader | None = None
+        self.data = memoryview(b"")
         self.is_sound = True
-        self._all = _batches(files, start, end)
+        self._epoch, self._epoch_until = -1, 0
+        self._found = found
+        self._items = replica.batches(span.start, span.end)
+        self._take()
 
-    def advance(self) -> None:
-        """To the next batch; ``header`` is None behind the last."""
-        self.header, self.is_sound = next(self._all, (None, True))
-        if self.header is not None:
-            self.batches += 1
-            self.size_bytes += self.header.size
-            self.end = self.header.next_offset
+    def advance(self, end: int) -> None:
+        """To the next batch.
+
+        :param end: of the one that is left.
+        """
+        assert self.header is not None
+        self.batches += 1
+        self.size_bytes += self.header[1] + 12
+        self.end = end
+        self._take()
+
+    def _take(self) -> None:
+        for item in self._items:
+            if isinstance(item, Batch):
+                self.header, self.data, self.is_sound = item
+                return
+            self.blind_until = max(self.blind_until, item.next_offset)
+            self._found.add(self.broker, item.base_offset, Kind.DAMAGED, item.detail)
+        self.header = None
 
     def signature(self) -> Signature:
         """Of the batch."""
@@ -118,77 +227,161 @@ class _Replica:
         assert header is not None
         return Signature(header.last_offset, header.size, header.partition_leader_epoch, header.crc)
 
-
-def _batches(files: ReplicaFiles, start: int, end: int) -> Iterator[tuple[BatchHeader | None, bool]]:
-    for base in files.bases_from(start):
-        if base >= end:
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Note where the replica's list of epochs contradicts a batch that all agree on."""
+        base, epoch = header[0], header[2]
+        if base < self._epoch_until and epoch == self._epoch:
             return
-        with closing(files.open(base)) as file:
-            for _, header, batch in scan_batches(file, files.position(base, start), file.size()):
-                if header.base_offset >= end:
-                    return
-                if header.last_offset >= start:
-                    yield header, verify_crc(batch, header)
+        entries = self.replica.epochs
+        at = bisect_right(entries, base, key=lambda entry: entry.start_offset)
+        self._epoch = epoch
+        self._epoch_until = entries[at].start_offset if at < len(entries) else OFFSET_END
+        if at == 0:
+            return
+        said, start = entries[at - 1]
+        # The list is written now and then: its last entry may go on with later epochs that it does not have yet.
+        if said != epoch and not (at == len(entries) and epoch > said):
+            text = f"leader-epoch-checkpoint says epoch {said} from {start} on, the batch has {epoch}"
+            self._found.add(self.broker, base, Kind.EPOCHS, text)
 
 
-def compare(replicas: Mapping[int, ReplicaFiles], *, is_compacted: bool = False) -> Comparison:
+def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) -> Comparison:
     """Compare what brokers have of a partition.
 
-    :param replicas: by broker.
+    Where two contradict each other and there is no third, both are named.
+
+    :raise LogMoved: a log does not begin any more where it began: to be tried again.
     """
-    partition = next(iter(replicas.values())).partition
-    start = max(files.start for files in replicas.values())
-    high_watermark = max(files.high_watermark or 0 for files in replicas.values())
-    found = Comparison(partition, high_watermark)
-    running = [_Replica(broker, files, start, high_watermark) for broker, files in sorted(replicas.items())]
-    for replica in running:
-        replica.advance()
+    start = max([span.start, *(replica.first_offset() for replica in replicas)])
+    span = span._replace(start=min(start, span.end))
+    found = Comparison(*partition, span.start, span.end)
+    cursors = [_Cursor(replica, span, found) for replica in replicas]
+    side_by_side = _SideBySide(cursors, span, found)
+    lead, others = cursors[0], cursors[1:]
     while True:
-        bases = [replica.header.base_offset for replica in running if replica.header is not None]
-        if not bases:
+        header = lead.header
+        if header is not None and lead.is_sound and all(each.header == header and each.is_sound for each in others):
+            end = header.next_offset
+            for cursor in cursors:
+                cursor.check_epoch(header)
+                cursor.advance(end)
+        elif not side_by_side.step():
             break
-        _compare_at(min(bases), running, found, is_compacted)
-    for replica in running:
-        begins = max(start, replica.files.start)
-        is_short = replica.end < high_watermark and not is_compacted
-        found.coverages.append(
-            Coverage(replica.broker, begins, replica.end, replica.batches, replica.size_bytes, is_short)
-        )
+    furthest = max(cursor.end for cursor in cursors)
+    for each in cursors:
+        is_short = each.end < furthest and furthest > span.compacted_end
+        found.coverages.append(Coverage(each.broker, span.start, each.end, each.batches, each.size_bytes, is_short))
     return found
 
 
-def _compare_at(base: int, running: list[_Replica], found: Comparison, is_compacted: bool) -> None:
-    """Compare the copies of the batch that begins there, and let those who have one go on."""
-    having = [each for each in running if each.header is not None and each.header.base_offset == base]
-    signatures = Counter(each.signature() for each in having if each.is_sound)
-    most = max(signatures.values(), default=0)
-    accepted = [signature for signature, count in signatures.items() if count == most]
-    for replica in running:
-        header = replica.header
-        if replica not in having:
-            # Who has nothing behind it is short of it, and does not miss it.
-            if header is not None and header.base_offset > base:
-                _missing(replica, base, found, is_compacted)
-        elif not replica.is_sound:
-            _add(found, base, replica, Kind.DAMAGED, f"the checksum of {replica.signature().size} bytes is wrong")
-        elif len(accepted) > 1 or replica.signature() != accepted[0]:
-            others = ", ".join(str(tuple(each)) for each in signatures if each != replica.signature())
-            text = f"(last offset, size, epoch, crc) {tuple(replica.signature())}, others have {others}"
-            _add(found, base, replica, Kind.DIFFERENT, text)
-    for replica in having:
-        replica.advance()
+class _SideBySide:
+    """The rules for a place where replicas do not simply have the same batch."""
+
+    def __init__(self, cursors: list[_Cursor], span: Span, found: Comparison) -> None:
+        self._cursors = cursors
+        self._span = span
+        self._found = found
+
+    def step(self) -> bool:
+        """Compare the copies of the first batch that any has next, and let those go on; False where nobody has one."""
+        bases = [each.header.base_offset for each in self._cursors if each.header is not None]
+        if not bases:
+            return False
+        base = min(bases)
+        having = [each for each in self._cursors if each.header is not None and each.header.base_offset == base]
+        signatures = Counter(each.signature() for each in having if each.is_sound)
+        most = max(signatures.values(), default=0)
+        accepted = [signature for signature, count in signatures.items() if count == most]
+        is_compacted = base < self._span.compacted_end
+        end = max((signature.last_offset + 1 for signature in accepted), default=base + 1)
+        if is_compacted and len(having) < len(self._cursors):
+            self._found.compacted_count += 1
+        for cursor in self._cursors:
+            if cursor not in having:
+                if not is_compacted:
+                    self._absent(cursor, base, end)
+            elif not cursor.is_sound:
+                text = f"the checksum of {cursor.signature().size} bytes is wrong"
+                self._found.add(cursor.broker, base, Kind.DAMAGED, text)
+        if len(signatures) > 1:
+            if is_compacted:
+                self._compacted(base, [each for each in having if each.is_sound])
+            else:
+                self._unequal(base, [each for each in having if each.is_sound], accepted)
+        elif len(having) == len(self._cursors):
+            for cursor in having:
+                if cursor.is_sound and cursor.header is not None:
+                    cursor.check_epoch(cursor.header)
+        for cursor in having:
+            cursor.advance(cursor.signature().last_offset + 1 if cursor.is_sound else end)
+        return True
+
+    def _absent(self, cursor: _Cursor, base: int, end: int) -> None:
+        if base < cursor.end or base < cursor.blind_until:
+            return  # what it has there instead, or that it cannot be read, was told before
+        if cursor.header is not None:
+            cursor.blind_until = cursor.header.base_offset
+            text = f"nothing from {cursor.end} on; the next batch begins at {cursor.blind_until}"
+            self._found.add(cursor.broker, base, Kind.MISSING, text)
+        elif end <= cursor.replica.has_to:
+            cursor.blind_until = OFFSET_END
+            text = f"nothing from here on, and it has to have everything up to {cursor.replica.has_to}"
+            self._found.add(cursor.broker, base, Kind.MISSING, text)
+
+    def _unequal(
+        self,
+        base: int,
+        sound: list[_Cursor],
+        accepted: list[Signature],
+        signature_of: Callable[[_Cursor], Signature] = _Cursor.signature,
+    ) -> None:
+        for cursor in sound:
+            own = signature_of(cursor)
+            if len(accepted) == 1 and own == accepted[0]:
+                continue
+            others = [signature for signature in accepted if signature != own]
+            self._found.add(cursor.broker, base, Kind.DIFFERENT, _contrast(own, others))
+
+    def _compacted(self, base: int, sound: list[_Cursor]) -> None:
+        """Cleaners leave a batch its offsets and its epoch, and of its records those that are the last of their key."""
+        frames = Counter(_frame(each) for each in sound)
+        if len(frames) > 1:
+            most = max(frames.values())
+            self._unequal(base, sound, [frame for frame, count in frames.items() if count == most], _frame)
+            return
+        self._found.compacted_count += 1
+        records = [(cursor, _records(cursor)) for cursor in sound]
+        for cursor, own_records in records:
+            wrong = next((offset for offset, record in own_records.items() if not _is_usual(record, records)), None)
+            if wrong is not None:
+                text = f"the record of offset {wrong} is another than in other replicas"
+                self._found.add(cursor.broker, base, Kind.DIFFERENT, text)
 
 
-def _missing(replica: _Replica, base: int, found: Comparison, is_compacted: bool) -> None:
-    assert replica.header is not None
-    if is_compacted:
-        found.compacted_count += 1
-    else:
-        _add(found, base, replica, Kind.MISSING, f"the next batch here begins at {replica.header.base_offset}")
+def _frame(cursor: _Cursor) -> Signature:
+    """What a cleaner leaves as it is."""
+    return cursor.signature()._replace(size=0, crc=0)
 
 
-def _add(found: Comparison, base: int, replica: _Replica, kind: Kind, detail: str) -> None:
-    found.difference_count += 1
-    if len(found.differences) < DIFFERENCES_MAX:
-        topic, partition = found.partition
-        found.differences.append(Difference(topic, partition, base, replica.broker, kind, detail))
+def _records(cursor: _Cursor) -> dict[int, Record]:
+    try:
+        return {record.offset: record for record in iter_records(cursor.data)}
+    except ProtocolError:
+        return {}  # a checksum that is right of bytes that were made wrong: all replicas were given them
+
+
+def _is_usual(record: Record, records: list[tuple[_Cursor, dict[int, Record]]]) -> bool:
+    """Whether no other version of it is in as many replicas or more."""
+    versions = Counter(own[record.offset] for _, own in records if record.offset in own)
+    return all(count < versions[record] for version, count in versions.items() if version != record)
+
+
+def _contrast(own: Signature, others: list[Signature]) -> str:
+    """What differs, and nothing else."""
+    names = ("last offset", "size", "epoch", "crc")
+    told = []
+    for name, mine, *theirs in zip(names, own, *others, strict=True):
+        if any(each != mine for each in theirs):
+            shown = [f"{each:08x}" if name == "crc" else str(each) for each in (mine, *theirs)]
+            told.append(f"{name} {shown[0]}, others have {' or '.join(dict.fromkeys(shown[1:]))}")
+    return "; ".join(told)

@@ -1,0 +1,141 @@
+"""What a running cluster says of the partitions that are audited: who should have them, and up to where."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from kreplica.blocking import Cluster
+from kreplica.blocking.admin import replica_sizes, topic_settings
+from kreplica.model import NO_LEADER, TopicPartition
+from kreplica.sansio.addresses import Address
+from kreplica.sansio.batches import Isolation
+from kreplica.sansio.errors import ClientError
+from kreplica.sansio.offsets import EARLIEST, LATEST, list_offsets_body, parse_list_offsets
+from kreplica.sansio.views import ClusterView
+from kreplica.wire.messages import LIST_OFFSETS
+
+LEADERS_PATIENCE_S = 10.0
+CLEANUP_POLICY = "cleanup.policy"
+
+
+class PartitionFacts(NamedTuple):
+    """What the cluster says of a partition.
+
+    :param in_sync: for as long as it was asked.
+    :param start: where its leader's log begins; ``high_watermark`` as its leader says; None where nobody leads.
+    """
+
+    replicas: tuple[int, ...]
+    in_sync: frozenset[int]
+    topic_id: UUID
+    start: int | None = None
+    high_watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the cluster says.
+
+    :param compacted: topics that cleaners compact.
+    :param sizes: of replicas, in bytes, by broker and partition, as far as brokers say.
+    """
+
+    cluster_id: str | None
+    brokers: Mapping[int, Address]
+    partitions: Mapping[TopicPartition, PartitionFacts]
+    compacted: frozenset[str]
+    sizes: Mapping[tuple[int, TopicPartition], int]
+
+
+def cluster_facts(cluster: Cluster, topics: Collection[str]) -> ClusterFacts:
+    """Ask a cluster.
+
+    :param topics: none: all, also the internal ones.
+    :raise ClientError: nobody answers.
+    """
+    before = _partitions(cluster.retrying(lambda: cluster.refresh(None)), topics)
+    starts = _from_leaders(cluster, before, EARLIEST)
+    high_watermarks = _from_leaders(cluster, before, LATEST)
+    # Who was in sync before and after has all that is committed in between; an answer may be older than it is new.
+    view = cluster.retrying(lambda: cluster.refresh(None))
+    after = _partitions(view, topics)
+    found = {
+        each: told._replace(
+            in_sync=before[each].in_sync & told.in_sync,
+            start=starts.get(each),
+            high_watermark=high_watermarks.get(each),
+        )
+        for each, told in after.items()
+        if each in before
+    }
+    compacted = {name for name in {each.topic for each in found} if _is_compacted(cluster, name)}
+    return ClusterFacts(
+        view.cluster_id,
+        {broker_id: broker.address for broker_id, broker in view.brokers.items()},
+        found,
+        frozenset(compacted),
+        _sizes(cluster),
+    )
+
+
+def _partitions(view: ClusterView, topics: Collection[str]) -> dict[TopicPartition, PartitionFacts]:
+    return {
+        TopicPartition(topic.name, each.partition): PartitionFacts(
+            each.replicas, frozenset(each.in_sync), topic.topic_id
+        )
+        for topic in view.topics.values()
+        if not topics or topic.name in topics
+        for each in topic.partitions
+    }
+
+
+def _from_leaders(cluster: Cluster, wanted: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    """An offset of each partition, of those whose leader tells it within some seconds."""
+    found: dict[TopicPartition, int] = {}
+
+    def attempt() -> None:
+        problem: ClientError | None = None
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for each in wanted:
+            topic = cluster.view.topics.get(each.topic)
+            view = topic.partition(each.partition) if topic is not None else None
+            if each not in found and view is not None and view.leader != NO_LEADER:
+                by_leader.setdefault(view.leader, []).append(each)
+        for leader, led in by_leader.items():
+            body = list_offsets_body(dict.fromkeys(led, time_ms), Isolation.READ_UNCOMMITTED)
+            try:
+                answer = cluster.connection(leader).request(LIST_OFFSETS, body)
+            except ClientError as error:
+                cluster.refresh(None)
+                problem = error
+                continue
+            for partition, told in parse_list_offsets(answer).items():
+                if isinstance(told, ClientError):
+                    problem = told
+                else:
+                    found[partition] = told.offset
+        if problem is not None:
+            raise problem
+
+    try:
+        cluster.retrying(attempt, LEADERS_PATIENCE_S)
+    except ClientError:
+        return found  # the others have none that answers
+    return found
+
+
+def _is_compacted(cluster: Cluster, topic: str) -> bool:
+    try:
+        return "compact" in (topic_settings(cluster, topic)[CLEANUP_POLICY].value or "")
+    except (ClientError, KeyError):
+        return False
+
+
+def _sizes(cluster: Cluster) -> dict[tuple[int, TopicPartition], int]:
+    try:
+        return {(each.broker_id, each.partition): each.size_bytes for each in replica_sizes(cluster)}
+    except ClientError:
+        return {}
