@@ -58,7 +58,7 @@ def kafka_options(texts: tuple[str, ...]) -> dict[str, str]:
 
     :raise click.BadParameter: one is malformed.
     """
-    return _pairs(texts, "--option")
+    return pairs(texts, "--option")
 
 
 def spark_choice(master: str | None, conf: tuple[str, ...]) -> SparkChoice:
@@ -66,10 +66,14 @@ def spark_choice(master: str | None, conf: tuple[str, ...]) -> SparkChoice:
 
     :raise click.BadParameter: a setting is malformed.
     """
-    return SparkChoice(master, _pairs(conf, "--conf"))
+    return SparkChoice(master, pairs(conf, "--conf"))
 
 
-def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """``NAME=VALUE`` of an option that may be there more than once.
+
+    :raise click.BadParameter: one is malformed.
+    """
     found = {}
     for text in texts:
         name, sign, value = text.partition("=")
