@@ -44,7 +44,7 @@ class _RawReader(Reader):
             headers = list(iter_headers(fetched.data, incomplete_last=True))
         except ProtocolError as error:
             raise CorruptBatch(f"{fetched.partition} from offset {fetched.position} on: {error}") from error
-        batches = [(header, fetched.data[at : at + header.size]) for at, header in headers]
+        batches: list[RawBatch] = [(header, fetched.data[at : at + header.size]) for at, header in headers]
         next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
         return [_Closed(batches, next_offset)] if batches else []
 
@@ -86,8 +86,7 @@ def _segment(replica: ReplicaFiles, base: int, start: int, is_wanted: Wanted) ->
                 yield header, batch
             return
         for at, header in scan_headers(file, position, file.size()):
-            batch = memoryview(file.read_at(at, header.size)) if is_wanted(header) else None
-            yield header, batch
+            yield header, memoryview(file.read_at(at, header.size)) if is_wanted(header) else None
 
 
 def _from_brokers(wanted: OffsetRange, options: SourceOptions) -> Iterator[RawBatch]:

@@ -246,6 +246,7 @@ def _hashes_of(keys: pa.Array) -> Hashes:
     is_long = pc.greater(pc.binary_length(keys), HASHED_TOGETHER_MAX)
     if not pc.any(is_long).as_py():
         first, second = murmur2(keys), murmur2(keys, _OTHER_SEED)
-        return (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64)
+        together: Hashes = (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64)
+        return together
     digests = [blake2b(key, digest_size=8).digest() for key in keys.filter(is_long).to_pylist()]
     return np.append(_hashes_of(keys.filter(pc.invert(is_long))), np.frombuffer(b"".join(digests), dtype=np.uint64))

@@ -1,0 +1,54 @@
+"""A profile in real Spark: of brokers and of files, and what the command prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.spark.pipelines.profile import profile
+from kreplica.spark.pipelines.progress import Progress
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 3000
+
+
+@pytest.fixture(scope="module")
+def topic(brokers: KafkaCluster) -> str:
+    """A topic of two partitions, one with twice the records of the other, of two codecs."""
+    brokers.create_topic("profiled", partitions=2)
+    with Cluster(brokers.bootstrap_servers) as cluster:
+        for codec, partition, count in ((Codec.NONE, 0, COUNT), (Codec.ZSTD, 0, COUNT), (Codec.LZ4, 1, COUNT)):
+            with Producer(cluster, ProducerOptions(codec=codec)) as producer:
+                for number in range(count):
+                    producer.send("profiled", b"value %d" % number, key=b"key-%d" % (number % 7), partition=partition)
+    return "profiled"
+
+
+def test_of_brokers(spark: SparkSession, brokers: KafkaCluster, topic: str) -> None:
+    """Every slice is a task; what they find is added up, and told as it comes."""
+    told: list[Progress] = []
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": topic, "maxRecordsPerPartition": "2000"}
+    report = profile(spark, given, top=3, report=told.append)
+    (figures,) = report.topics
+    assert figures.records == figures.opened == 3 * COUNT
+    assert [each.records for each in figures.partitions] == [2 * COUNT, COUNT]
+    assert {each.codec: each.records for each in figures.codecs} == {"none": COUNT, "lz4": COUNT, "zstd": COUNT}
+    assert figures.keys.distinct == 7
+    assert figures.keys.superseded == 3 * COUNT - 2 * 7
+    assert len(figures.keys.top) == 3
+    assert (told[0].done, told[-1].done, told[-1].total) == (0, 3 * COUNT, 3 * COUNT)
+    assert len(told) == 1 + 3 + 2
+
+
+def test_what_is_wrong_is_said(spark: SparkSession, brokers: KafkaCluster) -> None:
+    """No topic is an error, and so is a sample of nothing."""
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": "nowhere"}
+    with pytest.raises(ValueError, match="no such topic"):
+        profile(spark, given)
+    with pytest.raises(ValueError, match="sample of 0"):
+        profile(spark, given, sample=0)
