@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from kreplica.cli.screen import bytes_text, counted
+from kreplica.cli.screen import bytes_text
 from kreplica.spark.pipelines.audit_report import OfBroker
 from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Difference, Kind
 
@@ -46,7 +46,7 @@ def bytes_chart(brokers: Sequence[OfBroker]) -> str:
             _label(y, f"broker {each.broker}")
             + f'<rect class="lane" x="{PLOT_START}" y="{y + 8}" width="{PLOT}" height="14" rx="3"/>'
             + f'<rect class="read" x="{PLOT_START}" y="{y + 8}" width="{size:.1f}" height="14" rx="3"/>'
-            + _note(y, f"{bytes_text(each.size_bytes)}, {counted(each.batches, 'batch', 'batches')}")
+            + _note(y, f"{bytes_text(each.size_bytes)}, {each.batches:,} batches")
         )
     said = "; ".join(f"broker {each.broker} {bytes_text(each.size_bytes)}" for each in brokers)
     return _svg(len(brokers) * ROW, f"Bytes that were read of each broker: {said}", rows)

@@ -41,9 +41,9 @@ header { display: grid; gap: 0.5rem; margin-bottom: var(--gap); }
   border-radius: var(--round-small); font-weight: 600; overflow-wrap: anywhere; }
 .verdict.good { color: var(--good); background: var(--good-soft); }
 .verdict.bad { color: var(--bad); background: var(--bad-soft); }
-.numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: 1px;
+.numbers { display: flex; flex-wrap: wrap; gap: 1px;
   background: var(--line); border: 1px solid var(--line); border-radius: var(--round); overflow: hidden; }
-.numbers > div { background: var(--surface); padding: 0.75rem 1.1rem; }
+.numbers > div { flex: 1 1 8rem; background: var(--surface); padding: 0.75rem 1.1rem; }
 .numbers dt { font-size: var(--small); color: var(--muted); }
 .numbers dd { font-size: 1.375rem; font-weight: 600; font-variant-numeric: tabular-nums; }
 .numbers .worry dd { color: var(--bad); }

@@ -50,6 +50,8 @@ class FileReplica(NamedTuple):
     """A ``Replica`` by its files; travels to the executors.
 
     :param topic_id: None where the files do not say.
+    :param cleaned_end: up to where a cleaner has been.
+    :param wrong: what of its small files cannot be read; empty where all can.
     """
 
     broker: int
@@ -59,6 +61,7 @@ class FileReplica(NamedTuple):
     has_to: int
     cleaned_end: int
     epochs: tuple[EpochEntry, ...] = ()
+    wrong: str = ""
 
     def first_offset(self) -> int:
         """Where it begins now.
@@ -213,14 +216,23 @@ def file_replicas(directories: BrokerDirectories) -> dict[TopicPartition, FileRe
     found = {}
     for partition, files in replicas(directories.paths).items():
         try:
-            names = [name for name in os.listdir(files.path) if name.endswith(".log")]
-            size_bytes = sum(os.path.getsize(f"{files.path}/{name}") for name in names)
-            topic_id = read_topic_id(disk, f"{files.path}/{PARTITION_METADATA}")
-            epochs = LeaderEpochs.load(f"{files.path}/{EPOCHS_NAME}", disk).entries
+            found[partition] = _replica(directories.broker, files, cleaned.get(partition, 0))
         except FileNotFoundError:
             continue  # deleted just now
-        has_to = files.high_watermark or 0
-        found[partition] = FileReplica(
-            directories.broker, files, size_bytes, topic_id, has_to, cleaned.get(partition, 0), epochs
-        )
     return found
+
+
+def _replica(broker: int, files: ReplicaFiles, cleaned_end: int) -> FileReplica:
+    """:raise FileNotFoundError: it is not there any more."""
+    disk = FilesAsTheyAre()
+    names = [name for name in os.listdir(files.path) if name.endswith(".log")]
+    size_bytes = sum(os.path.getsize(f"{files.path}/{name}") for name in names)
+    topic_id: UUID | None = None
+    epochs: tuple[EpochEntry, ...] = ()
+    wrong = ""
+    try:
+        topic_id = read_topic_id(disk, f"{files.path}/{PARTITION_METADATA}")
+        epochs = LeaderEpochs.load(f"{files.path}/{EPOCHS_NAME}", disk).entries
+    except StorageError as error:
+        wrong = str(error)
+    return FileReplica(broker, files, size_bytes, topic_id, files.high_watermark or 0, cleaned_end, epochs, wrong)

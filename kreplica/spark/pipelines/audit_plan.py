@@ -91,6 +91,9 @@ def plan_of_files(
         is_compacted = partition.topic in compacted or partition.topic in INTERNAL_TOPICS
         start = max((each.files.start for each in replicas), default=0)
         _add(plan, partition, replicas, Span(start, end, end if is_compacted else min(cleaned, end)))
+        for each in replicas:
+            if each.wrong:
+                plan.found[partition].add(each.broker, start, Kind.DAMAGED, each.wrong)
     return plan
 
 

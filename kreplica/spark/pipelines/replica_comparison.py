@@ -317,11 +317,11 @@ class _SideBySide:
         return True
 
     def _absent(self, cursor: _Cursor, base: int, end: int) -> None:
-        if base < cursor.end or base < cursor.blind_until:
+        if base < cursor.blind_until or (cursor.batches and base < cursor.end):
             return  # what it has there instead, or that it cannot be read, was told before
         if cursor.header is not None:
             cursor.blind_until = cursor.header.base_offset
-            text = f"nothing from {cursor.end} on; the next batch begins at {cursor.blind_until}"
+            text = f"nothing from {min(base, cursor.end)} on; the next batch begins at {cursor.blind_until}"
             self._found.add(cursor.broker, base, Kind.MISSING, text)
         elif end <= cursor.replica.has_to:
             cursor.blind_until = OFFSET_END

@@ -1,0 +1,374 @@
+"""What an audit plans, reads and keeps: without Spark, from directories and from real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.errors import StorageError
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines import audit as audit_module
+from kreplica.spark.pipelines.audit import AuditOptions, look, look_all, make_plan
+from kreplica.spark.pipelines.audit_brokers import BrokerReplica
+from kreplica.spark.pipelines.audit_plan import Plan, Slice, grouped
+from kreplica.spark.pipelines.audit_report import AuditReport, merged
+from kreplica.spark.pipelines.audit_work import WorkFile
+from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Kind, LogMoved, Span
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.records import Record
+
+T0 = TopicPartition("t", 0)
+ID, OTHER_ID = UUID(int=7), UUID(int=8)
+
+
+def batch(number: int, value: bytes = b"value") -> bytes:
+    """The batch of offsets from five times its number on."""
+    records = [Record(5 * number + each, 1000, b"key", value) for each in range(5)]
+    return build_batch(records, base_offset=5 * number, leader_epoch=0)
+
+
+class Directory:
+    """A log directory of a broker."""
+
+    def __init__(self, path: Path, broker: int, *, cluster: str = "c") -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        (path / "meta.properties").write_text(f"version=0\ncluster.id={cluster}\nbroker.id={broker}\n")
+
+    def checkpoint(self, name: str, **offsets: int) -> None:
+        rows = [f"{partition.replace('_', ' ')} {offset}" for partition, offset in offsets.items()]
+        (self.path / name).write_text("\n".join(["0", str(len(rows)), *rows, ""]))
+
+    def replica(self, partition: str, batches: int = 10, *, value: bytes = b"value", base: int = 0) -> Path:
+        path = self.path / partition
+        path.mkdir()
+        (path / f"{base:020}.log").write_bytes(b"".join(batch(each, value) for each in range(base // 5, batches)))
+        return path
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> list[Directory]:
+    """Of brokers 1 to 3, each with a replica of 50 records whose high watermark is noted."""
+    made = [Directory(tmp_path / str(broker), broker) for broker in (1, 2, 3)]
+    for each in made:
+        each.replica("t-0")
+        each.checkpoint("replication-offset-checkpoint", t_0=50)
+    return made
+
+
+def audited(options: AuditOptions) -> AuditReport:
+    """As ``audit``, in this process."""
+    plan = make_plan(options)
+    notes = plan.all_notes()
+    found = {each: [own] for each, own in plan.found.items()}
+    for group in grouped(plan.slices):
+        for looked in look_all(list(enumerate(group))):
+            found[group[looked.number].partition].append(looked.comparison)
+            notes += looked.notes
+    partitions = tuple(merged(own) for own in found.values())
+    return AuditReport("files", plan.cluster_id, plan.brokers, partitions, tuple(notes), 0, 0, 1.0)
+
+
+def of(directories: list[Directory], **more: object) -> AuditReport:
+    return audited(AuditOptions(log_dirs=tuple(str(each.path) for each in directories), **more))  # type: ignore[arg-type]
+
+
+def places(report: AuditReport) -> list[tuple[str, int, int, int, Kind]]:
+    return [(each.topic, each.partition, each.base_offset, each.broker, each.kind) for each in report.differences]
+
+
+# --- directories ---
+
+
+def test_directories_say_whose_they_are(directories: list[Directory]) -> None:
+    """And what they hold is compared up to what is noted as committed."""
+    report = of(directories)
+    assert (report.agrees, report.cluster_id, report.brokers, report.batches) == (True, "c", (1, 2, 3), 30)
+    assert report.verdict == "the replicas of 1 partitions agree below the high watermark"
+
+
+def test_several_directories_of_one_broker(directories: list[Directory], tmp_path: Path) -> None:
+    """A broker's replicas are wherever it put them."""
+    second = Directory(tmp_path / "1b", 1)
+    second.replica("u-3", value=b"other")
+    second.checkpoint("replication-offset-checkpoint", u_3=50)
+    directories[1].replica("u-3")
+    report = of([*directories, second])
+    assert places(report) == [("u", 3, 0, 1, Kind.DIFFERENT), ("u", 3, 0, 2, Kind.DIFFERENT)] + [
+        ("u", 3, 5 * number, broker, Kind.DIFFERENT) for number in range(1, 10) for broker in (1, 2)
+    ]
+    assert report.verdict == "20 differences, in 1 of 2 partitions"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda path: (path / "meta.properties").unlink(), "--log-dirs BROKER="),
+        (lambda path: Directory(path.parent / "else", 1, cluster="d"), "of several clusters"),
+        (lambda path: (path / "replication-offset-checkpoint").write_text("nonsense"), "checkpoint"),
+    ],
+)
+def test_directories_that_are_not_what_they_should_be(
+    directories: list[Directory], spoil: Callable[[Path], object], told: str
+) -> None:
+    """One line says what is wrong."""
+    spoil(directories[0].path)
+    paths = [each for each in sorted(directories[0].path.parent.iterdir()) if each.is_dir()]
+    with pytest.raises(StorageError, match=told):
+        audited(AuditOptions(log_dirs=tuple(map(str, paths))))
+
+
+def test_a_directory_that_is_given_to_the_wrong_broker(directories: list[Directory]) -> None:
+    """What it says itself counts."""
+    with pytest.raises(StorageError, match="is of broker 1, not of 4"):
+        audited(AuditOptions(log_dirs_of={4: (str(directories[0].path),)}))
+    (directories[0].path / "meta.properties").unlink()
+    assert audited(AuditOptions(log_dirs_of={4: (str(directories[0].path),)})).brokers == (4,)
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    """It is named."""
+    with pytest.raises(StorageError, match="nowhere is no directory"):
+        audited(AuditOptions(log_dirs=(str(tmp_path / "nowhere"),)))
+
+
+def test_nothing_is_noted_as_committed(directories: list[Directory]) -> None:
+    """Then nothing is compared and nothing proved, and that is said."""
+    for each in directories:
+        (each.path / "replication-offset-checkpoint").unlink()
+    report = of(directories)
+    assert (report.agrees, report.is_empty) == (False, True)
+    assert report.verdict == "nothing was compared, and nothing is proved"
+    assert "t-0: nothing of it is noted as committed" in report.notes[0]
+
+
+def test_an_older_topic_of_the_same_name(directories: list[Directory]) -> None:
+    """It is left out and told of: its records are of another topic."""
+    for each, topic_id in zip(
+        directories, ("AAAAAAAAAAAAAAAAAAAABw", "AAAAAAAAAAAAAAAAAAAABw", "AAAAAAAAAAAAAAAAAAAACA"), strict=True
+    ):
+        (each.path / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    report = of(directories)
+    assert report.agrees
+    assert len(report.partitions[0].coverages) == 2
+    assert "another topic of that name" in report.notes[0]
+
+
+def test_what_cleaners_have_been_at(directories: list[Directory]) -> None:
+    """Their checkpoint says it, or the user does."""
+    path = directories[1].path / "t-0" / f"{0:020}.log"
+    path.write_bytes(b"".join(batch(number) for number in range(10) if number != 4))
+    assert places(of(directories)) == [("t", 0, 20, 2, Kind.MISSING)]
+    assert of(directories, compacted=frozenset({"t"})).agrees
+    directories[2].checkpoint("cleaner-offset-checkpoint", t_0=25)
+    report = of(directories)
+    assert (report.agrees, report.partitions[0].compacted_count) == (True, 1)
+    directories[2].checkpoint("cleaner-offset-checkpoint", t_0=20)
+    assert places(of(directories)) == [("t", 0, 20, 2, Kind.MISSING)]
+
+
+def test_a_list_of_epochs_that_cannot_be_read(directories: list[Directory]) -> None:
+    """The replica is named, and its batches are compared all the same."""
+    (directories[1].path / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
+    report = of(directories)
+    assert places(report) == [("t", 0, 0, 2, Kind.DAMAGED)]
+    assert [each.batches for each in report.partitions[0].coverages] == [10, 10, 10]
+
+
+def test_big_partitions_are_cut(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica's end that is lost is told once, however many pieces lie behind it."""
+    monkeypatch.setattr("kreplica.spark.pipelines.audit_plan.SLICE_BYTES", 200)
+    path = directories[2].path / "t-0" / f"{0:020}.log"
+    path.write_bytes(b"".join(batch(number) for number in range(4)))
+    plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))
+    assert len(plan.slices) > 4
+    assert [each.span.start for each in plan.slices][1:] == [each.span.end for each in plan.slices][:-1]
+    report = of(directories)
+    assert places(report) == [("t", 0, 20, 3, Kind.MISSING)]
+    assert report.difference_count == 1
+    assert [(each.batches, each.end) for each in report.partitions[0].coverages] == [(10, 50), (10, 50), (4, 20)]
+
+
+def test_what_differs_is_looked_at_twice(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A difference that is gone the second time was something under way; a log that moved is begun anew."""
+    plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))
+    answers: list[Comparison | None] = []
+
+    def compare(*_: object) -> Comparison:
+        found = answers.pop(0)
+        if found is None:
+            raise LogMoved("moved")
+        return found
+
+    def found_at(*offsets: int) -> Comparison:
+        found = Comparison(*T0, 0, 50)
+        for offset in offsets:
+            found.add(2, offset, Kind.DAMAGED, "so")
+        return found
+
+    monkeypatch.setattr(audit_module, "compare", compare)
+    answers[:] = [None, found_at(5, 10), None, found_at(10, 15)]
+    found, _ = look(plan.slices[0])
+    assert ([each.base_offset for each in found.differences], found.difference_count) == ([10], 1)
+    assert not answers
+
+
+# --- what is kept ---
+
+
+def comparison() -> Comparison:
+    found = Comparison("t", 0, 0, 50, [Coverage(1, 0, 50, 10, 900, False)])
+    found.add(1, 5, Kind.EPOCHS, "why")
+    return found
+
+
+def test_a_work_file(tmp_path: Path) -> None:
+    """What is done is taken over; a line that was cut short is not; and the end removes it."""
+    path = tmp_path / "work"
+    identity = AuditOptions(log_dirs=("/a",)).identity
+    with WorkFile(path, identity) as work:
+        work.add(comparison())
+    with path.open("a") as file:
+        file.write('{"topic": "u", "par')
+    assert WorkFile(path, identity).read() == {T0: comparison()}
+    with WorkFile(path, identity) as work:
+        work.add(replace(comparison(), partition=1))
+    assert sorted(WorkFile(path, identity).read()) == [T0, TopicPartition("t", 1)]
+    work.remove()
+    assert WorkFile(path, identity).read() == {}
+
+
+@pytest.mark.parametrize("text", ["", "nonsense\n", '{"version": 1, "audit": {}}\n'])
+def test_a_work_file_of_something_else(tmp_path: Path, text: str) -> None:
+    """It is left as it is."""
+    path = tmp_path / "work"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="is not of this audit"), WorkFile(path, {"x": 1}):
+        pass
+    assert path.read_text() == text
+
+
+# --- brokers ---
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
+    """Two topics of the same size with other records, several codecs, and one that is empty."""
+    with kafka_cluster_factory(3, topics={"a": 2, "b": 2, "empty": 1}) as made:
+        for topic, value in (("a", b"one"), ("b", b"two")):
+            for codec in (Codec.NONE, Codec.ZSTD):
+                with (
+                    Cluster(made.bootstrap_servers) as client,
+                    Producer(client, ProducerOptions(codec=codec)) as producer,
+                ):
+                    for number in range(300):
+                        producer.send(topic, b"%s %d" % (value, number), partition=number % 2, timestamp_ms=1000)
+                        if number % 40 == 0:
+                            producer.flush()
+        yield made
+
+
+def via(cluster: KafkaCluster, *topics: str) -> AuditOptions:
+    return AuditOptions(bootstrap=cluster.bootstrap_servers, via_brokers=True, topics=frozenset(topics))
+
+
+def plan_of(cluster: KafkaCluster, *topics: str) -> Plan:
+    return make_plan(via(cluster, *topics))
+
+
+def test_via_brokers(cluster: KafkaCluster) -> None:
+    """Every replica is read from the broker that has it, whoever leads."""
+    report = audited(via(cluster, "a", "empty"))
+    assert (report.agrees, report.brokers, report.notes) == (True, (1, 2, 3), ())
+    assert [(each.topic, each.partition, each.high_watermark) for each in report.partitions] == [
+        ("a", 0, 300), ("a", 1, 300), ("empty", 0, 0),
+    ]  # fmt: skip
+    for each in report.partitions[:2]:
+        assert [(own.broker, own.start, own.end) for own in each.coverages] == [(n, 0, 300) for n in (1, 2, 3)]
+        assert len({(own.batches, own.size_bytes) for own in each.coverages}) == 1
+
+
+def test_all_topics_via_brokers(cluster: KafkaCluster) -> None:
+    """None named: all are meant."""
+    assert {each.topic for each in audited(via(cluster)).partitions} >= {"a", "b", "empty"}
+
+
+def test_brokers_that_contradict_each_other(cluster: KafkaCluster) -> None:
+    """Whoever is alone with what it sends is named."""
+    piece = plan_of(cluster, "a").slices[0]
+    first, second, third = piece.replicas
+    assert isinstance(second, BrokerReplica)
+    found, notes = look(piece._replace(replicas=(first, second._replace(partition=TopicPartition("b", 0)), third)))
+    assert notes == ()
+    assert found.differences
+    assert {(each.broker, each.kind) for each in found.differences} == {(2, Kind.DIFFERENT)}
+    assert [each.end for each in found.coverages] == [300] * 3
+
+
+def test_pieces_via_brokers(cluster: KafkaCluster) -> None:
+    """Cut anywhere, each batch is in one piece."""
+    (piece, *_) = plan_of(cluster, "a").slices
+    whole, _ = look(piece)
+    for cut in (1, 19, 20, 21, 299):
+        pieces = [look(piece._replace(span=Span(*each)))[0] for each in ((0, cut), (cut, 300))]
+        assert [each.differences for each in pieces] == [[], []]
+        assert sum(each.coverages[0].batches for each in pieces) == whole.coverages[0].batches
+
+
+def test_a_broker_that_has_no_such_replica(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named; of a partition that nobody has any more, only a note is left."""
+    (piece, *_) = plan_of(cluster, "a").slices
+    quick = replace(audit_module.CLIENT, operation_timeout_s=0.2)
+    gone = tuple(each._replace(partition=TopicPartition("gone", 0), client=quick) for each in piece.replicas)  # type: ignore[call-arg]
+    found, notes = look(piece._replace(replicas=(*piece.replicas[:2], gone[2])))
+    assert [(each.broker, each.base_offset, each.kind) for each in found.differences] == [(3, 0, Kind.MISSING)]
+    assert notes == ()
+    found, notes = look(piece._replace(replicas=gone))
+    assert found.differences == []
+    assert len(notes) == 3
+
+
+def test_a_replica_that_ends_early(cluster: KafkaCluster) -> None:
+    """Who is in sync has to have everything; of the others it is told."""
+    (piece, *_) = plan_of(cluster, "a").slices
+    first, second, _ = piece.replicas
+    short = second._replace(partition=TopicPartition("empty", 0), has_to=0)  # type: ignore[call-arg]
+    found, _ = look(piece._replace(replicas=(first, short)))
+    assert (found.differences, [each.is_short for each in found.coverages]) == ([], [False, True])
+    found, _ = look(piece._replace(replicas=(first, short._replace(has_to=300))))
+    assert [(each.broker, each.base_offset, each.kind) for each in found.differences] == [(2, 0, Kind.MISSING)]
+
+
+def test_a_broker_that_is_gone(kafka_cluster_factory: Callable[..., KafkaCluster]) -> None:
+    """What the others have is compared, and what was not looked at is told."""
+    with kafka_cluster_factory(3, topics={"a": 1}) as own:
+        with Cluster(own.bootstrap_servers) as client, Producer(client) as producer:
+            for number in range(20):
+                producer.send("a", b"%d" % number)
+        plan = make_plan(via(own, "a"))
+        own.stop(3)
+        (piece,) = plan.slices
+        quick = replace(audit_module.CLIENT, operation_timeout_s=0.2)
+        replicas = tuple(each._replace(client=quick) for each in piece.replicas)  # type: ignore[call-arg]
+        found, notes = look(piece._replace(replicas=replicas))
+        assert found.differences == []
+        assert [each.broker for each in found.coverages] == [1, 2]
+        assert "broker 3 is not reached" in notes[0]
+        own.leader_of("a")
+        report = audited(via(own, "a"))
+        assert (report.agrees, report.brokers) == (True, (1, 2))
+        assert report.notes == ("broker 3: not looked at, it has 1 replicas",)
+
+
+def test_slices_are_shared_out() -> None:
+    """Large ones alone, small ones together; none is lost."""
+    slices = [Slice(T0, (), Span(each, each + 1), size) for each, size in enumerate([1 << 30, 5, 6, 1 << 27, 7])]
+    groups = grouped(slices)
+    assert sorted(each.span.start for group in groups for each in group) == [0, 1, 2, 3, 4]
+    assert [len(group) for group in groups] == [1, 1, 3]
