@@ -10,8 +10,9 @@ from kreplica.blocking import Cluster
 from kreplica.blocking.offsets import commit_offsets, committed_offsets
 from kreplica.model import TopicPartition
 from kreplica.spark.decisions import METADATA_SIZE_MAX, make_topic, read_decision
-from kreplica.spark.exactly_once import NONE_DECIDED, commit_lanes, take_over
+from kreplica.spark.exactly_once import commit_lanes, take_over
 from kreplica.spark.sink_options import DECISIONS_TOPIC
+from kreplica.spark.turns import NONE_DECIDED
 
 
 class OtherBatches(ValueError):

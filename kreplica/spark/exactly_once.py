@@ -4,11 +4,11 @@ Spark tries a micro-batch again, with the same number, until its sink has commit
 with other rows, and an old driver may still be at work.  So one decision is taken for each micro-batch (``decisions``):
 
 * A task first takes the decider's transactional id over, by which nobody who began before can decide any more; then it
-  looks whether the micro-batch is decided already, and does nothing where it is.
-* Else it takes its lane's transactional id over, which aborts what an earlier try left; writes its rows in a
-  transaction; and leaves that open.
-* The driver decides, in a transaction of the decider, and then commits the lanes.  Who finds a micro-batch decided
-  commits its lanes again, which does no harm.
+  looks whether the micro-batch is decided already, or is another's (``turns``), and writes nothing where it is.
+* Else it writes its rows in a transaction of a lane of its own, and leaves that open (``preparing``).
+* The driver looks whether all lanes are still open, decides, in a transaction of the decider, and then commits the
+  lanes; what other tries left is aborted (``leftovers``).  Who finds a micro-batch decided commits its lanes again,
+  which does no harm, until they are noted as settled.
 
 With one lane the decision is in the lane's own transaction, so there is nothing between the two.
 """
@@ -16,174 +16,61 @@ With one lane the decision is in the lane's own transaction, so there is nothing
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Container, Sequence
 
-import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
-
-from kreplica.blocking import Cluster, Producer
+from kreplica.blocking import Cluster
 from kreplica.blocking.transactions import Transactions, end_transaction
 from kreplica.errors import ErrorCode, KreplicaError
-from kreplica.sansio.errors import BrokerRefused, ClientError, UnsupportedVersion
+from kreplica.sansio.errors import BrokerRefused, ClientError
 from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.spark.decisions import Decision, decision_offsets, lane_id, make_topic, read_decision
-from kreplica.spark.leftovers import Leftover, abort_leftovers, find_leftovers
+from kreplica.sansio.transactions import is_fenced
+from kreplica.spark.decisions import DecidedLane, Decision, decision_offsets, lane_id, read_decision, settle
+from kreplica.spark.leftovers import Leftover, abort_leftovers, find_leftovers, open_identity
+from kreplica.spark.preparing import Prepared, decider_of, prepare_rows
 from kreplica.spark.range_reading import worker_cluster
-from kreplica.spark.row_columns import RowsRefused
-from kreplica.spark.sink_options import ExactlyOnce, SinkOptions, TwoPhase
-from kreplica.spark.writing import producer_options, send_rows
+from kreplica.spark.sink_options import ExactlyOnce, SinkOptions
+from kreplica.spark.turns import AnotherAtWork, Task
+
+__all__ = [
+    "AnotherAtWork",
+    "LaneGone",
+    "Prepared",
+    "RowsLost",
+    "Task",
+    "abort_prepared",
+    "commit_lanes",
+    "commit_prepared",
+    "prepare_rows",
+    "take_over",
+]
 
 log = logging.getLogger(__name__)
 
-DECIDER_TIMEOUT_S = 60.0
-NONE_DECIDED = -1
+LOOK_INTERVAL_S = 60.0
+"""So often a driver looks for leftovers of which nothing tells it."""
+
 _GONE = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
          ErrorCode.INVALID_PRODUCER_ID_MAPPING)  # fmt: skip
 
+_looked_s: dict[tuple[str, str], float] = {}
+"""By sink and run: when this process looked for leftovers."""
 
-_lanes_before: dict[str, int] = {}
-"""By sink: how many lanes the last micro-batch had that this process committed."""
 
-
-class AnotherAtWork(KreplicaError):
-    """Batches of the same sink are written by somebody else, who has decided some since this one was planned."""
+class LaneGone(KreplicaError):
+    """A lane was aborted before its micro-batch was decided: nothing is written, the micro-batch is tried again."""
 
 
 class RowsLost(KreplicaError):
     """A lane that was decided is not there any more: its rows are lost, and nothing can mend that here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Who writes.
-
-    :param sink_id: that all tries of all micro-batches of one sink have.
-    :param lane: the task's number among those of the micro-batch.
-    """
-
-    sink_id: str
-    batch_id: int
-    lane: int
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared(WriterCommitMessage):
-    """What one task has prepared.
-
-    :param identity: by which its transaction is ended; None where it wrote nothing.
-    :param decider: as whom the driver may decide; None with one lane.
-    :param was_decided: the micro-batch had been decided before.
-    """
-
-    task: Task
-    records: int = 0
-    identity: ProducerIdentity | None = None
-    decider: ProducerIdentity | None = None
-    was_decided: bool = False
-
-
-def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Task) -> Prepared:
-    """A task's part.
-
-    :raise RowsRefused: a row cannot be written, or several tasks have rows where there is one lane.
-    :raise ClientError: the cluster did not take them.
-    """
-    cluster = worker_cluster(options.bootstrap, options.settings)
-    make_topic(cluster, options.decisions_topic)
-    if options.exactly_once is ExactlyOnce.ONE:
-        return _prepare_one(batches, cluster, options, task)
-    decider = _decider(cluster, task.sink_id).initialize()
-    if not _has_turn(cluster, options, task):
-        _drain(batches)
-        return Prepared(task, decider=decider, was_decided=True)
-    with _producer(cluster, options, lane_id(task.sink_id, task.lane)) as producer:
-        send_rows(batches, producer, cluster, options)
-        identity = producer.prepare()
-    return Prepared(task, producer.written, identity if producer.written else None, decider)
-
-
-def _prepare_one(batches: Iterable[pa.RecordBatch], cluster: Cluster, options: SinkOptions, task: Task) -> Prepared:
-    if task.lane:
-        if any(batch.num_rows for batch in batches):
-            raise RowsRefused("kreplica.exactly.once=one: only one task may have rows: write df.coalesce(1)")
-        return Prepared(task)
-    with _producer(cluster, options, task.sink_id) as producer:
-        # After the takeover: nobody who began before can decide any more.
-        if not _has_turn(cluster, options, task):
-            producer.abort()
-            _drain(batches)
-            return Prepared(task, was_decided=True)
-        send_rows(batches, producer, cluster, options)
-        offsets = decision_offsets(options.decisions_topic, Decision(task.batch_id, ()))
-        identity = producer.prepare(offsets, task.sink_id)
-    return Prepared(task, producer.written, identity)
-
-
-def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> Producer:
-    """A producer that has begun a transaction, without a time-out where that can be had and is wanted."""
-    two_phase = options.two_phase is not TwoPhase.OFF
-    while True:
-        producer = Producer(cluster, producer_options(options.settings, transactional_id, two_phase=two_phase))
-        try:
-            producer.begin()
-        except (UnsupportedVersion, BrokerRefused) as error:
-            producer.close(flush=False)
-            refused = isinstance(error, UnsupportedVersion) or (
-                error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            )
-            if not two_phase or not refused or options.two_phase is TwoPhase.REQUIRED:
-                raise
-            log.info("transactions have a time-out, of %g s: %s", options.settings.transaction_timeout_s, error)
-            two_phase = False
-        except BaseException:
-            producer.close(flush=False)
-            raise
-        else:
-            return producer
-
-
-def _is_decided(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
-    return _last_decided(cluster, options, task) >= task.batch_id
-
-
-def _has_turn(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
-    """Whether the batch is to be written; else it is decided.
-
-    :raise AnotherAtWork: it is planned to follow another than it would.
-    """
-    decided = _last_decided(cluster, options, task)
-    if decided < task.batch_id and options.batch_after not in (None, decided):
-        raise AnotherAtWork(
-            f"batch {task.batch_id} of {task.sink_id} is to follow {options.batch_after}, and {decided} is decided: "
-            "another run is at work, or was"
-        )
-    return decided < task.batch_id
-
-
-def _last_decided(cluster: Cluster, options: SinkOptions, task: Task) -> int:
-    decision = read_decision(cluster, options.decisions_topic, task.sink_id)
-    return NONE_DECIDED if decision is None else decision.batch_id
-
-
-def _drain(batches: Iterable[pa.RecordBatch]) -> None:
-    """Spark waits until its rows are taken."""
-    for _ in batches:
-        pass
-
-
-def _decider(cluster: Cluster, sink_id: str) -> Transactions:
-    return Transactions(cluster, f"{sink_id}-decider", DECIDER_TIMEOUT_S)
-
-
-# --- the driver's part ---
-
-
 def commit_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
     """Decide a micro-batch that all tasks have prepared, and commit it; again does no harm.
 
+    :raise LaneGone: it is not decided, and cannot be; so for ``AnotherAtWork``.
     :raise RowsLost: what was decided cannot be committed any more.
-    :raise ClientError: it is not decided; Spark tries the micro-batch again.
+    :raise ClientError: it may be decided or not; Spark tries the micro-batch again.
     """
     if not messages:
         return
@@ -193,94 +80,102 @@ def commit_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
         for message in messages:
             if message.identity is not None:
                 _end(cluster, task.sink_id, message.identity)
-        return
-    lanes: dict[int, ProducerIdentity] = {}
-    if any(message.was_decided for message in messages):
-        decision = read_decision(cluster, options.decisions_topic, task.sink_id)
-        assert decision is not None
-        if decision.batch_id == task.batch_id:
-            lanes = _lanes_of(decision)
+    elif any(message.was_decided for message in messages):
+        _commit_again(cluster, options, messages)
     else:
-        lanes = {each.task.lane: each.identity for each in messages if each.identity is not None}
-        leftovers = _leftovers(cluster, task.sink_id, 1 + max(lanes, default=-1))
-        _decide(cluster, options, messages, lanes)
+        decision = _decide(cluster, options, messages)
+        _commit(cluster, options, task, decision)
+
+
+def _decide(cluster: Cluster, options: SinkOptions, messages: Sequence[Prepared]) -> Decision:
+    task = messages[0].task
+    prepared = {_name(message): message for message in messages if message.identity is not None}
+    lanes = tuple(
+        DecidedLane(each.task.lane, each.task.attempt, each.identity)
+        for each in sorted(prepared.values(), key=lambda message: message.task.lane)
+        if each.identity is not None
+    )
+    leftovers = _leftovers(cluster, messages, prepared.keys())
+    for name, message in prepared.items():
+        if open_identity(cluster, name) != message.identity:
+            raise LaneGone(
+                f"micro-batch {task.batch_id} of {task.sink_id}: the transaction of task {message.task.lane} was "
+                "aborted before all tasks were done, by another run or because it took longer than "
+                f"{options.settings.transaction_timeout_s:g} s (kafka.transaction.timeout.ms); nothing is written"
+            )
+    decision = Decision(task.batch_id, task.query, options.topic or "", task.run, lanes)
+    transactions = _decider(cluster, messages)
+    transactions.add_offsets(task.sink_id, decision_offsets(options.decisions_topic, decision))
+    transactions.end(commit=True)
+    abort_leftovers(cluster, leftovers)
+    return decision
+
+
+def _commit_again(cluster: Cluster, options: SinkOptions, messages: Sequence[Prepared]) -> None:
+    """Commit what an earlier try decided; of this one nothing stays."""
+    task = messages[0].task
+    decision = read_decision(cluster, options.decisions_topic, task.sink_id)
+    if decision is None or (decision.batch_id, decision.query) != (task.batch_id, task.query):
+        raise AnotherAtWork(f"batch {task.batch_id} of sink {task.sink_id} was decided, and others have been since")
+    decided = {lane_id(task.sink_id, decision.run, each.number, each.attempt) for each in decision.lanes}
+    leftovers = _leftovers(cluster, messages, decided)
+    _commit(cluster, options, task, decision)
+    if leftovers and _is_latest(cluster, messages):
         abort_leftovers(cluster, leftovers)
+
+
+def _commit(cluster: Cluster, options: SinkOptions, task: Task, decision: Decision) -> None:
+    """Commit the lanes of a micro-batch that is decided, and note that."""
+    if decision.is_settled:
+        return
     try:
-        _commit_lanes(cluster, task, lanes)
+        commit_lanes(cluster, task.sink_id, decision)
     except RowsLost:
-        _take_over_again(cluster, messages)
-        raise
-
-
-def _commit_lanes(cluster: Cluster, task: Task, lanes: Mapping[int, ProducerIdentity]) -> None:
-    for number, identity in lanes.items():
-        try:
-            _end(cluster, lane_id(task.sink_id, number), identity)
-        except BrokerRefused as error:
-            if error.code not in _GONE:
-                raise
-            raise RowsLost(
-                f"micro-batch {task.batch_id} of {task.sink_id}: lane {number} was decided, and its transaction is not "
-                f"there any more: {error}. A longer kafka.transaction.timeout.ms, or kreplica.two.phase, prevents that."
-            ) from error
+        now = read_decision(cluster, options.decisions_topic, task.sink_id)
+        if now is not None and now.query == decision.query and now.batch_id > decision.batch_id:
+            raise AnotherAtWork(
+                f"batch {decision.batch_id} of sink {task.sink_id} is written, and so are others up to {now.batch_id}"
+            ) from None
+        if now is None or now.batch_id != decision.batch_id or not now.is_settled:
+            raise
+        return
+    settle(cluster, options.decisions_topic, task.sink_id, decision)
 
 
 def commit_lanes(cluster: Cluster, sink_id: str, decision: Decision) -> None:
-    """Commit what was decided, for who knows that nobody has used the lanes since.
+    """Commit what was decided.
 
     :raise RowsLost: that cannot be committed any more.
     """
-    _commit_lanes(cluster, Task(sink_id, decision.batch_id, 0), _lanes_of(decision))
+    if decision.is_settled:
+        return
+    lost: list[str] = []
+    reason: BrokerRefused | None = None
+    for lane in decision.lanes:
+        try:
+            _end(cluster, lane_id(sink_id, decision.run, lane.number, lane.attempt), lane.identity)
+        except BrokerRefused as error:
+            if error.code not in _GONE:
+                raise
+            lost.append(str(lane.number))
+            reason = error
+    if lost:
+        raise RowsLost(
+            f"micro-batch {decision.batch_id} of {sink_id} was decided, and before it was committed the transactions "
+            f"of its tasks {', '.join(lost)} of {len(decision.lanes)} were aborted: {reason}. Their rows are "
+            "not there. Brokers that allow transactions without a time-out (kreplica.two.phase), or a longer "
+            f"kafka.transaction.timeout.ms, prevent that. Delete the group {sink_id} to have all of the micro-batch "
+            "written again, with the rows of the other tasks twice"
+        ) from reason
 
 
 def take_over(cluster: Cluster, sink_id: str) -> None:
     """Let nobody decide any more who began before."""
-    _decider(cluster, sink_id).initialize()
-
-
-def _lanes_of(decision: Decision) -> dict[int, ProducerIdentity]:
-    return {number: each for number, each in enumerate(decision.lanes) if each is not None}
-
-
-def _leftovers(cluster: Cluster, sink_id: str, count: int) -> list[Leftover]:
-    """What tries with more tasks have left: looked for once by each process, and when there are fewer tasks."""
-    if _lanes_before.get(sink_id, count + 1) <= count:
-        _lanes_before[sink_id] = count
-        return []
-    found = find_leftovers(cluster, sink_id, count)
-    _lanes_before[sink_id] = count
-    return found
-
-
-def _decide(
-    cluster: Cluster, options: SinkOptions, messages: Sequence[Prepared], lanes: dict[int, ProducerIdentity]
-) -> None:
-    task = messages[0].task
-    count = 1 + max(lanes, default=-1)
-    decision = Decision(task.batch_id, tuple(lanes.get(number) for number in range(count)))
-    transactions = _decider_of(cluster, messages)
-    transactions.add_offsets(task.sink_id, decision_offsets(options.decisions_topic, decision))
-    transactions.end(commit=True)
-
-
-def _decider_of(cluster: Cluster, messages: Sequence[Prepared]) -> Transactions:
-    """As whom the tasks let the driver decide: each took the id over from those before, so the last one counts."""
-    transactions = _decider(cluster, messages[0].task.sink_id)
-    transactions.identity = max(message.decider for message in messages if message.decider is not None)
-    return transactions
-
-
-def _take_over_again(cluster: Cluster, messages: Sequence[Prepared]) -> None:
-    """:raise BrokerRefused: somebody began later, and has used the lanes since: nothing is lost, this driver is old."""
-    _decider_of(cluster, messages).initialize()
-
-
-def _end(cluster: Cluster, transactional_id: str, identity: ProducerIdentity) -> None:
-    end_transaction(cluster, transactional_id, identity, commit=True)
+    decider_of(cluster, sink_id).initialize()
 
 
 def abort_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
-    """Abort what tasks have prepared, unless the micro-batch is decided; what cannot be aborted is left.
+    """Abort what tasks have prepared, unless it is decided; what cannot be aborted is left.
 
     Spark also aborts a micro-batch whose commit went well, but whose driver did not learn of that.
     """
@@ -288,16 +183,61 @@ def abort_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
         return
     task = messages[0].task
     cluster = worker_cluster(options.bootstrap, options.settings)
+    decided: set[ProducerIdentity] = set()
     if options.exactly_once is not ExactlyOnce.ONE:
-        _decider(cluster, task.sink_id).initialize()  # what is aborted here is decided by nobody any more
-        if _is_decided(cluster, options, task):
-            return
+        _is_latest(cluster, messages)  # Either way: as who these tasks said nobody decides from now on.
+        decision = read_decision(cluster, options.decisions_topic, task.sink_id)
+        if decision is not None:
+            decided = {lane.identity for lane in decision.lanes}
     for message in messages:
-        if message.identity is None:
+        if message.identity is None or message.identity in decided:
             continue
-        one = options.exactly_once is ExactlyOnce.ONE
-        name = task.sink_id if one else lane_id(task.sink_id, message.task.lane)
+        name = task.sink_id if options.exactly_once is ExactlyOnce.ONE else _name(message)
         try:
             end_transaction(cluster, name, message.identity, commit=False)
         except ClientError as error:
-            log.info("transaction %s is not aborted, the next try does: %s", name, error)
+            log.info("transaction %s is not aborted here: %s", name, error)
+
+
+def _leftovers(cluster: Cluster, messages: Sequence[Prepared], wanted: Container[str]) -> list[Leftover]:
+    """What other tries have left: looked for first, whenever a task was tried again, and now and then."""
+    task, now_s = messages[0].task, time.monotonic()
+    key = task.sink_id, task.run
+    if now_s - _looked_s.get(key, -LOOK_INTERVAL_S) < LOOK_INTERVAL_S and not any(
+        each.task.attempt for each in messages
+    ):
+        return []
+    try:
+        found = find_leftovers(cluster, task.sink_id, wanted)
+    except ClientError as error:
+        log.warning("sink %s: what earlier tries left is looked for next time: %s", task.sink_id, error)
+        return []
+    _looked_s[key] = now_s
+    return found
+
+
+def _decider(cluster: Cluster, messages: Sequence[Prepared]) -> Transactions:
+    """As whom the tasks let the driver decide: each took the id over from those before, so the last one counts."""
+    transactions = decider_of(cluster, messages[0].task.sink_id)
+    transactions.identity = max(message.decider for message in messages if message.decider is not None)
+    return transactions
+
+
+def _is_latest(cluster: Cluster, messages: Sequence[Prepared]) -> bool:
+    """Whether nobody began after these tasks; from now on nobody decides as who they said."""
+    try:
+        _decider(cluster, messages).initialize()
+    except ClientError as error:
+        if not is_fenced(error):
+            raise
+        return False
+    return True
+
+
+def _name(message: Prepared) -> str:
+    task = message.task
+    return lane_id(task.sink_id, task.run, task.lane, task.attempt)
+
+
+def _end(cluster: Cluster, transactional_id: str, identity: ProducerIdentity) -> None:
+    end_transaction(cluster, transactional_id, identity, commit=True)

@@ -1,4 +1,4 @@
-"""Transactions of lanes that no later try takes over: those of a try that had more tasks.
+"""Transactions of lanes that nobody commits: those of tries that died, of attempts that were not the last.
 
 Left alone they would hold back readers of committed records, for ever where they have no time-out.  They are looked up
 before a micro-batch is decided and aborted after that: that the decision came about says that nobody began later, and
@@ -8,12 +8,15 @@ whoever has begun since has other numbers.
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Container
 from typing import NamedTuple
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.connection import Connection
 from kreplica.blocking.transactions import end_transaction
-from kreplica.sansio.errors import ClientError, check
+from kreplica.errors import ErrorCode
+from kreplica.sansio.errors import BrokerRefused, ClientError, check
 from kreplica.sansio.lanes import ProducerIdentity
 from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
@@ -21,6 +24,10 @@ from kreplica.wire.messages import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
 log = logging.getLogger(__name__)
 
 ONGOING = "Ongoing"
+LOOK_TIMEOUT_S = 15.0
+"""Longer than brokers take to notice that one of them is gone."""
+
+_OF_A_LANE = re.compile(r"-[0-9a-f]+-\d+-\d+")
 
 
 class Leftover(NamedTuple):
@@ -30,37 +37,51 @@ class Leftover(NamedTuple):
     identity: ProducerIdentity
 
 
-def find_leftovers(cluster: Cluster, sink_id: str, count: int) -> list[Leftover]:
-    """Open transactions of a sink's lanes from a number on.
+def find_leftovers(cluster: Cluster, sink_id: str, wanted: Container[str]) -> list[Leftover]:
+    """Open transactions of a sink's lanes.
 
-    :param count: so many lanes the micro-batch has itself.
+    :param wanted: transactional ids of those that are to be committed.
     :raise ClientError: a broker or a coordinator does not answer.
     """
+    found = []
+    for name in sorted(cluster.retrying(lambda: _open_names(cluster), LOOK_TIMEOUT_S)):
+        is_lane = name.startswith(sink_id) and _OF_A_LANE.fullmatch(name, len(sink_id))
+        identity = open_identity(cluster, name) if is_lane and name not in wanted else None
+        if identity is not None:
+            found.append(Leftover(name, identity))
+    return found
+
+
+def _open_names(cluster: Cluster) -> set[str]:
     names: set[str] = set()
-    for broker_id in sorted(cluster.retrying(cluster.refresh).brokers):
+    for broker_id in sorted(cluster.refresh().brokers):
         body = {"state_filters": [ONGOING], "producer_id_filters": [], "duration_filter": -1}
         answer = cluster.connection(broker_id).request(LIST_TRANSACTIONS, body)
         check(answer, f"transactions of broker {broker_id}")
         names.update(row["transactional_id"] for row in answer["transaction_states"])
-    found = []
-    for name in sorted(names):
-        prefix, _, number = name.rpartition("-")
-        if prefix == sink_id and number.isdecimal() and int(number) >= count:
-            leftover = _describe(cluster, name)
-            if leftover is not None:
-                found.append(leftover)
-    return found
+    return names
 
 
-def _describe(cluster: Cluster, name: str) -> Leftover | None:
-    def attempt(connection: Connection) -> Leftover | None:
-        row = connection.request(DESCRIBE_TRANSACTIONS, {"transactional_ids": [name]})["transaction_states"][0]
-        check(row, f"transaction {name!r}")
+def open_identity(cluster: Cluster, transactional_id: str) -> ProducerIdentity | None:
+    """Who has a transaction open by that id; None where nobody has.
+
+    :raise ClientError: the coordinator does not say.
+    """
+
+    def attempt(connection: Connection) -> ProducerIdentity | None:
+        body = {"transactional_ids": [transactional_id]}
+        row = connection.request(DESCRIBE_TRANSACTIONS, body)["transaction_states"][0]
+        check(row, f"transaction {transactional_id!r}")
         if row["transaction_state"] != ONGOING:
             return None
-        return Leftover(name, ProducerIdentity(row["producer_id"], row["producer_epoch"]))
+        return ProducerIdentity(row["producer_id"], row["producer_epoch"])
 
-    return cluster.at_coordinator(CoordinatorKind.TRANSACTION, name, attempt)
+    try:
+        return cluster.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, attempt)
+    except BrokerRefused as error:
+        if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise
+        return None
 
 
 def abort_leftovers(cluster: Cluster, leftovers: list[Leftover]) -> None:

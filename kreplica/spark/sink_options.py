@@ -25,6 +25,7 @@ _KNOWN = (
     "kreplica.sink.id",
     "kreplica.batch.id",
     "kreplica.batch.after",
+    "kreplica.first.batch",
     "kreplica.decisions.topic",
     "kreplica.two.phase",
 )
@@ -59,6 +60,7 @@ class SinkOptions:
     :param batch_id: of a batch, which like a micro-batch is written once however often it is tried; None: of a stream,
         whose micro-batches Spark numbers, or of a batch that is not written exactly once.
     :param batch_after: the number of the batch that is decided before this one, -1: none is; None: nobody minds.
+    :param first_batch: the micro-batch with which a stream's sink begins, where that is not 0.
     :param decisions_topic: nobody writes to it; offsets that are committed for it say which micro-batches are decided.
     """
 
@@ -69,6 +71,7 @@ class SinkOptions:
     sink_id: str | None = None
     batch_id: int | None = None
     batch_after: int | None = None
+    first_batch: int | None = None
     decisions_topic: str = DECISIONS_TOPIC
     two_phase: TwoPhase = TwoPhase.AUTO
 
@@ -110,6 +113,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         sink_id=options.get("kreplica.sink.id") or None,
         batch_id=batch_id,
         batch_after=batch_after,
+        first_batch=number(options.get("kreplica.first.batch"), "kreplica.first.batch", 0),
         decisions_topic=options.get("kreplica.decisions.topic") or DECISIONS_TOPIC,
         two_phase=TwoPhase(two_phase),
     )

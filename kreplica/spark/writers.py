@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
+from hashlib import sha256
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kreplica.spark.exactly_once import Prepared, Task, abort_prepared, commit_prepared, prepare_rows
+from kreplica.spark.exactly_once import abort_prepared, commit_prepared
+from kreplica.spark.preparing import Prepared, prepare_rows
 from kreplica.spark.sink_options import SinkOptions
+from kreplica.spark.turns import Task
 from kreplica.spark.writing import Written, write_rows
 
 log = logging.getLogger(__name__)
 
-QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""What Spark tells its tasks: the query's id, which is its checkpoint's, and the micro-batch's number."""
+QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+"""What Spark tells the tasks of a streaming query: its id, which is its checkpoint's, the micro-batch's number, and the
+id of this run of the query."""
+
+_run_of_process: dict[int, str] = {}
+"""By process, of which others are forked: it plans batches again and again."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -65,13 +74,12 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         assert options.batch_id is not None
         self._options = options
         self._sink_id, self._batch_id = options.sink_id, options.batch_id
+        # Spark's tasks have copies of this object, which is made where their job is planned.
+        self._planned_by = _run_of_process.setdefault(os.getpid(), uuid4().hex)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task's rows, prepared."""
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("only Spark's tasks write")
-        return prepare_rows(iterator, self._options, Task(self._sink_id, self._batch_id, context.partitionId()))
+        return prepare_rows(iterator, self._options, self._task())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Decide, and commit."""
@@ -80,6 +88,21 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort, unless it is decided."""
         abort_prepared(_prepared(messages), self._options)
+
+    def _task(self) -> Task:
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("only Spark's tasks write")
+        query = context.getLocalProperty(QUERY_ID) or ""  # that of the stream in whose foreachBatch this is
+        run = context.getLocalProperty(RUN_ID) if query else None
+        return Task(
+            self._sink_id,
+            self._batch_id,
+            context.partitionId(),
+            query=query,
+            run=_short(run or self._planned_by),
+            attempt=context.attemptNumber(),
+        )
 
 
 def _count(messages: list[WriterCommitMessage | None]) -> int:
@@ -108,11 +131,24 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
     def _task(self) -> Task:
         context = TaskContext.get()
-        query_id = context and context.getLocalProperty(QUERY_ID)
+        query = context and context.getLocalProperty(QUERY_ID)
         batch_id = context and context.getLocalProperty(BATCH_ID)
-        if context is None or not query_id or not batch_id:
-            raise RuntimeError("Spark does not say which query and which micro-batch this is")
-        return Task(self._options.sink_id or query_id, int(batch_id), context.partitionId())
+        run = context and context.getLocalProperty(RUN_ID)
+        if context is None or not query or not batch_id or not run:
+            raise RuntimeError("Spark does not say which query, which run of it and which micro-batch this is")
+        return Task(
+            self._options.sink_id or query,
+            int(batch_id),
+            context.partitionId(),
+            query=query,
+            run=_short(run),
+            attempt=context.attemptNumber(),
+            of_stream=True,
+        )
+
+
+def _short(run: str) -> str:
+    return sha256(run.encode()).hexdigest()[:8]
 
 
 def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:

@@ -1,0 +1,195 @@
+"""The writers of rows that are written exactly once, called as Spark calls them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from kreplica.blocking import Cluster, Isolation
+from kreplica.blocking.offsets import end_offsets, topic_partitions
+from kreplica.blocking.reader import Reader, ReaderOptions
+from kreplica.model import TopicPartition
+from kreplica.sansio.offsets import EARLIEST
+from kreplica.spark import range_reading, writers
+from kreplica.spark.preparing import Prepared
+from kreplica.spark.source import KreplicaDataSource
+from kreplica.spark.turns import AnotherAtWork, OtherQuery
+from kreplica.spark.writers import ExactlyOnceBatchWriter, ExactlyOnceWriter
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+SCHEMA = StructType().add("value", "string")
+QUERY = {"sql.streaming.queryId": "query-1", "streaming.sql.batchId": "0", "spark.jobGroup.id": "run-1"}
+
+Enter = Callable[..., None]
+
+
+class Context:
+    """What Spark tells a task."""
+
+    def __init__(self, partition: int, attempt: int, properties: dict[str, str]) -> None:
+        self.partition, self.attempt, self.properties = partition, attempt, properties
+
+    def partitionId(self) -> int:
+        return self.partition
+
+    def attemptNumber(self) -> int:
+        return self.attempt
+
+    def getLocalProperty(self, key: str) -> str | None:
+        return self.properties.get(key)
+
+
+@pytest.fixture
+def enter(monkeypatch: pytest.MonkeyPatch) -> Enter:
+    """Be a task from now on."""
+
+    def become(partition: int, attempt: int = 0, **properties: str) -> None:
+        context = Context(partition, attempt, {name.replace("_", "."): value for name, value in properties.items()})
+        monkeypatch.setattr(writers, "TaskContext", type("TaskContext", (), {"get": staticmethod(lambda: context)}))
+
+    return become
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[KafkaCluster]:
+    topics = dict.fromkeys(("batches", "tried", "failed", "twice", "streamed", "nested"), 1)
+    with KafkaCluster(1, topics=topics) as cluster:
+        yield cluster
+        range_reading.forget_clusters()
+
+
+def batch_writer(brokers: KafkaCluster, topic: str, batch_id: int, **more: str) -> ExactlyOnceBatchWriter:
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
+             "kreplica.sink.id": f"sink-{topic}", "kreplica.batch.id": str(batch_id)} | more  # fmt: skip
+    writer = KreplicaDataSource(given).writer(SCHEMA, overwrite=False)
+    assert isinstance(writer, ExactlyOnceBatchWriter)
+    return writer
+
+
+def row(value: str) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"value": pa.array([value])})
+
+
+def run_job(writer: ExactlyOnceBatchWriter, enter: Enter, *values: str) -> list[Prepared]:
+    """Tasks have copies of the writer that was planned with."""
+    messages = []
+    for partition, value in enumerate(values):
+        enter(partition)
+        message = pickle.loads(pickle.dumps(writer)).write(row(value))
+        assert isinstance(message, Prepared)
+        messages.append(pickle.loads(pickle.dumps(message)))
+    return messages
+
+
+def visible(brokers: KafkaCluster, topic: str) -> list[str]:
+    with Cluster(brokers.bootstrap_servers) as cluster:
+        starts = dict.fromkeys(topic_partitions(cluster, topic), EARLIEST)
+        options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
+        with Reader(cluster, starts, ends=cluster_ends(cluster, topic), options=options) as reader:
+            return sorted((record.value or b"").decode() for record in reader.records())
+
+
+def cluster_ends(cluster: Cluster, topic: str) -> dict[TopicPartition, int]:
+    return end_offsets(cluster, topic_partitions(cluster, topic))
+
+
+def test_batches_one_after_the_other(brokers: KafkaCluster, enter: Enter) -> None:
+    """Each is written once, by however many tasks; an empty list of messages is no harm."""
+    for batch_id, values in enumerate((("a", "b"), ("c",), ("d", "e", "f"))):
+        writer = batch_writer(brokers, "batches", batch_id)
+        writer.commit(list(run_job(writer, enter, *values)))
+    batch_writer(brokers, "batches", 3).commit([])
+    batch_writer(brokers, "batches", 3).abort([None])
+    assert visible(brokers, "batches") == list("abcdef")
+
+
+def test_a_batch_that_is_tried_again(brokers: KafkaCluster, enter: Enter) -> None:
+    """The same number writes nothing more, an older one is refused, since nobody knows what it had."""
+    writer = batch_writer(brokers, "tried", 7)
+    writer.commit(list(run_job(writer, enter, "a", "b")))
+    again = batch_writer(brokers, "tried", 7)
+    messages = run_job(again, enter, "a", "b", "c")
+    assert [each.was_decided for each in messages] == [True] * 3
+    again.commit(list(messages))
+    again.abort(list(messages))
+    assert visible(brokers, "tried") == ["a", "b"]
+    with pytest.raises(AnotherAtWork, match="batch 6 of sink sink-tried: 7 is decided already"):
+        run_job(batch_writer(brokers, "tried", 6), enter, "x")
+
+
+def test_a_batch_that_failed(brokers: KafkaCluster, enter: Enter) -> None:
+    """What its tasks wrote is aborted, and holds back nobody; then the same number is written."""
+    writer = batch_writer(brokers, "failed", 0)
+    writer.abort([*run_job(writer, enter, "a", "b"), None])
+    again = batch_writer(brokers, "failed", 0)
+    again.commit(list(run_job(again, enter, "a")))
+    assert visible(brokers, "failed") == ["a"]
+
+
+def test_two_writes_by_one_name(brokers: KafkaCluster, enter: Enter) -> None:
+    """The second one is no second try: it goes elsewhere, and is not passed over."""
+    writer = batch_writer(brokers, "twice", 0)
+    writer.commit(list(run_job(writer, enter, "a")))
+    with pytest.raises(OtherQuery, match="rows went to topic twice; these are to go to topic batches"):
+        run_job(batch_writer(brokers, "batches", 0, **{"kreplica.sink.id": "sink-twice"}), enter, "a")
+
+
+def test_who_plans_is_told_apart(brokers: KafkaCluster, enter: Enter) -> None:
+    """Lanes are of one process that plans, so that two drivers never take each other's over; attempts are, too."""
+    writer = batch_writer(brokers, "batches", 9)
+    enter(3, attempt=2)
+    mine = writer._task()
+    assert (mine.lane, mine.attempt) == (3, 2)
+    assert batch_writer(brokers, "batches", 10)._task().run == mine.run
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:  # pragma: no cover
+        os.write(writing, batch_writer(brokers, "batches", 9)._task().run.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(reading, 100).decode()
+    os.close(reading)
+    os.close(writing)
+    assert theirs
+    assert theirs != mine.run
+
+
+def test_a_batch_within_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
+    """In ``foreachBatch`` the stream's query is known: a new checkpoint's batches are not taken for the old one's."""
+    properties = {name.replace(".", "_"): value for name, value in QUERY.items()}
+    enter(0, **properties)
+    writer = batch_writer(brokers, "nested", 0)
+    writer.commit([writer.write(row("a"))])
+    enter(0, **(properties | {"sql_streaming_queryId": "query-2"}))
+    with pytest.raises(OtherQuery, match=r"belongs to query query-1, .* this is batch 0 of query query-2"):
+        batch_writer(brokers, "nested", 0).write(row("b"))
+    assert visible(brokers, "nested") == ["a"]
+
+
+def test_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
+    """Its sink is named by the query, its numbers come from Spark; who does not say them is no stream's task."""
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "streamed", "kreplica.exactly.once": "many"}
+    writer = KreplicaDataSource(given).streamWriter(SCHEMA, overwrite=False)
+    assert isinstance(writer, ExactlyOnceWriter)
+    enter(0, **{name.replace(".", "_"): value for name, value in QUERY.items()})
+    task = writer._task()
+    assert (task.sink_id, task.query, task.batch_id, task.of_stream) == ("query-1", "query-1", 0, True)
+    writer.commit([writer.write(row("a"))], 0)
+    assert visible(brokers, "streamed") == ["a"]
+    enter(0)
+    with pytest.raises(RuntimeError, match="does not say which query"):
+        writer.write(row("b"))
+
+
+def test_what_a_batch_needs(brokers: KafkaCluster) -> None:
+    """A name and a number, or nobody would know it again."""
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "t", "kreplica.exactly.once": "one"}
+    with pytest.raises(ValueError, match=r"unless kreplica\.sink\.id and kreplica\.batch\.id give them"):
+        KreplicaDataSource(given | {"kreplica.sink.id": "s"}).writer(SCHEMA, overwrite=False)
+    with pytest.raises(ValueError, match=r"'kreplica\.batch\.id': Spark numbers"):
+        KreplicaDataSource(given | {"kreplica.batch.id": "1"}).streamWriter(SCHEMA, overwrite=False)
