@@ -1,0 +1,205 @@
+"""Streams in real Spark: limits, restarts from a checkpoint, lag, losses, brokers that die, and rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from jvm_tables import PATIENCE_S, loaded, put, started, streamed, until, written
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaPartition
+from kafka.admin import NewPartitions
+
+from kreplica.spark.lag import Lag, LagListener
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def admin(brokers: KafkaCluster) -> Iterator[KafkaAdminClient]:
+    made = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
+    yield made
+    made.close()
+
+
+def logged(checkpoint: Path) -> list[dict]:
+    """Offsets of all micro-batches, as the checkpoint has them."""
+    files = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
+    return [json.loads(file.read_text().splitlines()[2]) for file in files]
+
+
+def as_the_jvm_writes(checkpoint: Path) -> None:
+    """Make a checkpoint look like one of Spark's own Kafka source."""
+    for file in (checkpoint / "offsets").glob("[0-9]*"):
+        version, about, offsets = file.read_text().splitlines()
+        compact = json.dumps(json.loads(offsets), separators=(",", ":"))
+        file.write_text("\n".join((version, about, compact)))
+        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+    initial = checkpoint / "sources" / "0"
+    initial.mkdir(parents=True, exist_ok=True)
+    (initial / "0").write_text('v1\n{"jvm-stream":{"0":0,"1":0}}')
+
+
+def test_a_query_goes_on_where_it_stopped(
+    spark: SparkSession, brokers: KafkaCluster, admin: KafkaAdminClient, tmp_path: Path
+) -> None:
+    """In limited micro-batches, each row once; its offsets and those of Spark's Kafka source are the same text.
+
+    Also where a partition was added meanwhile; a listener sees how far it is behind.
+    """
+    brokers.create_topic("jvm-stream", 2)
+    brokers.create_topic("jvm-stream-copy", 1)
+    rows = [str(number) for number in range(90)]
+    put(brokers, "jvm-stream", rows[:60], partition=0)
+    put(brokers, "jvm-stream", rows[60:], partition=1)
+    frame = streamed(spark, brokers, subscribe="jvm-stream", startingOffsets="earliest", maxOffsetsPerTrigger="30")
+    lags: list[Lag] = []
+    listener = LagListener(lags.append)
+    spark.streams.addListener(listener)
+    try:
+        first = started(frame, brokers, "jvm-stream-copy", tmp_path, availableNow=True)
+        assert first.awaitTermination(PATIENCE_S)
+        until(lambda: lags and not lags[-1].total)
+    finally:
+        spark.streams.removeListener(listener)
+    assert written(brokers, "jvm-stream-copy") == Counter(rows)
+    offsets = [{"jvm-stream": {"0": 20 * number, "1": 10 * number}} for number in (1, 2, 3)]
+    assert logged(tmp_path) == offsets
+    assert [(lag.total, lag.least, lag.most) for lag in lags] == [(60, 20, 40), (30, 10, 20), (0, 0, 0)]
+
+    as_the_jvm_writes(tmp_path)
+    admin.create_partitions({"jvm-stream": NewPartitions(3)})
+    brokers.wait_until_in_sync("jvm-stream")
+    more = [str(number) for number in range(100, 120)]
+    put(brokers, "jvm-stream", more[:10], partition=2)
+    put(brokers, "jvm-stream", more[10:], partition=0)
+    second = started(frame, brokers, "jvm-stream-copy", tmp_path, availableNow=True)
+    assert second.awaitTermination(PATIENCE_S)
+    assert written(brokers, "jvm-stream-copy") == Counter(rows + more)
+    assert logged(tmp_path)[-1] == {"jvm-stream": {"0": 70, "1": 30, "2": 10}}
+
+
+def test_records_that_are_gone(
+    spark: SparkSession, brokers: KafkaCluster, admin: KafkaAdminClient, tmp_path: Path
+) -> None:
+    """They end a query, and a batch that was planned with them; or what is left is read."""
+    for topic in ("jvm-gone", "jvm-gone-copy", "jvm-vanished"):
+        brokers.create_topic(topic, 1)
+    put(brokers, "jvm-gone", [str(number) for number in range(20)])
+    planned = loaded(spark, brokers, subscribe="jvm-gone", **{"kreplica.columns": "value"})
+    assert planned.count() == 20
+    admin.delete_records({KafkaPartition("jvm-gone", 0): 15})
+    with pytest.raises(Exception, match=r"jvm-gone-0: offsets 0 to 15 are gone(.|\n)*failOnDataLoss to false"):
+        planned.count()
+
+    def copied(**options: str) -> None:
+        begun = {"subscribe": "jvm-gone", "startingOffsets": '{"jvm-gone":{"0":5}}'}
+        frame = streamed(spark, brokers, **begun, **options)
+        query = started(frame, brokers, "jvm-gone-copy", tmp_path, availableNow=True)
+        assert query.awaitTermination(PATIENCE_S)
+
+    with pytest.raises(Exception, match="DataLoss: jvm-gone-0: offsets 5 to 15 are gone"):
+        copied()
+    copied(failOnDataLoss="false")
+    assert sorted(written(brokers, "jvm-gone-copy")) == ["15", "16", "17", "18", "19"]
+
+
+def test_an_idle_query_rests_and_then_is_quick(
+    spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The process that asks for offsets hardly runs; what is written is soon read; deletion of the topic is told."""
+    for topic in ("jvm-idle", "jvm-idle-copy"):
+        brokers.create_topic(topic, 1)
+    frame = streamed(spark, brokers, subscribe="jvm-idle", startingOffsets="earliest")
+    query = started(frame, brokers, "jvm-idle-copy", tmp_path, processingTime="0 seconds")
+    try:
+        put(brokers, "jvm-idle", ["first"])
+        until(lambda: written(brokers, "jvm-idle-copy")["first"], query)
+        (process,) = processes(RUNNER)
+        cpu_s, since_s = spent_s(process), time.monotonic()
+        time.sleep(2.0)
+        share = (spent_s(process) - cpu_s) / (time.monotonic() - since_s)
+        assert share < 0.5
+        took_ms = []
+        for number in range(5):
+            put(brokers, "jvm-idle", [f"then-{number}"])
+            until(lambda number=number: written(brokers, "jvm-idle-copy")[f"then-{number}"], query)
+        for progress in query.recentProgress:
+            if progress["numInputRows"]:
+                took_ms.append(progress["durationMs"]["triggerExecution"])
+        with capsys.disabled():
+            print(f"\nidle: {share:.1%} of a core; micro-batches of one row took {sorted(took_ms)} ms")
+        assert min(took_ms) < 10_000
+    finally:
+        query.stop()
+    until(lambda: not processes(RUNNER))
+
+
+def processes(module: str) -> list[int]:
+    """Of this test's own Spark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if module.encode() in words and os.getpid() in ancestors(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
+def ancestors(process: int) -> list[int]:
+    found = []
+    while process > 1:
+        try:
+            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            break
+        found.append(process)
+    return found
+
+
+def spent_s(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def test_a_leader_dies_while_rows_are_read_and_written(spark: SparkSession) -> None:
+    """All of them are written, some maybe twice."""
+    with KafkaCluster(3, session_timeout_ms=5000) as own:
+        own.create_topic("read", 2)
+        own.create_topic("write", 2)
+        rows = [f"{number:05}" + "x" * 100 for number in range(30_000)]
+        put(own, "read", rows[:15_000], partition=0)
+        put(own, "read", rows[15_000:], partition=1)
+        # In so many tasks that some are left when the first rows are written.
+        few = {"maxRecordsPerPartition": "500", "kafka.max.partition.fetch.bytes": "20000"}
+        frame = loaded(spark, own, subscribe="read", **few, **{"kreplica.columns": "value"})
+        sink = frame.write.format("kreplica").option("kafka.bootstrap.servers", own.bootstrap_servers)
+        leader = own.leader_of("read", 0)
+        killed_at: list[int] = []
+
+        def kill() -> None:
+            until(lambda: sum(own.end_offsets("write").values()))
+            own.kill(leader)
+            killed_at.append(sum(own.end_offsets("write").values()))
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        sink.options(topic="write", **{"kafka.batch.size": "20000"}).mode("append").save()
+        killer.join(PATIENCE_S)
+        assert killed_at[0] < len(rows)
+        assert set(written(own, "write")) == set(rows)
