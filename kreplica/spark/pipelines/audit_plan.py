@@ -86,7 +86,9 @@ def plan_of_files(
         end = max(noted, told.high_watermark or 0) if told is not None else noted
         if told is not None:
             replicas = [_in_sync(each, told) for each in replicas]
-            _note_missing(partition, {each.broker for each in replicas}, told, plan)
+            plan.unseen.update(set(told.replicas) - set(plan.brokers))
+            if end > 0:  # before the first record there need not be a directory
+                _note_missing(partition, {each.broker for each in replicas}, told, plan)
         cleaned = max((each.cleaned_end for each in replicas), default=0)
         is_compacted = partition.topic in compacted or partition.topic in INTERNAL_TOPICS
         start = max((each.files.start for each in replicas), default=0)
@@ -145,7 +147,6 @@ def _in_sync(replica: FileReplica, told: PartitionFacts) -> FileReplica:
 
 def _note_missing(partition: TopicPartition, having: set[int], told: PartitionFacts, plan: Plan) -> None:
     """Who should have a replica, and whose directories have none."""
-    plan.unseen.update(set(told.replicas) - set(plan.brokers))
     for broker in sorted(set(told.replicas) & set(plan.brokers) - having):
         found = plan.found.setdefault(partition, Comparison(*partition, 0, 0))
         found.add(broker, told.start or 0, Kind.MISSING, "it is to have a replica, and no directory of it has one")

@@ -1,0 +1,126 @@
+"""Audits in real Spark of real brokers: their directories while they run and after, and what they send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.blocking.admin import create_topic
+from kreplica.errors import StorageError
+from kreplica.spark.pipelines.audit import AuditOptions, audit
+from kreplica.spark.pipelines.audit_report import AuditReport
+from kreplica.spark.pipelines.progress import Progress
+from kreplica.spark.pipelines.replica_comparison import Kind
+from kreplica.testing.standalone import StandaloneProcess
+from kreplica.wire.batches import iter_headers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = 600
+
+
+class Looked(NamedTuple):
+    """What audits said while the brokers ran, and where their directories are now that they have stopped."""
+
+    by_files: AuditReport
+    by_brokers: AuditReport
+    log_dirs: tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def looked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Looked:
+    """Three brokers with several codecs, transactions that were committed and aborted, and a compacted topic."""
+    process = StandaloneProcess(tmp_path_factory.mktemp("audit"), brokers=3)
+    process.start()
+    try:
+        _fill(process.bootstrap_servers)
+        log_dirs = tuple(sorted(str(each.parent) for each in process.data_directory.rglob("meta.properties")))
+        bootstrap = process.bootstrap_servers
+        by_files = audit(spark, AuditOptions(log_dirs=log_dirs, bootstrap=bootstrap))
+        by_brokers = audit(spark, AuditOptions(via_brokers=True, bootstrap=bootstrap))
+        process.stop()
+    finally:
+        process.kill()
+    return Looked(by_files, by_brokers, log_dirs)
+
+
+def _fill(bootstrap: str) -> None:
+    with Cluster(bootstrap) as cluster:
+        create_topic(cluster, "plain", 3, 3)
+        create_topic(cluster, "keyed", 1, 3, {"cleanup.policy": "compact"})
+        for codec in Codec:
+            with Producer(cluster, ProducerOptions(codec=codec, batch_size=2000)) as producer:
+                for number in range(RECORDS):
+                    producer.send("plain", b"value %d" % number, partition=number % 3)
+                    producer.send("keyed", b"value %d" % number, key=b"%d" % (number % 7), partition=0)
+        for name in ("kept", "dropped"):
+            with Producer(cluster, ProducerOptions(transactional_id=name)) as producer:
+                producer.begin()
+                producer.send("plain", name.encode(), partition=1)
+                producer.flush()
+                (producer.commit if name == "kept" else producer.abort)()
+
+
+def test_brokers_that_run(looked: Looked) -> None:
+    """Their files agree, and so does what they send, up to what was committed; markers and all topics count."""
+    for report in (looked.by_files, looked.by_brokers):
+        assert (report.verdict, report.agrees) == (report.verdict, True)
+        ends = {(each.topic, each.partition): each.high_watermark for each in report.partitions}
+        assert [ends["plain", each] for each in range(3)] == [1000, 1004, 1000]
+        assert ends["keyed", 0] == RECORDS * len(Codec)
+        assert {each.topic for each in report.partitions} >= {"plain", "keyed", "__transaction_state"}
+        for each in report.partitions:
+            if each.topic == "plain":
+                assert [(own.broker, own.start, own.end) for own in each.coverages] == [
+                    (broker, 0, each.high_watermark) for broker in (1, 2, 3)
+                ]
+    assert looked.by_files.notes == looked.by_brokers.notes == ()
+    assert looked.by_files.cluster_id == looked.by_brokers.cluster_id
+
+
+def test_one_byte(spark: SparkSession, looked: Looked) -> None:
+    """After the brokers have stopped all agree by what they noted; one byte that is another is named exactly."""
+    assert audit(spark, AuditOptions(log_dirs=looked.log_dirs)).agrees
+    path = Path(looked.log_dirs[1]) / "plain-2" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    position, header = list(iter_headers(memoryview(data)))[4]
+    data[position + header.size - 2] ^= 1
+    path.write_bytes(data)
+    report = audit(spark, AuditOptions(log_dirs=looked.log_dirs))
+    assert [(each.topic, each.partition, each.base_offset, each.broker, each.kind) for each in report.differences] == [
+        ("plain", 2, header.base_offset, 2, Kind.DAMAGED)
+    ]
+    assert (report.agrees, report.difference_count) == (False, 1)
+    data[position + header.size - 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_an_audit_that_is_interrupted(spark: SparkSession, looked: Looked, tmp_path: Path) -> None:
+    """Started again it takes over what is done; another audit does not take it; the end removes it."""
+    options = AuditOptions(log_dirs=looked.log_dirs, topics=frozenset({"plain", "keyed"}), resume=tmp_path / "work")
+
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        audit(spark, options, interrupt)
+    with pytest.raises(ValueError, match="is not of this audit"):
+        audit(spark, AuditOptions(log_dirs=looked.log_dirs, resume=tmp_path / "work"))
+    report = audit(spark, options)
+    assert report.agrees
+    assert report.taken_over > 0
+    assert report.read_bytes < report.size_bytes
+    assert {(each.topic, each.partition) for each in report.partitions} == {
+        ("keyed", 0), ("plain", 0), ("plain", 1), ("plain", 2),
+    }  # fmt: skip
+    assert not (tmp_path / "work").exists()
+
+
+def test_directories_that_cannot_be_reached(spark: SparkSession, tmp_path: Path) -> None:
+    """That is one line."""
+    with pytest.raises(StorageError, match="is no directory that this machine reaches"):
+        audit(spark, AuditOptions(log_dirs=(str(tmp_path / "nowhere"),)))
