@@ -4,8 +4,11 @@
 * ``options`` and ``sink_options``, ``client_settings``, ``texts``: what users may say; ``positions`` where reads begin
   and end
 * ``batch_read``, ``stream_read``: ``offset_lookup`` what a read covers, ``ranges`` who reads what (pure),
-  ``range_reading`` one task's offsets, ``decoding`` record batches become Arrow columns, ``rows`` those become rows
+  ``range_reading`` one task's offsets, ``decoding`` record batches become Arrow columns, ``record_ends`` where records
+  end, ``rows`` Arrow columns become rows
 * ``lag`` how far a query is behind
 * ``writers``, ``writing``: ``row_columns`` rows by partition, ``partitioning`` by key, ``encoding`` Arrow columns
   become record batches
+* ``exactly_once``, ``decisions``, ``leftovers``: micro-batches that are visible once; ``batch_sequence``: batches that a
+  driver numbers itself
 """

@@ -8,13 +8,13 @@ and the values, without a copy in Python.  A record that is malformed is told as
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from kreplica.errors import ProtocolError
+from kreplica.spark.record_ends import Words, record_ends, words_of
 from kreplica.wire.batches import HEADER_SIZE, LOG_APPEND_TIME_BIT, RECORD_SIZE_MIN, BatchHeader
 from kreplica.wire.compression import Codec
 from kreplica.wire.records import (
@@ -27,12 +27,13 @@ from kreplica.wire.records import (
 )
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
-Bytes8: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 
 BUFFER_SIZE_MAX = (1 << 31) - 1
 """Bytes of records that are decoded at once: Arrow's offsets are of 32 bits."""
 
 _VARINT_SHIFT_MAX = 63
+_SHORT_SIZE_BITS = 2
+_SHORT_SIZE = (1 << _SHORT_SIZE_BITS) - 1
 _HEADER_FIELDS = pa.struct([("key", pa.string()), ("value", pa.binary())])
 HEADERS_TYPE = pa.list_(_HEADER_FIELDS)
 
@@ -94,7 +95,8 @@ def decode(sections: Sequence[Section], *, with_headers: bool = False) -> Decode
     :param sections: of ascending offsets, and at most ``BUFFER_SIZE_MAX`` bytes in all.
     :raise ProtocolError: a record is malformed.
     """
-    buffer = b"".join([section.records for section in sections])
+    # Two bytes more, so that the word at each byte can be read.
+    buffer = b"".join([*[section.records for section in sections], b"\x00\x00"])
     if not any(section.header.record_count for section in sections):
         return _nothing(with_headers)
     try:
@@ -106,30 +108,30 @@ def decode(sections: Sequence[Section], *, with_headers: bool = False) -> Decode
 
 def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> Decoded:
     """:raise ValueError: something is wrong somewhere; or IndexError."""
-    ends = _hop(buffer, sections)
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
-    data: Bytes8 = np.frombuffer(buffer, dtype=np.uint8)
     counts = [section.header.record_count for section in sections]
-    length, position = _varints(data, starts)
+    ends = record_ends(buffer, counts, [len(section.records) for section in sections])
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
+    words = words_of(buffer)
+    length, position = _varints(words, starts)
     if not (position + length == ends).all():
         raise ValueError("a length does not fit")
-    time_delta, position = _varints(data, position + 1)  # no attribute of a record has a meaning
-    offset_delta, position = _varints(data, position)
-    key_size, key_at = _varints(data, position)
+    time_delta, position = _varints(words, position + 1)  # no attribute of a record has a meaning
+    offset_delta, position = _varints(words, position)
+    key_size, key_at = _varints(words, position)
     key_end = key_at + np.maximum(key_size, 0)
-    value_size, value_at = _varints(data, key_end)
+    value_size, value_at = _varints(words, key_end)
     value_end = value_at + np.maximum(value_size, 0)
-    header_count, behind = _varints(data, value_end)
+    header_count, behind = _varints(words, value_end)
     plain = header_count == 0
     fits = (key_size >= -1) & (value_size >= -1) & (header_count >= 0)
+    fits &= (key_size < len(buffer)) & (value_size < len(buffer))  # no sum of them went beyond 64 bits
     fits &= np.where(plain, behind == ends, behind < ends)
     if not fits.all():
         raise ValueError("a record does not fit")
     offsets = np.repeat([section.header.base_offset for section in sections], counts) + offset_delta
     _check_offsets(offset_delta, sections, counts)
     timestamps, types = _times(time_delta, sections, counts)
-    cuts = np.stack((key_at, key_end, value_at, value_end), axis=1).ravel()
-    array = _pieces(buffer, cuts)
+    array = _pieces(buffer, (key_at, key_end, value_at, value_end))
     keys = _gather(array, 0, key_size)
     values = _gather(array, 2, value_size)
     headers = _headers(sections, plain) if with_headers else None
@@ -142,68 +144,55 @@ def _nothing(with_headers: bool) -> Decoded:
     return Decoded(none, none, none, empty, empty, pa.nulls(0, HEADERS_TYPE) if with_headers else None)
 
 
-def _hop(buffer: bytes, sections: Sequence[Section]) -> Numbers:
-    """Where each record ends, as far as its length says so; the next one begins there, also in the next batch."""
-    ends: list[int] = []
-    append = ends.append
-    position = limit = 0
-    for header, records in sections:
-        limit += len(records)
-        for _ in repeat(None, header.record_count):
-            if (byte := buffer[position]) < 0x80:
-                position += (byte >> 1) + 1
-            elif (second := buffer[position + 1]) < 0x80:
-                position += (second << 6 | (byte & 0x7F) >> 1) + 2
-            else:
-                length, position = _length(buffer, position)
-                position += length
-            append(position)
-        if position != limit:
-            raise ValueError("bytes after the last record")
-    return np.array(ends, dtype=np.int64)
-
-
-def _length(buffer: bytes, position: int) -> tuple[int, int]:
-    number = shift = 0
-    while shift <= _VARINT_SHIFT_MAX:
-        byte = buffer[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), position
-        shift += 7
-    raise ValueError("a length of too many bytes")
-
-
-def _varints(data: Bytes8, at: Numbers) -> tuple[Numbers, Numbers]:
+def _varints(words: Words, at: Numbers) -> tuple[Numbers, Numbers]:
     """The zigzag varints at some positions, and the positions behind them.
 
-    A position beyond the data reads its last byte: what is read there does not fit, as the caller finds.
+    :raise ValueError: a number does not end; or IndexError, where it is beyond the data.
     """
-    first = data.take(at, mode="clip").astype(np.uint64)
-    is_long = first >= 0x80
-    if not is_long.any():
-        return _unzigzag(first), at + 1
-    second = data.take(at + 1, mode="clip").astype(np.uint64)
-    raw = np.where(is_long, first & 0x7F | (second & 0x7F) << np.uint64(7), first)
-    position = at + 1 + is_long
-    more = np.flatnonzero(is_long & (second >= 0x80))
-    shift = 14
+    found = _SHORT_VARINTS.take(words[at])
+    sizes = found & _SHORT_SIZE
+    numbers = found >> _SHORT_SIZE_BITS
+    if not sizes.all():
+        long = np.flatnonzero(sizes == 0)
+        numbers[long], sizes[long] = _long_varints(words, at[long])
+    return numbers, at + sizes
+
+
+def _long_varints(words: Words, at: Numbers) -> tuple[Numbers, Numbers]:
+    """Varints of three bytes and more, and how many bytes they have."""
+    raw = np.zeros(len(at), dtype=np.uint64)
+    sizes = np.zeros(len(at), dtype=np.int64)
+    more = np.arange(len(at))
+    shift = 0
     while more.size:
         if shift > _VARINT_SHIFT_MAX:
             raise ValueError("a number of too many bytes")
-        byte = data.take(position[more], mode="clip").astype(np.uint64)
+        byte = (words[at[more] + sizes[more]] & 0xFF).astype(np.uint64)
         if shift == _VARINT_SHIFT_MAX and (byte > 1).any():
             raise ValueError("a number of too many bits")
         raw[more] |= (byte & 0x7F) << np.uint64(shift)
-        position[more] += 1
+        sizes[more] += 1
         more = more[byte >= 0x80]
         shift += 7
-    return _unzigzag(raw), position
+    return _unzigzag(raw), sizes
 
 
 def _unzigzag(raw: np.ndarray[Any, np.dtype[np.uint64]]) -> Numbers:
     return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
+
+
+def _short_varints() -> Numbers:
+    """By two bytes: the number that begins there, and in the lowest bits its size; 0 where it takes more of them."""
+    word = np.arange(1 << 16, dtype=np.uint64)
+    first, second = word & np.uint64(0xFF), word >> np.uint64(8)
+    is_long = first >= 0x80
+    raw = np.where(is_long, first & np.uint64(0x7F) | second << np.uint64(7), first)
+    found: Numbers = (_unzigzag(raw) << _SHORT_SIZE_BITS) + 1 + is_long
+    found[is_long & (second >= 0x80)] = 0
+    return found
+
+
+_SHORT_VARINTS = _short_varints()
 
 
 def _check_offsets(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> None:
@@ -233,10 +222,17 @@ def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> t
     return times, np.repeat(np.array(stamped, dtype=np.int32), counts)
 
 
-def _pieces(buffer: bytes, cuts: Numbers) -> pa.Array:
-    """The buffer, cut at some ascending positions: one piece more than these would give, the first is left out."""
-    whole = np.append(cuts, cuts[-1:]).astype(np.int32)
-    return pa.BinaryArray.from_buffers(pa.binary(), len(cuts), [None, pa.py_buffer(whole), pa.py_buffer(buffer)])
+def _pieces(buffer: bytes, cuts: Sequence[Numbers]) -> pa.Array:
+    """The buffer, cut at positions that ascend from list to list and then from row to row.
+
+    The piece before the first cut is left out, that behind the last is empty.
+    """
+    rows = len(cuts[0])
+    whole = np.empty(len(cuts) * rows + 1, dtype=np.int32)
+    for index, column in enumerate(cuts):
+        whole[index : -1 : len(cuts)] = column
+    whole[-1] = whole[-2]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(whole) - 1, [None, pa.py_buffer(whole), pa.py_buffer(buffer)])
 
 
 def _gather(pieces: pa.Array, first: int, sizes: Numbers) -> pa.Array:

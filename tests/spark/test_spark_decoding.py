@@ -6,6 +6,7 @@ import datetime
 from random import Random
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,3 +132,54 @@ def test_a_malformed_record_is_named() -> None:
         else:
             assert found == [each._replace(headers=as_text(each.headers)) for each in wanted]
     assert refused > 1000
+
+
+def many_batches(random: Random, count: int, sizes: tuple[int, ...]) -> list[bytes]:
+    """As a partition has them whose producers make small batches."""
+    made, next_offset = [], 0
+    for _ in range(count):
+        rows = [(random.randrange(1 << 41), random.choice((None, b"key")), b"v" * random.choice(sizes), (), 1)
+                for _ in range(random.choice((1, 9, 10, 10, 11)))]  # fmt: skip
+        made.append(built(rows, next_offset))
+        next_offset += len(rows)
+    return made
+
+
+@pytest.mark.parametrize("sizes", [(0, 10, 50, 60, 70, 1000), (5, 8180, 8200)])
+def test_many_batches_at_the_same_time(sizes: tuple[int, ...]) -> None:
+    """They are read side by side; where a record is too long for that, one after the other."""
+    made = many_batches(Random(1), 200, sizes)
+    found = decoded(*made)
+    assert rows_of(found) == [record for batch in made for record in iter_records(batch)]
+    found.values.validate(full=True)
+
+
+def test_a_malformed_record_among_many_batches() -> None:
+    """It is named as the only one of its batch would be; what can still be read is as it is read alone."""
+    random, refused = Random(2), 0
+    made = many_batches(random, 100, (0, 10, 70))
+    for _ in range(300):
+        at = random.randrange(len(made))
+        damaged = bytearray(made[at])
+        damaged[random.randrange(HEADER_SIZE, len(damaged))] = random.randrange(256)
+        wanted = outcome(lambda batch: list(iter_records(batch)), bytes(damaged))
+        found = outcome(lambda batch, at=at: rows_of(decoded(*made[:at], batch, *made[at + 1 :])), bytes(damaged))
+        if isinstance(wanted, str):
+            refused += 1
+            assert found == wanted
+        else:
+            first = sum(len(list(iter_records(batch))) for batch in made[:at])
+            assert found[first : first + len(wanted)] == [
+                each._replace(headers=as_text(each.headers)) for each in wanted
+            ]
+    assert 50 < refused < 250
+
+
+def test_sizes_that_would_wrap_round() -> None:
+    """A value of nearly 2**63 bytes, whose end is a small number again, is no value."""
+    batch = bytearray(built([(0, None, b"v" * 20, (), 1)]))
+    huge = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+    at = batch.index(b"v" * 20) - 1
+    batch[at : at + len(huge)] = huge
+    with pytest.raises(ProtocolError):
+        decoded(bytes(batch))
