@@ -1,0 +1,318 @@
+"""Topics become Parquet files, each record once, and what differs between them is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaPartition
+
+from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines import archive_batches
+from kreplica.spark.pipelines.archive import ArchiveOptions, ArchiveRefused, archive
+from kreplica.spark.pipelines.archive_layout import batch_file, checkpoint, read_archive
+from kreplica.spark.pipelines.archive_reading import read_rows
+from kreplica.spark.pipelines.compare import CompareOptions, CompareReport, compare
+from kreplica.spark.pipelines.compare_findings import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+NOON_MS = 1_700_000_000_000  # 2023-11-14, late in the evening
+HOUR_MS = 3_600_000
+
+
+def write(brokers: KafkaCluster, topic: str, values: Iterable[Any], partitions: int = 1, **options: Any) -> None:
+    with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(**options)) as producer:
+        for number, value in enumerate(values):
+            data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            headers = (("h", b"x"), ("h", None)) if number % 3 == 0 else ()
+            producer.send(
+                topic,
+                data,
+                key=None if number % 5 == 0 else b"k%d" % (number % 7),
+                partition=number % partitions,
+                timestamp_ms=NOON_MS + number * HOUR_MS // 10,
+                headers=headers,
+            )
+
+
+def numbers(first: int, count: int) -> list[bytes]:
+    return [b"%d" % each for each in range(first, first + count)]
+
+
+def archived(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+    rows = read_rows(spark, read_archive(str(path))).collect()
+    return sorted(
+        (
+            row.topic,
+            row.partition,
+            row.offset,
+            row.key,
+            row.value,
+            row.timestamp.timestamp(),
+            row.headers and len(row.headers),
+        )
+        for row in rows
+    )
+
+
+def held(brokers: KafkaCluster, topic: str) -> list[tuple[Any, ...]]:
+    return sorted(
+        (topic, row.partition, row.offset, row.key, row.value, row.timestamp_ms / 1000, len(row.headers) or None)
+        for row in brokers.records(topic)
+    )
+
+
+def compared(spark: SparkSession, brokers: KafkaCluster, path: Path, **options: Any) -> CompareReport:
+    return compare(spark, str(path), CompareOptions(bootstrap=brokers.bootstrap_servers, **options))
+
+
+def counts(report: CompareReport) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in report.partitions:
+        for kind, count in each.counts.items():
+            if count:
+                found[kind.value] = found.get(kind.value, 0) + count
+    return found
+
+
+def test_each_record_is_in_a_file_once(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """Two topics of several codecs and days, in several batches; what comes later is added, and nothing else."""
+    brokers.create_topic("archive.a", 2)
+    brokers.create_topic("archive-b", 1)
+    for number, codec in enumerate(Codec):
+        write(brokers, "archive.a", numbers(number * 40, 40), 2, codec=codec)
+    write(brokers, "archive-b", [b"text", None, b""])
+    options = ArchiveOptions(
+        bootstrap=brokers.bootstrap_servers, topics=("archive.a", "archive-b"), batch_records_max=120
+    )
+    told: list[Any] = []
+    first = archive(spark, str(tmp_path), options, told.append)
+    assert (first.records, first.batches, first.lag, first.is_resumed) == (203, 2, 0, False)
+    assert (told[0].done, told[0].total, told[-1].done, told[-1].records) == (0, 203, 203, 203)
+    assert archived(spark, tmp_path) == held(brokers, "archive-b") + held(brokers, "archive.a")
+    assert spark.read.parquet(str(tmp_path)).count() == 203
+    there = read_archive(str(tmp_path))
+    assert there.spans == {
+        TopicPartition("archive-b", 0): (0, 3),
+        TopicPartition("archive.a", 0): (0, 100),
+        TopicPartition("archive.a", 1): (0, 100),
+    }
+    days = {each.day for batch in there.batches for each in batch.files}
+    assert days == {"2023-11-14", "2023-11-15"}
+
+    write(brokers, "archive-b", [b"later"])
+    second = archive(spark, str(tmp_path), options)
+    assert (second.records, second.first_batch, second.is_resumed, second.files) == (1, 2, True, 1)
+    assert {each.topic: each.records for each in second.topics} == {"archive-b": 1, "archive.a": 0}
+    assert archived(spark, tmp_path) == held(brokers, "archive-b") + held(brokers, "archive.a")
+    assert compared(spark, brokers, tmp_path).is_equal
+
+
+def test_a_batch_that_is_tried_again_is_there_once(
+    spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run dies when the files are there and their note is not; the next one has other tasks, and fewer days."""
+    brokers.create_topic("retried", 2)
+    write(brokers, "retried", numbers(0, 60), 2)
+    options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("retried",))
+    archive(spark, str(tmp_path), options)
+    write(brokers, "retried", numbers(60, 60), 2)
+
+    def dies(*_: Any) -> None:
+        raise RuntimeError("killed before the note")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(archive_batches, "write_batch", dies)
+        with pytest.raises(Exception, match="killed before the note"):
+            archive(spark, str(tmp_path), options)
+    left = sorted(tmp_path.glob("topic=retried/day=*/batch=1/*.parquet"))
+    assert left
+    assert len(read_archive(str(tmp_path)).batches) == 1
+    assert len(archived(spark, tmp_path)) == 60
+    stale = tmp_path / "topic=retried" / "day=2001-01-01" / "batch=1"
+    stale.mkdir(parents=True)
+    shutil.copy(left[0], stale)
+
+    monkeypatch.setattr(archive_batches, "TASK_RECORDS_MIN", 20)
+    again = archive(spark, str(tmp_path), replace(options, kafka={"minPartitions": "4"}))
+    assert (again.records, again.first_batch) == (60, 1)
+    assert archived(spark, tmp_path) == held(brokers, "retried")
+    assert spark.read.parquet(str(tmp_path)).count() == 120
+    assert not stale.exists()
+
+    # A batch that is noted and of which Spark does not know that it is done is left as it is.
+    commits = Path(checkpoint(str(tmp_path))) / "commits"
+    for name in ("1", ".1.crc"):
+        (commits / name).unlink()
+    before = Path(batch_file(str(tmp_path), 1)).stat().st_mtime_ns
+    assert archive(spark, str(tmp_path), options).records == 0
+    assert Path(batch_file(str(tmp_path), 1)).stat().st_mtime_ns == before
+    assert (commits / "1").exists()
+    assert archived(spark, tmp_path) == held(brokers, "retried")
+
+
+def test_json_values_have_a_column_that_grows(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """New fields are added, a changed type becomes a wider one; all files remain one table, also for plain Spark."""
+    brokers.create_topic("json", 1)
+    options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("json",), values="json")
+    write(brokers, "json", [b"no json", None, [1], {"a": 1, "n": None, "deep": {"x": 1, "list": [{"q": 1}]}}])
+    archive(spark, str(tmp_path), options)
+    write(brokers, "json", [{"a": 2, "b": True}, b"{broken"])
+    archive(spark, str(tmp_path), options)
+    plain = spark.read.option("mergeSchema", "true").parquet(str(tmp_path))
+    assert [(row.json.a, row.json.b) for row in plain.where("json is not null").orderBy("offset").collect()] == [
+        (1, None),
+        (2, True),
+    ]
+    write(brokers, "json", [{"a": 1.5, "b": {"c": [1]}, "deep": {"list": [{"q": "text"}]}}])
+    archive(spark, str(tmp_path), options)
+    rows = read_rows(spark, read_archive(str(tmp_path))).orderBy("offset").collect()
+    found = [row.json.asDict(recursive=True) if row.json else None for row in rows]
+    assert found == [
+        None,
+        None,
+        None,
+        {"a": 1.0, "deep": {"list": [{"q": "1"}], "x": 1}, "b": None},
+        {"a": 2.0, "deep": None, "b": "true"},
+        None,
+        {"a": 1.5, "deep": {"list": [{"q": "text"}], "x": None}, "b": '{"c":[1]}'},
+    ]
+    plain = spark.read.option("mergeSchema", "true").parquet(str(tmp_path))
+    assert plain.where("json.a = 2").count() == plain.where("json_2.a = 1.5").count() == 1
+    assert [row.value for row in rows] == [record.value for record in brokers.records("json")]
+
+
+def test_what_an_archive_is_of_is_not_mixed(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """Other topics, another cluster, a checkpoint that is gone: refused, in words, before anything is done."""
+    brokers.create_topic("mixed", 1)
+    brokers.create_topic("more", 1)
+    write(brokers, "mixed", numbers(0, 3))
+    options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("mixed",))
+    path = tmp_path / "archive"
+    with pytest.raises(ArchiveRefused, match="no topic 'nobody'"):
+        archive(spark, str(path), replace(options, topics=("nobody",)))
+    archive(spark, str(path), options)
+    for other in (
+        replace(options, topics=("mixed", "more")),
+        replace(options, topics=(), pattern="mi.*"),
+        replace(options, values="json"),
+        replace(options, read_committed=False),
+    ):
+        with pytest.raises(ArchiveRefused, match="adopt it"):
+            archive(spark, str(path), other)
+    note = path / "_archive" / "archive.json"
+    text = note.read_text()
+    note.write_text(text.replace('"cluster_id": "', '"cluster_id": "another-'))
+    with pytest.raises(ArchiveRefused, match="cluster_id another-"):
+        archive(spark, str(path), options)
+    note.write_text(text)
+    shutil.move(path / "_archive" / "checkpoint", tmp_path / "kept")
+    with pytest.raises(ArchiveRefused, match="does not know of batch 0"):
+        archive(spark, str(path), options)
+    shutil.move(tmp_path / "kept", path / "_archive" / "checkpoint")
+    write(brokers, "more", numbers(0, 2))
+    adopted = archive(spark, str(path), replace(options, topics=("mixed", "more"), adopt=True))
+    assert (adopted.records, adopted.first_batch) == (2, 1)
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "file").touch()
+    with pytest.raises(ArchiveRefused, match="a folder of its own"):
+        archive(spark, str(tmp_path / "strange"), options)
+
+
+def change(path: Path, offset: int, becomes: list[dict[str, Any]]) -> None:
+    """Put other rows in the place of one, in the file that has it."""
+    for file in path.glob("topic=*/day=*/batch=*/*.parquet"):
+        table = parquet.read_table(file, partitioning=None)
+        rows = table.to_pylist()
+        at = [index for index, row in enumerate(rows) if row["offset"] == offset]
+        if at:
+            rows[at[0] : at[0] + 1] = [{**rows[at[0]], **each} for each in becomes]
+            parquet.write_table(pa.Table.from_pylist(rows, table.schema), file)
+            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+            return
+    raise AssertionError(f"no file has offset {offset}")
+
+
+def test_an_archive_that_differs_from_its_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """Each kind is named with its offset; what retention deleted is no difference, nor is what came later."""
+    brokers.create_topic("differs", 1)
+    write(brokers, "differs", numbers(0, 100))
+    archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("differs",)))
+    change(tmp_path, 30, [])
+    change(tmp_path, 40, [{}, {}, {}])
+    change(tmp_path, 50, [{"value": b"another"}])
+    change(tmp_path, 60, [{"headers": [{"key": "h", "value": b"y"}]}])
+    change(tmp_path, 70, [{}, {"offset": 1000}])
+    write(brokers, "differs", numbers(100, 5))
+    delete_before(brokers, "differs", 10)
+    found = compared(spark, brokers, tmp_path)
+    assert counts(found) == {"missing": 1, "doubled": 2, "different": 2, "extra": 1}
+    assert [(each.kind, each.archive_offset, each.topic_offset) for each in found.differences] == [
+        (Kind.MISSING, None, 30),
+        (Kind.DOUBLED, 40, 40),
+        (Kind.DIFFERENT, 50, 50),
+        (Kind.DIFFERENT, 60, 60),
+        (Kind.EXTRA, 1000, None),
+    ]
+    assert (found.records, found.deleted, found.lag, found.difference_count) == (90, 10, 5, 6)
+    file = min(tmp_path.glob("topic=differs/day=*/batch=0/*.parquet"))
+    file.unlink()
+    without = compared(spark, brokers, tmp_path, shown_max=3)
+    assert without.lost_files == (str(file.relative_to(tmp_path)),)
+    assert counts(without)["missing"] > 1
+    assert len(without.differences) == 3
+
+
+def test_a_replayed_topic_that_differs(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """Offsets are others, so order and content count; one record that is missing does not make all others differ."""
+    for topic in ("played", "same", "changed"):
+        brokers.create_topic(topic, 1)
+    write(brokers, "played", numbers(0, 100))
+    archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("played",)))
+    rows = [(row.key, row.value, row.timestamp_ms, row.headers) for row in brokers.records("played")]
+    played_again(brokers, "same", rows)
+    assert compared(spark, brokers, tmp_path, others={"played": "same"}).is_equal
+
+    rows[80], rows[81] = rows[81], rows[80]
+    rows[60:60] = [(None, b"nobody wrote that", NOON_MS, ())]
+    rows[50] = (rows[50][0], b"another", *rows[50][2:])
+    rows[40:41] = [rows[40]] * 3
+    del rows[30]
+    played_again(brokers, "changed", rows)
+    found = compared(spark, brokers, tmp_path, others={"played": "changed"})
+    assert counts(found) == {"missing": 1, "doubled": 2, "different": 1, "extra": 1, "out of order": 1}
+    assert [(each.kind, each.archive_offset, each.topic_offset) for each in found.differences] == [
+        (Kind.MISSING, 30, None),
+        (Kind.DOUBLED, None, 40),
+        (Kind.DOUBLED, None, 41),
+        (Kind.DIFFERENT, 50, 51),
+        (Kind.EXTRA, None, 61),
+        (Kind.OUT_OF_ORDER, 81, 82),
+    ]
+
+
+def played_again(brokers: KafkaCluster, topic: str, rows: list[tuple[Any, ...]]) -> None:
+    with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions()) as producer:
+        for key, value, timestamp_ms, headers in rows:
+            producer.send(topic, value, key=key, partition=0, timestamp_ms=timestamp_ms, headers=headers)
+
+
+def delete_before(brokers: KafkaCluster, topic: str, offset: int) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
+    try:
+        admin.delete_records({KafkaPartition(topic, 0): offset})
+    finally:
+        admin.close()
