@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -26,7 +27,8 @@ TEXT = StructType([StructField("value", StringType())])
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[KafkaCluster]:
     topics = {"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1, "back": 1, "slow": 1}
-    cluster = KafkaCluster(3, topics=topics, session_timeout_ms=5000)  # nobody dies here, however busy the machine is
+    settings = {"log.cleaner.backoff.ms": 100}
+    cluster = KafkaCluster(3, topics=topics, settings=settings, session_timeout_ms=5000)  # nobody dies here
     yield cluster
     range_reading.forget_clusters()
     cluster.close()
@@ -181,6 +183,25 @@ def test_aborted_records_are_gaps(brokers: KafkaCluster) -> None:
         committed = read(brokers, subscribe="aborted", **{"kafka.isolation.level": "read_committed"})
     assert [row["value"] for row in committed] == [b"good", b"fine"]
     assert [row["value"] for row in read(brokers, subscribePattern="abor.*")] == [b"good", b"bad", b"fine"]
+
+
+def test_compacted_records_are_gaps(brokers: KafkaCluster) -> None:
+    """Rows are what is left, wherever a task begins and ends."""
+    configs = {"cleanup_policy": "compact", "segment_bytes": 2000, "min_cleanable_dirty_ratio": 0.01}
+    brokers.create_topic("compacted", 1, **configs)
+    with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(linger_s=0.0)) as producer:
+        for number in range(200):
+            producer.send("compacted", b"%d" % number, key=b"%d" % (number % 7))
+            producer.flush()
+    deadline_s = time.monotonic() + 60
+    while len(left := [each.offset for each in brokers.records("compacted")]) > 100:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    for given in ({}, {"maxRecordsPerPartition": "9"}):
+        found = [row["offset"] for row in read(brokers, subscribe="compacted", **given)]
+        now = [each.offset for each in brokers.records("compacted")]
+        assert set(now) <= set(found) <= set(left)
+        assert found == sorted(found)
 
 
 def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
