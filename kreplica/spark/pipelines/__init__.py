@@ -1,6 +1,10 @@
 """What is done with whole topics on Spark: each pipeline a function that takes a session and gives a report.
 
 * ``progress`` how far one has come
-* ``archive_layout`` how an archive lies on a disk (no Spark in it), ``file_stores`` where its own notes are kept
+* ``archive``: topics become files; ``archive_layout`` how those lie on a disk (no Spark in it), ``archive_batches`` one
+  micro-batch, ``json_schema`` and ``json_values`` fields of JSON that grow, ``archive_reading`` all as a table;
+  ``file_stores`` where an archive's own notes are, ``stream_checkpoint`` what a stream's checkpoint says
+* ``compare``: an archive and topics; ``compare_offsets`` record by record, ``compare_order`` by content and order,
+  ``compare_rows`` digests, ``compare_findings`` what is found (no Spark in it)
 * ``replica_comparison`` whether replicas of one partition agree, batch by batch (no Spark in it)
 """

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +19,12 @@ from kreplica.spark.pipelines.archive_layout import (
     About,
     Batch,
     checkpoint,
+    lock_file,
     read_about,
     read_archive,
     write_about,
 )
-from kreplica.spark.pipelines.file_stores import Store, is_local, plain_path, store_of
+from kreplica.spark.pipelines.file_stores import Store, plain_path, store_of
 from kreplica.spark.pipelines.progress import Progress, Report, nobody
 from kreplica.spark.pipelines.stream_checkpoint import batch_numbers
 
@@ -151,23 +149,24 @@ def archive(
     """Write what topics have to an archive, which is made where there is none, or goes on where it ended.
 
     :param is_over: asked each second: where it says so, the run ends; what is not whole is done by the next one.
-    :raise ArchiveRefused: the archive is of another cluster, of other topics, or is being written by another run.
+    :raise ArchiveRefused: the archive is of another cluster or of other topics.
+    :raise StoreFailed: another run is writing it.
     :raise ValueError: an option is wrong.
     """
     given = options.source()
     wanted = source_options(given, is_streaming=True)
     path = plain_path(path)
-    if any(sign in path for sign in _NO_PATH):
-        raise ArchiveRefused(f"{path}: a path with one of {_NO_PATH} stands for several to Spark; take another one")
     store = store_of(path, spark)
-    with closing(Cluster(wanted.bootstrap, options=wanted.settings.client)) as cluster, _alone(path):
+    with closing(Cluster(wanted.bootstrap, options=wanted.settings.client)) as cluster:
         lookup = OffsetLookup(cluster, wanted)
         partitions = _partitions(lookup, wanted)
         about = options.about(cluster.refresh([]).cluster_id)
-        is_resumed = _agreed(path, about, store, options.adopt)
-        run = _Run(spark, path, store, options, lookup, report)
-        run.expect(partitions)
-        run.run(given, about, is_over)
+        _refuse_strange(path, store)
+        with store.alone(lock_file(path)):
+            is_resumed = _agreed(path, about, store, options.adopt)
+            run = _Run(spark, path, store, options, lookup, report)
+            run.expect(partitions)
+            run.run(given, is_over)
         return run.report(lookup.latest(lookup.partitions()), is_resumed)
 
 
@@ -181,26 +180,13 @@ def _partitions(lookup: OffsetLookup, wanted: SourceOptions) -> list[TopicPartit
     return partitions
 
 
-@contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """Nobody else writes the archive meanwhile; where a path has a scheme, nobody sees to that.
-
-    :raise ArchiveRefused: somebody does.
-    """
-    if not is_local(path):
-        yield
-        return
-    folder = Path(path) / NOTES
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ArchiveRefused(f"{path}: another run is writing this archive") from None
-        yield
-    finally:
-        os.close(lock)
+def _refuse_strange(path: str, store: Store) -> None:
+    """:raise ArchiveRefused: something else is in the folder, or the path cannot be one."""
+    if any(sign in path for sign in _NO_PATH):
+        raise ArchiveRefused(f"{path}: a path with one of {_NO_PATH} stands for several to Spark; take another one")
+    strange = [name for name in store.names(path) if name != NOTES]
+    if strange and read_about(path, store) is None:
+        raise ArchiveRefused(f"{path} has other things in it ({strange[0]}): an archive needs a folder of its own")
 
 
 def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
@@ -210,9 +196,6 @@ def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
     """
     there = read_about(path, store)
     if there is None:
-        strange = [name for name in store.names(path) if name != NOTES]
-        if strange:
-            raise ArchiveRefused(f"{path} has other things in it ({strange[0]}): an archive needs a folder of its own")
         write_about(path, about, store)
         return False
     differing = [
@@ -268,9 +251,9 @@ class _Run:
             )
         self._told()
 
-    def run(self, source: Mapping[str, str], about: About, is_over: Callable[[], bool]) -> None:
+    def run(self, source: Mapping[str, str], is_over: Callable[[], bool]) -> None:
         """Until there is nothing more, or it is over."""
-        query = self._started(source, about)
+        query = self._started(source)
         try:
             while not query.awaitTermination(_LOOK_S):
                 if is_over():
@@ -281,7 +264,7 @@ class _Run:
         finally:
             query.stop()
 
-    def _started(self, source: Mapping[str, str], about: About) -> StreamingQuery:
+    def _started(self, source: Mapping[str, str]) -> StreamingQuery:
         options = self._options
         writer = BatchWriter(
             self._path,

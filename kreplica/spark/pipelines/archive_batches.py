@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import time
 from typing import TYPE_CHECKING
 
@@ -133,19 +133,19 @@ class BatchWriter:
         found: list[Found] = []
         for topic in topics:
             found += self._store.find(self._path, f"topic={topic}/day=*/batch={number}/*.parquet")
-        counted = self._counted(rows, found) if found else {}
+        files = tuple(ArchivedFile(each.path[each.path.rindex("topic=") :], each.size) for each in found)
+        counted = self._counted(rows, files) if files else {}
         ranges = []
         for each, end in sorted(ends.items()):
             records, first = counted.get(each, (0, starts[each]))
             ranges.append(ArchivedRange(*each, min(starts[each], first), end, records))
-        files = tuple(ArchivedFile(each.path[each.path.rindex("topic=") :], each.size) for each in found)
         return Batch(number, tuple(ranges), files, int(time() * 1000))
 
-    def _counted(self, rows: DataFrame, found: list[Found]) -> dict[TopicPartition, tuple[int, int]]:
+    def _counted(self, rows: DataFrame, files: Iterable[ArchivedFile]) -> dict[TopicPartition, tuple[int, int]]:
         """How many records are there of each partition, and the first one's offset."""
         from pyspark.sql import functions as sql
 
-        folders = sorted({each.path.rpartition("/")[0] for each in found})
+        folders = sorted({f"{self._path}/{each.path.rpartition('/')[0]}" for each in files})
         reader = rows.sparkSession.read.schema("partition int, offset long, topic string, day string, batch long")
         counts = (
             reader.option("basePath", self._path)

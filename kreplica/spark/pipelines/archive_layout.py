@@ -204,6 +204,11 @@ def checkpoint(path: str) -> str:
     return f"{path}/{NOTES}/checkpoint"
 
 
+def lock_file(path: str) -> str:
+    """Locked by the run that writes."""
+    return f"{path}/{NOTES}/lock"
+
+
 # --- reading ---
 
 

@@ -5,11 +5,14 @@ Rows are written and read by Spark itself; here are only the small files beside 
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
 
 from kreplica.errors import KreplicaError
 
@@ -52,6 +55,9 @@ class Store(Protocol):
     def delete(self, path: str) -> None:
         """Delete a file, or a folder and all in it; nothing where it is not there."""
 
+    def alone(self, path: str) -> AbstractContextManager[None]:
+        """Nobody else has the same file in this way meanwhile, as far as the store can see to that."""
+
 
 class LocalStore:
     """This machine's files: on a cluster, a folder that all its machines share."""
@@ -59,13 +65,13 @@ class LocalStore:
     def read(self, path: str) -> str | None:
         """As ``Store.read``."""
         try:
-            return Path(path).read_text()
+            return _local(path).read_text()
         except FileNotFoundError:
             return None
 
     def write(self, path: str, text: str) -> None:
         """As ``Store.write``; on the disk when it returns."""
-        target = Path(path)
+        target = _local(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         writing = target.with_name(target.name + WRITING)
         with writing.open("w") as file:
@@ -82,21 +88,39 @@ class LocalStore:
     def names(self, folder: str) -> list[str]:
         """As ``Store.names``."""
         try:
-            return sorted(os.listdir(folder))
+            return sorted(os.listdir(_local(folder)))
         except FileNotFoundError:
             return []
 
     def find(self, folder: str, pattern: str) -> list[Found]:
         """As ``Store.find``."""
-        return [Found(str(each), each.stat().st_size) for each in sorted(Path(folder).glob(pattern))]
+        return [Found(str(each), each.stat().st_size) for each in sorted(_local(folder).glob(pattern))]
 
     def delete(self, path: str) -> None:
         """As ``Store.delete``."""
-        target = Path(path)
+        target = _local(path)
         if target.is_dir():
             shutil.rmtree(target)
         else:
             target.unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self, path: str) -> Iterator[None]:
+        """As ``Store.alone``; a process that dies has it no longer.
+
+        :raise StoreFailed: somebody has it.
+        """
+        target = _local(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(target, os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreFailed(f"{target} is locked: another run is at work there") from None
+            yield
+        finally:
+            os.close(lock)
 
 
 class HadoopStore:
@@ -159,27 +183,53 @@ class HadoopStore:
         system, target = self._at(path)
         system.delete(target, True)
 
+    def alone(self, path: str) -> AbstractContextManager[None]:
+        """Nothing: such file systems have no locks."""
+        return nullcontext()
 
-def is_local(path: str) -> bool:
-    """Whether a path is one of this machine's files: without a scheme, or with ``file:``."""
-    return urlsplit(path).scheme in ("", "file")
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
 
 def plain_path(path: str) -> str:
-    """The same without ``file:`` and without a slash at its end; a relative one is made whole."""
-    if not is_local(path):
-        return path.rstrip("/")
-    return str(Path(urlsplit(path).path if path.startswith("file:") else path).absolute())
+    """The same path without a slash at its end; one without a scheme is made whole."""
+    scheme = _SCHEME.match(path)
+    if scheme is None:
+        return str(Path(path).absolute())
+    if scheme[1] == "file":
+        return f"file://{_local(path)}"
+    return path.rstrip("/")
 
 
 def store_of(path: str, spark: SparkSession | None = None) -> Store:
-    """The store for a path.
+    """The store for a path: what Spark means by it too.
 
-    :param spark: needed for a path with a scheme.
+    :param spark: needed for a path with a scheme; where its file system is another one than this machine's, a path
+        without a scheme is one of that.
     :raise StoreFailed: there is no session, and the path has a scheme.
     """
-    if is_local(path):
+    scheme = _SCHEME.match(path)
+    if scheme is not None and scheme[1] == "file":
         return LocalStore()
     if spark is None:
-        raise StoreFailed(f"{path}: only a Spark session reaches that")
+        if scheme is not None:
+            raise StoreFailed(f"{path}: only a Spark session reaches that")
+        return LocalStore()
+    if scheme is None and _default_scheme(spark) in ("file", None):
+        return LocalStore()
     return HadoopStore(spark)
+
+
+def _default_scheme(spark: SparkSession) -> str | None:
+    """Of paths that have none."""
+    java: Any = spark
+    if getattr(spark, "_jvm", None) is None:
+        return None
+    conf = java._jsparkSession.sessionState().newHadoopConf()
+    found: str = java._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).getScheme()
+    return found
+
+
+def _local(path: str) -> Path:
+    found = Path(path.removeprefix("file:"))
+    return Path("/", *found.parts[1:]) if path.startswith("file:") else found

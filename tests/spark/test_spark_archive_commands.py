@@ -1,0 +1,134 @@
+"""``kreplica pipeline archive`` and ``compare`` without Spark: what they are told, what they print, how they end."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kreplica.cli import pipeline_archive, pipeline_compare
+from kreplica.spark.pipelines.archive import ArchiveOptions, ArchiveReport, TopicTotal
+from kreplica.spark.pipelines.compare import CompareOptions, CompareReport
+from kreplica.spark.pipelines.compare_findings import Difference, Kind, PartitionResult
+
+ARCHIVED = ArchiveReport(
+    path="/a",
+    topics=(TopicTotal("orders", 2, 1000, 3),),
+    records=1000,
+    size_bytes=2048,
+    batches=1,
+    files=4,
+    seconds=2.0,
+    lag=3,
+    first_batch=7,
+    is_resumed=True,
+)
+
+
+def compared(*counted: tuple[Kind, int], lost: tuple[str, ...] = ()) -> CompareReport:
+    counts = dict.fromkeys(Kind, 0) | dict(counted)
+    return CompareReport(
+        path="/a",
+        partitions=(PartitionResult("orders", "again", 0, 90, 10, counts),),
+        differences=tuple(Difference(kind, "orders", 0, 5, None) for kind, _ in counted),
+        difference_count=sum(count for _, count in counted),
+        records=90,
+        deleted=10,
+        lag=0,
+        lost_files=lost,
+        seconds=1.0,
+    )
+
+
+class Running:
+    """The command of a module, with a pipeline that only notes what it was asked."""
+
+    def __init__(self, module: Any, name: str, report: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.command = module.command
+        self.asked: list[tuple[str, Any]] = []
+
+        def pipeline(_: Any, path: str, options: Any, __: Any) -> Any:
+            self.asked.append((path, options))
+            return report
+
+        monkeypatch.setattr(module, "spark_for", lambda *_: nullcontext())
+        monkeypatch.setattr(module, name, pipeline)
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(self.command, arguments)
+
+
+def test_archive_takes_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options as they are meant; a table for people, an object for programs."""
+    run = Running(pipeline_archive, "archive", ARCHIVED, monkeypatch)
+    names = ("--topics", "orders,x", "--values", "json", "--codec", "snappy", "--every", "5s", "--bootstrap", "b:1")
+    flags = ("--read-uncommitted", "--follow", "--adopt")
+    told = run(*names, *flags, "--option", "kafka.client.id=me", "/a")
+    assert told.exit_code == 0, told.output
+    assert run.asked[0] == (
+        "/a",
+        ArchiveOptions(
+            bootstrap="b:1",
+            topics=("orders", "x"),
+            read_committed=False,
+            values="json",
+            codec="snappy",
+            follow_every="5s",
+            adopt=True,
+            kafka={"kafka.client.id": "me"},
+        ),
+    )
+    assert "orders           2     1000    3" in told.output
+    assert "1000 records in 1 batch from 7 on, 4 files, 2.0 KiB, 2 s, 500 records/s, lag 3" in told.output
+    told = run("--pattern", "o.*", "--json", "/a")
+    assert json.loads(told.output)["topics"] == [{"topic": "orders", "partitions": 2, "records": 1000, "lag": 3}]
+    assert (run.asked[1][1].pattern, run.asked[1][1].follow_every) == ("o.*", None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("/a",),
+        ("--topics", "a", "--pattern", "b", "/a"),
+        ("--topics", " , ", "/a"),
+        ("--topics", "a"),
+        ("--topics", "a", "--values", "xml", "/a"),
+        ("--topics", "a", "--batch-records", "0", "/a"),
+        ("--topics", "a", "--option", "x", "/a"),
+        ("--topics", "a", "--bootstrap", "b", "/a"),
+    ],
+)
+def test_archive_mistyped(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is begun."""
+    run = Running(pipeline_archive, "archive", ARCHIVED, monkeypatch)
+    assert run(*words).exit_code == 2
+    assert not run.asked
+
+
+def test_compare_ends_with_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 where all is equal, 1 where something differs or a file is lost, with the first differences by name."""
+    run = Running(pipeline_compare, "compare", compared(), monkeypatch)
+    told = run("--topics", "orders", "--as", "orders=again", "--show", "5", "--bootstrap", "b:1", "/a")
+    assert told.exit_code == 0, told.output
+    assert run.asked == [
+        ("/a", CompareOptions(bootstrap="b:1", topics=("orders",), others={"orders": "again"}, shown_max=5))
+    ]
+    assert "90 records compared, 0 differences; 10 deleted from topics" in told.output
+    run = Running(pipeline_compare, "compare", compared((Kind.MISSING, 2), (Kind.OUT_OF_ORDER, 1)), monkeypatch)
+    told = run("/a")
+    assert told.exit_code == 1
+    assert "3 differences" in told.output
+    assert "missing       orders          0                  5  -" in told.output
+    told = run("/a", "--json")
+    assert told.exit_code == 1
+    found = json.loads(told.output)
+    assert found["differences"][1]["kind"] == "out of order"
+    assert found["partitions"][0]["counts"]["missing"] == 2
+    run = Running(pipeline_compare, "compare", compared(lost=("topic=orders/x.parquet",)), monkeypatch)
+    told = run("/a")
+    assert told.exit_code == 1
+    assert "/a/topic=orders/x.parquet is not there" in told.output
+    assert run("--as", "orders", "/a").exit_code == 2

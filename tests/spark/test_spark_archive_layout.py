@@ -1,0 +1,140 @@
+"""How an archive lies on a disk, and what of it counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.archive_layout import (
+    About,
+    ArchivedFile,
+    ArchivedRange,
+    Batch,
+    NoArchive,
+    archive_file,
+    batch_file,
+    checkpoint,
+    read_archive,
+    read_batch,
+    write_about,
+    write_batch,
+)
+from kreplica.spark.pipelines.file_stores import LocalStore, StoreFailed, plain_path, store_of
+from kreplica.spark.pipelines.stream_checkpoint import UnknownCheckpoint, batch_ends, batch_numbers
+
+STORE = LocalStore()
+ABOUT = About(cluster_id="abc", topics=("a", "b"), made_ms=1)
+
+
+def batch(number: int, start: int, end: int, *days: str) -> Batch:
+    files = tuple(ArchivedFile(f"topic=a/day={day}/batch={number}/part-0.parquet", 10) for day in days)
+    return Batch(number, (ArchivedRange("a", 0, start, end, end - start),), files, 5)
+
+
+def test_whole_batches_are_what_is_there(tmp_path: Path) -> None:
+    """In the order of their numbers; spans, counts and files are those of all of them."""
+    write_about(str(tmp_path), ABOUT, STORE)
+    for number, start, end in ((0, 5, 10), (2, 20, 30), (10, 30, 31), (1, 10, 20)):
+        write_batch(str(tmp_path), batch(number, start, end, "2026-11-22", "2026-11-23"), STORE)
+    (tmp_path / "_archive" / "batches" / "11.json.writing").write_text("{")
+    archive = read_archive(f"{tmp_path}/")
+    assert archive.about == ABOUT
+    assert [each.number for each in archive.batches] == [0, 1, 2, 10]
+    assert archive.batches[1] == batch(1, 10, 20, "2026-11-22", "2026-11-23")
+    assert archive.spans == {TopicPartition("a", 0): (5, 31)}
+    assert (archive.topics, archive.records, archive.size) == (["a"], 26, 80)
+    assert archive.files(["a"], archive.batches[:1]) == [
+        f"{tmp_path}/topic=a/day=2026-11-22/batch=0/part-0.parquet",
+        f"{tmp_path}/topic=a/day=2026-11-23/batch=0/part-0.parquet",
+    ]
+    assert archive.files(["b"]) == []
+    assert len(archive.files()) == 8
+    file = archive.batches[0].files[1]
+    assert (file.topic, file.day) == ("a", "2026-11-23")
+
+
+def test_what_is_no_archive_says_so(tmp_path: Path) -> None:
+    """A folder, a newer release's archive, and one whose notes are damaged: each in words, with the file's name."""
+    with pytest.raises(NoArchive, match=r"no archive is there \(_archive/archive.json is missing\)"):
+        read_archive(str(tmp_path))
+    note = Path(archive_file(str(tmp_path)))
+    note.parent.mkdir()
+    for text, told in (
+        ('{"format": 2}', "format 2, and this release reads 1: a newer kreplica"),
+        ("{", "archive.json is not what an archive has there"),
+        ("[]", "archive.json is not what an archive has there"),
+        ('{"format": 1}', "does not say of which cluster"),
+    ):
+        note.write_text(text)
+        with pytest.raises(NoArchive, match=told.replace("(", r"\(")):
+            read_archive(str(tmp_path))
+    write_about(str(tmp_path), ABOUT, STORE)
+    STORE.write(batch_file(str(tmp_path), 3), '{"format": 1, "batch": 3, "ranges": [{"topic": "a"}], "files": []}')
+    with pytest.raises(NoArchive, match=r"batches/3\.json"):
+        read_archive(str(tmp_path))
+    assert read_batch(str(tmp_path), 4, STORE) is None
+
+
+def test_notes_of_later_releases_are_read_as_far_as_they_are_known(tmp_path: Path) -> None:
+    """What the same format has more is left alone."""
+    write_about(str(tmp_path), ABOUT, STORE)
+    note = Path(archive_file(str(tmp_path)))
+    note.write_text(json.dumps({**json.loads(note.read_text()), "more": 1}))
+    assert read_archive(str(tmp_path)).about == ABOUT
+
+
+def test_a_note_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    """One that is being written has another name, and takes the place of the old one in one step."""
+    path = f"{tmp_path}/folder/note.json"
+    assert STORE.read(path) is None
+    STORE.write(path, "one")
+    STORE.write(path, "two")
+    assert STORE.read(path) == "two"
+    assert STORE.names(f"{tmp_path}/folder") == ["note.json"]
+    assert STORE.names(f"{tmp_path}/nowhere") == []
+    STORE.delete(f"{tmp_path}/folder")
+    STORE.delete(path)
+    assert STORE.read(path) is None
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    """The second one is told; when the first has gone it may."""
+    lock = f"{tmp_path}/_archive/lock"
+    with STORE.alone(lock), pytest.raises(StoreFailed, match="another run"), STORE.alone(lock):
+        pass
+    with STORE.alone(lock):
+        pass
+
+
+def test_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Local ones are whole; those with a scheme stay as they are, and need a session."""
+    monkeypatch.chdir(tmp_path)
+    assert plain_path("a/b/") == f"{tmp_path}/a/b"
+    assert plain_path("/data/archive/") == "/data/archive"
+    assert plain_path("file:/data") == plain_path("file:///data/") == "file:///data"
+    assert plain_path("hdfs://name:9000/data/") == "hdfs://name:9000/data"
+    STORE.write(f"file://{tmp_path}/x", "text")
+    assert (tmp_path / "x").read_text() == "text"
+    assert STORE.names(f"file:{tmp_path}") == ["x"]
+    assert isinstance(store_of("file:///data"), LocalStore)
+    assert isinstance(store_of("/data"), LocalStore)
+    with pytest.raises(StoreFailed, match="only a Spark session"):
+        store_of("s3a://bucket/data")
+
+
+def test_a_checkpoint_says_where_a_batch_ends(tmp_path: Path) -> None:
+    """As Spark writes it; anything else is not guessed at."""
+    offsets = Path(checkpoint(str(tmp_path))) / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"a": {"0": 5, "1": 7}}')
+    (offsets / "12").write_text('v1\n{"batchWatermarkMs":0}\n{"a": {"0": 6}}\n{"b": {"0": 6}}')
+    (offsets / ".0.crc").touch()
+    where = checkpoint(str(tmp_path))
+    assert batch_numbers(where, STORE) == [0, 12]
+    assert batch_ends(where, 0, STORE) == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
+    assert batch_ends(where, 1, STORE) is None
+    with pytest.raises(UnknownCheckpoint, match="offsets/12"):
+        batch_ends(where, 12, STORE)

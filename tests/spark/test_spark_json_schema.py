@@ -1,0 +1,94 @@
+"""The fields of JSON values grow, and never shrink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    NullType,
+    StringType,
+    StructType,
+)
+
+from kreplica.spark.pipelines.archive_layout import NoArchive, schema_file
+from kreplica.spark.pipelines.file_stores import LocalStore
+from kreplica.spark.pipelines.json_schema import History, merged, read_history, write_history
+
+
+def struct(**fields: DataType) -> StructType:
+    made = StructType()
+    for name, kind in fields.items():
+        made = made.add(name, kind)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "becomes", "is_changed"),
+    [
+        (LongType(), LongType(), LongType(), False),
+        (LongType(), DoubleType(), DoubleType(), True),
+        (DoubleType(), LongType(), DoubleType(), False),
+        (LongType(), BooleanType(), StringType(), True),
+        (LongType(), DecimalType(20, 0), StringType(), True),
+        (StringType(), struct(a=LongType()), StringType(), False),
+        (struct(a=LongType()), LongType(), StringType(), True),
+        (struct(a=LongType()), ArrayType(LongType()), StringType(), True),
+        (ArrayType(LongType()), ArrayType(DoubleType()), ArrayType(DoubleType()), True),
+        (LongType(), NullType(), LongType(), False),
+        (struct(a=LongType()), StructType(), struct(a=LongType()), False),
+        (struct(a=LongType()), struct(b=StringType()), struct(a=LongType(), b=StringType()), False),
+        (struct(a=LongType()), struct(a=StringType(), b=LongType()), struct(a=StringType(), b=LongType()), True),
+    ],
+)
+def test_a_field_of_two_types(known: DataType, found: DataType, becomes: DataType, is_changed: bool) -> None:
+    """Numbers become wider, what does not go together becomes text, and what is in there grows likewise."""
+    assert merged(struct(x=known), struct(x=found)) == (struct(x=becomes), is_changed)
+    again = merged(struct(x=becomes), struct(x=found))
+    assert again == (struct(x=becomes), False)
+
+
+def test_fields_are_added_behind_the_known_ones() -> None:
+    """In their own order; what says nothing of its type yet is not."""
+    found = struct(b=LongType(), a=LongType(), none=NullType(), empty=StructType(), list=ArrayType(NullType()))
+    assert merged(struct(a=LongType()), found).schema == struct(a=LongType(), b=LongType())
+
+
+def test_names_that_differ_by_case_alone() -> None:
+    """The first one stays: a table with both could not be read."""
+    assert merged(struct(a=LongType()), struct(A=StringType())) == (struct(a=LongType()), False)
+    assert merged(StructType(), struct(B=LongType(), b=StringType())).schema == struct(B=LongType())
+
+
+def test_there_is_an_end_to_fields() -> None:
+    """Those that were there stay; new ones come as long as there is room, also inside of others."""
+    found = struct(**{f"f{number}": LongType() for number in range(10)})
+    assert len(merged(struct(a=LongType()), found, fields_max=4).schema.fields) == 4
+    inner = merged(StructType(), struct(x=found), fields_max=4).schema
+    assert len(inner["x"].dataType.fields) == 4
+    assert merged(struct(**{f"g{number}": LongType() for number in range(9)}), found, fields_max=4).schema.names == [
+        f"g{number}" for number in range(9)
+    ]
+
+
+def test_a_history_is_kept(tmp_path: Path) -> None:
+    """A batch that brings nothing new changes nothing; changed types give the column another name from there on."""
+    history = History().grown(struct(a=LongType()), 3)
+    assert history.grown(struct(a=LongType()), 4) is history
+    history = history.grown(struct(b=LongType()), 5)
+    assert (history.column, history.readable_from) == ("json", 0)
+    history = history.grown(struct(a=StringType()), 8).grown(struct(c=LongType()), 9)
+    assert (history.column, history.readable_from) == ("json_2", 8)
+    assert history.schema == struct(a=StringType(), b=LongType(), c=LongType())
+    write_history(str(tmp_path), history, LocalStore())
+    assert read_history(str(tmp_path), LocalStore()) == history
+    assert read_history(str(tmp_path / "other"), LocalStore()) == History()
+    Path(schema_file(str(tmp_path))).write_text('{"format": 9}')
+    with pytest.raises(NoArchive, match=r"schema\.json"):
+        read_history(str(tmp_path), LocalStore())
