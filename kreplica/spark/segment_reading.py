@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from struct import Struct
 
 import pyarrow as pa
 
@@ -20,11 +21,13 @@ from kreplica.spark.ranges import OffsetRange
 from kreplica.spark.rows import arrow_rows
 from kreplica.spark.segment_files import ReplicaFiles, replicas
 from kreplica.storage.scanning import header_at
-from kreplica.wire.batches import iter_headers
+from kreplica.wire.batches import HEADER_SIZE, LENGTH_END
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import iter_records
 
 READ_SIZE = CHUNK_SIZE
+_LENGTH = Struct(">i")
+_LENGTH_AT = LENGTH_END - _LENGTH.size
 
 
 class SegmentLookup:
@@ -119,7 +122,7 @@ def read_segments(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Re
     aborted = replica.aborted(start) if is_committed else []
     gathered: list[Section] = []
     size, behind = 0, start
-    for data, position in _chunks(replica, start, wanted.end):
+    for data, position, following in _chunks(replica, start, wanted.end):
         lists = tuple((each.producer_id, each.first_offset) for each in aborted if each.last_offset >= position)
         fetched = FetchedRecords(wanted.partition, data, position, position, lists)
         for header, batch in visible_batches(fetched):
@@ -130,7 +133,7 @@ def read_segments(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Re
             if size >= CHUNK_SIZE:
                 yield _rows(gathered, start, wanted, options)
                 gathered, size = [], 0
-        behind = max((header.next_offset for _, header in iter_headers(data, incomplete_last=True)), default=behind)
+        behind = max(behind, following)
     if gathered:
         yield _rows(gathered, start, wanted, options)
     if behind < wanted.end:
@@ -142,8 +145,11 @@ def _rows(sections: list[Section], start: int, wanted: OffsetRange, options: Sou
     return arrow_rows(wanted.partition, records.between(start, wanted.end), options.columns)
 
 
-def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memoryview, int]]:
-    """(bytes of whole batches, an offset that they do not begin before), from the batch on that holds ``start``."""
+def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memoryview, int, int]]:
+    """From the batch on that holds ``start``.
+
+    :return: (bytes of whole batches, an offset that they do not begin before, the offset behind them).
+    """
     for base in replica.bases_from(start):
         if base >= end:
             return
@@ -158,7 +164,7 @@ def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memor
                         return  # a torn tail, or damage, which the caller tells
                     data = memoryview(file.read_at(position, header.size))
                     used, last = header.size, header.next_offset
-                yield data[:used], max(start, base)
+                yield data[:used], max(start, base), last
                 position += used
                 if last >= end:
                     return
@@ -166,11 +172,17 @@ def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memor
 
 
 def _whole(data: memoryview, start: int) -> tuple[int, int]:
-    """How many bytes whole batches take, and the offset behind them."""
-    used, last = 0, start
-    for position, header in iter_headers(data, incomplete_last=True):
-        used, last = position + header.size, header.next_offset
-    return used, last
+    """How many bytes whole batches take, and the offset behind them; nothing more is looked at of most of them."""
+    used, end = 0, len(data) - HEADER_SIZE
+    last = 0
+    while used <= end:
+        (length,) = _LENGTH.unpack_from(data, used + _LENGTH_AT)
+        behind = used + LENGTH_END + length
+        if length <= 0 or behind > len(data):
+            break
+        last, used = used, behind
+    header = header_at(data, last) if used else None
+    return (0, start) if header is None else (used, header.next_offset)
 
 
 def _first_open(replica: ReplicaFiles, end: int) -> int:
