@@ -120,7 +120,8 @@ def reassign(moves: tuple[tuple[str, int, list[int]], ...], path: Path | None) -
     \b
     kreplica plan make reassign orders:0=1,2 orders:1=2,3 --throttle 50MB
     """
-    assignments = [*_named(moves), *([] if path is None else _read(path))]
+    read = [] if path is None else _rows(path, "partitions", ("topic", "partition", "replicas"))
+    assignments = [*_named(moves), *read]
     if not assignments:
         raise click.UsageError("name partitions and their brokers, as in orders:0=1,2, or a --file")
     return {"kind": "reassign", "assignments": assignments}
@@ -130,15 +131,15 @@ def _named(moves: tuple[tuple[str, int, list[int]], ...]) -> list[dict[str, Any]
     return [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in moves]
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path, member: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Rows of a JSON file; other members of it are left alone."""
     try:
         with path.open("rb") as file:
             document = json.loads(file.read(FILE_SIZE_MAX))
-        return [{name: row[name] for name in ("topic", "partition", "replicas")} for row in document["partitions"]]
+        return [{name: row[name] for name in names} for row in document[member]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise click.BadParameter(
-            f'{path} does not say {{"partitions": [{{"topic", "partition", "replicas"}}, ...]}}: {error!r}'
-        ) from None
+        expected = ", ".join(f'"{name}"' for name in names)
+        raise click.BadParameter(f'{path} does not say {{"{member}": [{{{expected}}}, ...]}}: {error!r}') from None
 
 
 @command.command("replication-factor")
@@ -173,10 +174,19 @@ def drained(brokers: tuple[int, ...]) -> dict[str, Any]:
 
 @command.command()
 @click.option("--topic", "topics", multiple=True, help="Only replicas of this topic; may be repeated.")
+@click.option("--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Let brokers hold the same weight instead: what partitions weigh, read from JSON.")  # fmt: skip
 @plan_options
-def rebalance(topics: tuple[str, ...]) -> dict[str, Any]:
-    """Let every broker hold as many replicas as the others, with the least data moved."""
-    return {"kind": "rebalance", **({"topics": list(topics)} if topics else {})}
+def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
+    """Let every broker hold as many replicas as the others, with the least data moved.
+
+    With --weights, a file of {"weights": [{"topic", "partition", "weight"}, ...]}, as much of these as the others:
+    kreplica pipeline profile --plan measures them.
+    """
+    own: dict[str, Any] = {"topics": list(topics)} if topics else {}
+    if weights is not None:
+        own["weights"] = _rows(weights, "weights", ("topic", "partition", "weight"))
+    return {"kind": "rebalance", **own}
 
 
 @command.command("add-partitions")

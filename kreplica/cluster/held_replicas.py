@@ -8,7 +8,7 @@ cheapest partition, the highest its dearest.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kreplica.cluster.exchanges import Move
 
@@ -55,6 +55,10 @@ class HeldReplicas:
     def replicas(self, item: int) -> Collection[int]:
         """The brokers that hold the partition."""
         return self._replicas[item]
+
+    def items(self, broker: int) -> Iterator[int]:
+        """The partitions that it holds."""
+        return _each(self._held[broker])
 
     # --- as exchanges sees it ----------------------------------------------------------------------------------------
 
@@ -192,6 +196,10 @@ class PreferredLeaders:
         leader = next(broker for broker in replicas if self._leads[broker] >> item & 1)
         return (leader, *(broker for broker in replicas if broker != leader))
 
+    def items(self, broker: int) -> Iterator[int]:
+        """The partitions that it leads."""
+        return _each(self._leads[broker])
+
     def count(self, broker: int) -> int:
         return self._leads[broker].bit_count()
 
@@ -215,3 +223,8 @@ class PreferredLeaders:
 
 def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
+
+
+def _each(bits: int) -> Iterator[int]:
+    # From a text: shifting a number of 100,000 bits once for each bit would be quadratic.
+    return (item for item, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")

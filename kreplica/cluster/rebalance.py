@@ -2,7 +2,8 @@
 
 What is balanced: how many replicas each broker holds (they differ by one at most, where racks allow), and how many
 partitions each would lead as the preferred leader.  What is least: the bytes (without sizes: the replicas) that must be
-copied to a broker that did not have them.  Leaders are balanced by order alone, with the fewest changes.
+copied to a broker that did not have them.  Leaders are balanced by order alone, with the fewest changes.  Where
+partitions are given weights, these are balanced instead of numbers; ``weights`` says how, and promises no least.
 
 Lower bound.  Let ``share`` be what a broker holds in balance.  Each replica on a broker that leaves must be copied, and
 each broker with more than its share must give the rest away, so with replicas of one size no plan moves less than
@@ -24,6 +25,7 @@ from typing import NamedTuple
 from kreplica.cluster.exchanges import even_out
 from kreplica.cluster.held_replicas import HeldReplicas, PreferredLeaders
 from kreplica.cluster.placement import BrokerPlace
+from kreplica.cluster.weights import even_out_weights
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 
@@ -65,6 +67,7 @@ def rebalance(
     cordoned: Collection[int] = (),
     sizes: Mapping[TopicPartition, int] | None = None,
     replication_factor: int | None = None,
+    weights: Mapping[TopicPartition, int] | None = None,
 ) -> Rebalance:
     """The plan that reaches balance with the least data moved; the same for the same arguments.
 
@@ -74,6 +77,8 @@ def rebalance(
     :param cordoned: brokers of these that keep what they have, and get nothing: they stand outside the balance.
     :param sizes: bytes of partitions; 0 where one is not named.  None: all are alike.
     :param replication_factor: what each partition shall have; None leaves each as it is.
+    :param weights: what brokers shall hold and lead as much of as the others; 0 where one is not named.  None: they
+        shall hold and lead as many partitions.
     :raise KafkaError: INVALID_REPLICATION_FACTOR where there are too few brokers to take what must be placed.
     """
     keys = sorted(assignments, key=lambda key: (0 if sizes is None else sizes.get(key, 0), key))
@@ -84,10 +89,17 @@ def rebalance(
         wanted = len(assignments[key]) if replication_factor is None else replication_factor
         _resize(held, item, key, wanted)
     held.spread_over_racks()
-    even_out(held, 1 + sum(cost * len(held.replicas(item)) for item, cost in enumerate(costs)))
+    weighed = None if weights is None else [weights.get(key, 0) for key in keys]
+    if weighed is not None:
+        even_out_weights(held, weighed)
+    else:
+        even_out(held, 1 + sum(cost * len(held.replicas(item)) for item, cost in enumerate(costs)))
     chosen = [_in_order(assignments[key], held.replicas(item)) for item, key in enumerate(keys)]
     leaders = PreferredLeaders(list(racks), chosen)
-    even_out(leaders, 1 + len(keys))
+    if weighed is not None:
+        even_out_weights(leaders, weighed)
+    else:
+        even_out(leaders, 1 + len(keys))
     planned = {key: leaders.ordered(item) for item, key in enumerate(keys)}
     replica_counts = Counter(replica for replicas in planned.values() for replica in replicas)
     leader_counts = Counter(replicas[0] for replicas in planned.values())

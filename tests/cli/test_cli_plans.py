@@ -132,6 +132,10 @@ def test_programs_get_the_document(admin, kreplica):
             {"kind": "replication_factor", "topics": ["a", "b"], "replication_factor": 3, "moves_at_once": 2},
         ),
         (["rebalance"], {"kind": "rebalance"}),
+        (
+            ["rebalance", "--weights", "weights.json"],
+            {"kind": "rebalance", "weights": [{"topic": "a", "partition": 0, "weight": 7}]},
+        ),
         (["add-partitions", "a", "8"], {"kind": "add_partitions", "topic": "a", "partitions": 8}),
         (
             ["remove-partitions", "a", "2", "--wait", "10m"],
@@ -145,6 +149,7 @@ def test_each_kind(admin, kreplica, words, request_body, tmp_path, monkeypatch):
     (tmp_path / "moves.json").write_text(
         '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [9], "log_dirs": ["any"]}]}'
     )
+    (tmp_path / "weights.json").write_text('{"weights": [{"topic": "a", "partition": 0, "weight": 7}], "more": 1}')
     admin.answers["POST /v1/plans"] = PREVIEW
     assert kreplica("plan", "make", *words, "--dry-run").exit_code == 0
     assert admin.last.body == request_body

@@ -71,6 +71,9 @@ def refused(state: ClusterState, kind: str, **body: Any) -> tuple[ErrorCode, str
         ({"kind": "reassign"}, "assignments: a list"),
         ({"kind": "reassign", "assignments": [{"topic": "t"}]}, "assignments: a list"),
         ({"kind": "drain", "brokers": []}, "brokers: a list of broker ids"),
+        ({"kind": "rebalance", "weights": []}, "weights: a list of"),
+        ({"kind": "rebalance", "weights": [{"topic": "t", "partition": 0, "weight": -1}]}, "weights: a list of"),
+        ({"kind": "rebalance", "weights": [{"topic": "t", "partition": 0, "weight": 1}] * 2}, "t-0 is named twice"),
         ({"kind": "drain", "brokers": [1], "moves_at_once": 0}, "moves_at_once: a number, 1 or more"),
         ({"kind": "drain", "brokers": [1], "throttle_bytes_per_second": -1}, "throttle_bytes_per_second: a number"),
         ({"kind": "replication_factor", "topics": "t"}, "topics: a list of topics' names"),
@@ -212,6 +215,31 @@ def test_a_rebalance_of_some_topics_touches_no_others() -> None:
     assert steps
 
 
+def weights(**topics: list[int]) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "partition": number, "weight": weight}
+        for topic, row in topics.items()
+        for number, weight in enumerate(row)
+    ]
+
+
+def test_a_rebalance_may_even_out_weights() -> None:
+    """One large partition is worth many small ones; the plan says how uneven brokers are before and after."""
+    state = cluster({"t": [(1,), (2,), (1,), (2,), (1,), (2,)]}, brokers=(1, 2))
+    assert made(state, "rebalance").steps == ()
+    plan = made(state, "rebalance", weights=weights(t=[50, 10, 10, 10, 10, 10]))
+    assert {step.key for step in plan.steps} == {TopicPartition("t", 2), TopicPartition("t", 4)}
+    assert all(step.after == (2,) for step in plan.steps)
+    assert plan.warnings == ("By the given weights brokers hold 30 to 70 now, and 50 to 50 when the plan is done.",)
+
+
+def test_leaders_are_evened_out_by_weight_too() -> None:
+    """Where replicas are as even as can be, order alone changes."""
+    state = cluster({"t": [(1, 2), (1, 2), (2, 1), (2, 1)]}, brokers=(1, 2))
+    (step,) = made(state, "rebalance", weights=weights(t=[30, 20, 1, 1])).steps
+    assert (step.action, step.key, step.after) == (Action.REORDER, TopicPartition("t", 1), (2, 1))
+
+
 def test_partitions_are_added_after_the_last() -> None:
     """With as many replicas as the others have."""
     steps = made(cluster({"t": [(1, 2), (2, 3)]}), "add_partitions", topic="t", partitions=4).steps
@@ -249,6 +277,7 @@ def test_topics_and_partitions_that_are_not_there_are_refused() -> None:
     for kind, body in (
         ("replication_factor", {"topics": ["x"], "replication_factor": 1}),
         ("rebalance", {"topics": ["x"]}),
+        ("rebalance", {"weights": [{"topic": "x", "partition": 0, "weight": 1}]}),
         ("add_partitions", {"topic": "x", "partitions": 2}),
         ("remove_partitions", {"topic": "x", "partitions": 2}),
     ):

@@ -77,6 +77,46 @@ def check_plan(assigned, places, plan, factor=None):
     assert plan.leader_counts == {broker: leads[broker] for broker in sorted(stay)}
 
 
+class TestWeights:
+    """What is evened out where partitions weigh something."""
+
+    @settings(max_examples=200)
+    @given(clusters(brokers_max=5, partitions_max=20, racks=True), st.data())
+    def test_a_plan_is_whole_and_no_less_even(self, assigned_and_places, data):
+        """Each partition has its replicas, racks hold no more of it, and no move makes two brokers uneven."""
+        assigned, places = assigned_and_places
+        weights = {k: data.draw(st.integers(0, 1000)) for k in assigned}
+        plan = rebalance(assigned, places, weights=weights)
+        check_plan(assigned, places, plan)
+        again = rebalance(plan.assignments, places, weights=weights)
+        assert again.moves == (), "what is as even as it gets stays"
+
+    def test_a_large_cluster_is_evened_out(self):
+        """Partitions of very different weights end within some per cent, replicas and leaders alike."""
+        random = Random(3)
+        places = plain(*range(1, 21))
+        assigned = {key(i): tuple(random.sample(range(1, 21), 3)) for i in range(2000)}
+        weights = {k: int(random.lognormvariate(10, 1)) for k in assigned}
+        began_s = time.perf_counter()
+        plan = rebalance(assigned, places, weights=weights)
+        assert time.perf_counter() - began_s < 20
+        check_plan(assigned, places, plan)
+        held, led = Counter(), Counter()
+        for k, replicas in plan.assignments.items():
+            led[replicas[0]] += weights[k]
+            for replica in replicas:
+                held[replica] += weights[k]
+        for loads in (held, led):
+            assert max(loads.values()) - min(loads.values()) <= 0.06 * sum(loads.values()) / len(places)
+        moved = sum(weights[move.partition] for move in plan.moves)
+        assert moved < 0.3 * sum(held.values())
+
+    def test_what_weighs_nothing_stays(self):
+        assigned = {key(i): (1,) for i in range(6)}
+        plan = rebalance(assigned, plain(1, 2), weights={key(0): 5, key(1): 5})
+        assert [move.partition for move in plan.moves] in ([key(0)], [key(1)])
+
+
 class TestLeastMovement:
     @settings(max_examples=80, deadline=None)
     @given(clusters(brokers_max=4, partitions_max=4), st.lists(st.integers(0, 9), min_size=4, max_size=4))

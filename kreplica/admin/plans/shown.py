@@ -105,16 +105,24 @@ TEXT = {"type": "string", "maxLength": COMMENT_LENGTH_MAX}
 
 ASSIGNMENT = record({"topic": TOPIC, "partition": PARTITION, "replicas": listing(BROKER_ID, minItems=1)})
 
+WEIGHT = record({"topic": TOPIC, "partition": PARTITION, "weight": {**COUNT, "maximum": INT64_MAX}})
+
 REQUEST = record(
     {
         "kind": {
             **one_of(*(kind.value for kind in PlanKind)),
             "description": "`reassign` wants `assignments`; `replication_factor` wants `topics` and "
-            "`replication_factor`; `add_brokers` and `drain` want `brokers`; `rebalance` may have `topics`; "
+            "`replication_factor`; `add_brokers` and `drain` want `brokers`; `rebalance` may have `topics` and "
+            "`weights`; "
             "`add_partitions` and `remove_partitions` want `topic` and `partitions`.",
         },
         "assignments": listing(ASSIGNMENT, minItems=1),
         "topics": listing(TOPIC, minItems=1),
+        "weights": {
+            **listing(WEIGHT, minItems=1),
+            "description": "What a rebalance evens out, of one replica of each partition: bytes, or bytes a second. "
+            "Absent: partitions are counted.",
+        },
         "topic": TOPIC,
         "brokers": listing(BROKER_ID, minItems=1),
         "replication_factor": {"type": "integer", "minimum": 1, "maximum": 1000},
@@ -129,6 +137,7 @@ REQUEST = record(
     optional=(
         "assignments",
         "topics",
+        "weights",
         "topic",
         "brokers",
         "replication_factor",

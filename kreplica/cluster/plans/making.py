@@ -80,7 +80,7 @@ def draft(request: PlanRequest, cluster: ClusterState) -> Draft:
             f"the plan has {len(steps)} steps, {STEPS_MAX} are the limit: ask for fewer topics at a time",
         )
     warnings = dangers.check(steps, cluster, force=request.force)
-    warnings += _left_alone(request, cluster)
+    warnings += _left_alone(request, cluster) + _weighed(request, steps, cluster)
     if not steps:
         warnings.append("Everything is as asked for already: there is nothing to do.")
     cordons: tuple[int, ...] = ()
@@ -101,8 +101,8 @@ def _steps(request: PlanRequest, cluster: ClusterState) -> list[Step]:
         case Drain(brokers) as work:
             _check_known(brokers, cluster)
             return _moves(placing.drained(work, cluster), cluster)
-        case Rebalance(topics):
-            return _moves(placing.balanced(topics, cluster), cluster)
+        case Rebalance(topics, weights):
+            return _moves(placing.balanced(topics, cluster, weights), cluster)
         case AddPartitions() as work:
             rows = placing.added(work, cluster)
             return [Step(Action.ADD, *key, (), replicas) for key, replicas in rows.items()]
@@ -154,6 +154,24 @@ def _left_alone(request: PlanRequest, cluster: ClusterState) -> list[str]:
     if not dead:
         return []
     return [f"Brokers {dead} do not live: what they hold stays theirs; drain those that do not come back."]
+
+
+def _weighed(request: PlanRequest, steps: Collection[Step], cluster: ClusterState) -> list[str]:
+    """How uneven brokers are before and after, by the weights that were given."""
+    work = request.work
+    if not isinstance(work, Rebalance) or not work.weights:
+        return []
+    before = {key: replicas for key, replicas in cluster.assignments(work.topics).items() if key in work.weights}
+    after = before | {step.key: step.after for step in steps if step.key in before}
+    spans = []
+    for assignments in (before, after):
+        loads = dict.fromkeys(cluster.takers, 0)
+        for key, replicas in assignments.items():
+            for replica in replicas:
+                if replica in loads:
+                    loads[replica] += work.weights[key]
+        spans.append(f"{min(loads.values(), default=0)} to {max(loads.values(), default=0)}")
+    return [f"By the given weights brokers hold {spans[0]} now, and {spans[1]} when the plan is done."]
 
 
 def _no_broker(text: str) -> KafkaError:

@@ -102,18 +102,23 @@ def drained(work: Drain, cluster: ClusterState) -> Assignments:
     return {key: _in_place(assignments[key], held.replicas(item)) for key, item in left_by.items()}
 
 
-def balanced(topics: Collection[str] | None, cluster: ClusterState) -> Assignments:
+def balanced(
+    topics: Collection[str] | None, cluster: ClusterState, weights: Mapping[TopicPartition, int] | None = None
+) -> Assignments:
     """What evens out replicas and preferred leaders with the least data moved.
 
+    :param weights: by which they are evened out; None: by their number.
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
     """
+    for partition in weights or ():
+        cluster.replicas(partition)
     assignments = cluster.assignments(topics)
     racks = cluster.holders(assignments)
     if not assignments or not cluster.takers:
         return {}
     staying = [broker for broker in racks if broker not in cluster.takers]
     places = [BrokerPlace(broker, rack) for broker, rack in racks.items()]
-    made = rebalance(assignments, places, cordoned=staying, sizes=cluster.sizes or None)
+    made = rebalance(assignments, places, cordoned=staying, sizes=cluster.sizes or None, weights=weights)
     return made.changed(assignments)
 
 

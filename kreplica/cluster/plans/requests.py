@@ -42,9 +42,14 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """Even out what brokers hold, with the least data moved; of these topics only, where any are named."""
+    """Even out what brokers hold, with the least data moved; of these topics only, where any are named.
+
+    :param weights: what is evened out: bytes, or bytes a second, of a replica; a partition without one has 0.  None:
+        partitions are counted.
+    """
 
     topics: tuple[str, ...] | None = None
+    weights: Mapping[TopicPartition, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,8 @@ def _read_work(kind: PlanKind, body: Mapping[str, Any]) -> Work:
         case PlanKind.DRAIN:
             return Drain(_brokers(body))
         case PlanKind.REBALANCE:
-            return Rebalance(None if body.get("topics") is None else _topics(body))
+            topics = None if body.get("topics") is None else _topics(body)
+            return Rebalance(topics, None if body.get("weights") is None else _weights(body))
         case PlanKind.ADD_PARTITIONS:
             return AddPartitions(_topic(body), _number(body, "partitions"))
         case PlanKind.REMOVE_PARTITIONS:
@@ -141,6 +147,25 @@ def _assignments(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...
         if partition in found:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"assignments: {partition} is named twice: name it once")
         found[partition] = replicas
+    return found
+
+
+def _weights(body: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    rows = body["weights"]
+    expected = 'a list of {"topic", "partition", "weight"} that is not empty, weights 0 or more'
+    if not isinstance(rows, list) or not rows:
+        raise _wrong("weights", rows, expected)
+    found: dict[TopicPartition, int] = {}
+    for row in rows:
+        try:
+            partition, weight = TopicPartition(str(row["topic"]), int(row["partition"])), row["weight"]
+        except (KeyError, TypeError, ValueError):
+            raise _wrong("weights", row, expected) from None
+        if type(weight) is not int or weight < 0:
+            raise _wrong("weights", row, expected)
+        if partition in found:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"weights: {partition} is named twice: name it once")
+        found[partition] = weight
     return found
 
 

@@ -1,0 +1,106 @@
+"""Evening out what partitions weigh, where some have more data or traffic than others: pure.
+
+To cut numbers into equal parts is hard, so this is a search: from the broker that holds most to one that holds less go
+single partitions, or two change places, as long as that makes the two more even.  It ends where no broker is far from
+another, or nothing helps.  A partition without a weight stays where it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple, Protocol
+
+TOLERANCE = 0.05
+"""Of the mean: by so little two brokers may differ, for which nothing is copied."""
+
+STEPS_MAX = 100_000
+
+
+class Exchange(NamedTuple):
+    """One item goes, and maybe another comes back."""
+
+    item: int
+    back: int | None
+
+
+class WeighedHoldings(Protocol):
+    """Items held by brokers."""
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        """Those that give and take, in an order that decides between equals."""
+
+    def items(self, broker: int) -> Iterable[int]:
+        """What it holds."""
+
+    def allows(self, item: int, source: int, target: int) -> bool:
+        """Whether that move is allowed now."""
+
+    def move(self, item: int, source: int, target: int) -> None:
+        """Do it."""
+
+
+def even_out_weights(holdings: WeighedHoldings, weights: Sequence[int]) -> None:
+    """Move items until brokers hold about the same weight.
+
+    :param weights: by item; 0 or more.
+    """
+    loads = {broker: sum(weights[item] for item in holdings.items(broker)) for broker in holdings.brokers}
+    if not loads:
+        return
+    enough = TOLERANCE * sum(loads.values()) / len(loads)
+    for _ in range(STEPS_MAX):
+        if not _step(holdings, weights, loads, enough):
+            return
+
+
+def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, int], enough: float) -> bool:
+    """The first exchange that helps, of the two brokers that differ most."""
+    order = sorted(holdings.brokers, key=lambda broker: (-loads[broker], broker))
+    pairs = sorted(combinations(order, 2), key=lambda pair: loads[pair[1]] - loads[pair[0]])
+    for source, target in pairs:
+        gap = loads[source] - loads[target]
+        if gap <= enough:
+            return False
+        found = _best(holdings, weights, source, target, gap)
+        if found is not None:
+            holdings.move(found.item, source, target)
+            if found.back is not None:
+                holdings.move(found.back, target, source)
+            net = weights[found.item] - (0 if found.back is None else weights[found.back])
+            loads[source] -= net
+            loads[target] += net
+            return True
+    return False
+
+
+def _best(holdings: WeighedHoldings, weights: Sequence[int], source: int, target: int, gap: int) -> Exchange | None:
+    """What makes these two most even: one that goes rather than two that change places, where that is half as good."""
+    going = _movable(holdings, weights, source, target)
+    alone = max(going, key=lambda item: _gain(weights[item], gap), default=None)
+    gain = 0 if alone is None else max(0, _gain(weights[alone], gap))
+    best = None if alone is None or not gain else Exchange(alone, None)
+    if 8 * gain >= gap * gap:
+        return best
+    coming = _movable(holdings, weights, target, source)
+    sizes = [weights[item] for item in coming]
+    for item in going:
+        near = bisect_left(sizes, weights[item] - gap / 2)
+        for index in (near - 1, near):
+            if 0 <= index < len(coming) and _gain(weights[item] - sizes[index], gap) > gain:
+                gain = _gain(weights[item] - sizes[index], gap)
+                best = Exchange(item, coming[index])
+    return best
+
+
+def _movable(holdings: WeighedHoldings, weights: Sequence[int], source: int, target: int) -> list[int]:
+    """The lightest first."""
+    items = (item for item in holdings.items(source) if weights[item] and holdings.allows(item, source, target))
+    return sorted(items, key=lambda item: (weights[item], item))
+
+
+def _gain(net: int, gap: int) -> int:
+    """By how much squares of loads become less, halved; below 0 where they become more."""
+    return net * (gap - net)
