@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BATCH_RECORDS_MAX = 10_000_000
-FILE_RECORDS_MAX = 5_000_000
+FILE_RECORDS_MAX = 2_000_000
 FOLLOW_EVERY = "1 minute"
 
 _LOOK_S = 1

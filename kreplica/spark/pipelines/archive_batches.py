@@ -28,7 +28,7 @@ TASK_RECORDS_MIN = 500_000
 SETTINGS = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     # Rows come by partition and offset: with a writer for each day they need not be sorted by it.
-    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A job that lists the few folders of a batch takes longer than the driver.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
@@ -36,6 +36,7 @@ SETTINGS = {
 """Of the session that a stream has for itself."""
 
 _DAY_MS = 86_400_000
+_DAYS = (-719_162, 2_932_896)  # 0001-01-01 to 9999-12-31: producers say what they like
 
 Positions = Mapping[TopicPartition, int]
 
@@ -112,12 +113,15 @@ class BatchWriter:
     def _starts(self, number: int, ends: Positions) -> dict[TopicPartition, int]:
         before = (batch_ends(checkpoint(self._path), number - 1, self._store) if number else None) or {}
         added = [each for each in ends if each not in before]
-        return {**self._earliest(added), **{each: before[each] for each in ends if each in before}}
+        starts = {**before, **self._earliest(added)}
+        return {each: min(starts[each], end) for each, end in ends.items()}
 
     def _write(self, rows: DataFrame, number: int, offsets: int) -> None:
         from pyspark.sql import functions as sql
 
-        day = sql.date_from_unix_date(sql.floor(sql.unix_millis("timestamp") / _DAY_MS).cast("int"))
+        days = sql.floor(sql.unix_millis("timestamp") / _DAY_MS)
+        first, last = (sql.lit(each) for each in _DAYS)
+        day = sql.date_from_unix_date(sql.greatest(first, sql.least(last, days)).cast("int"))
         rows = self._parsed(rows, number).withColumns({"day": day, "batch": sql.lit(number)})
         names = [each for each in rows.columns if each not in ("topic", "day", "batch")]
         rows = rows.coalesce(max(1, -(-offsets // TASK_RECORDS_MIN)))
