@@ -4,6 +4,7 @@
 * ``offload`` work that blocks
 * ``pause`` waiting a while; ``turns`` long loops that let others have theirs; ``together`` several coroutines as one
 * ``distribution`` how values are spread; ``process_figures`` what the process uses
+* ``parent`` the end of the process that started this one
 * ``stalls`` how long the reactor was kept from its work
 * ``hosts/`` several programs in one process, each of which can be killed, paused and cut off
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness

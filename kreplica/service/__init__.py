@@ -13,6 +13,8 @@
 * ``readiness`` whether it can serve; ``neighbours`` what it knows of the others; ``stopping`` the end, step by step
 * ``standalone`` an embedded coordinator and brokers in one process; ``coordinator`` the coordinator alone
 * ``hosted_standalone`` the same with several, each of ``hosted_brokers``; ``standalone_admin`` the process's own port
+* ``processes_standalone`` the same with each broker in a process of its own: a ``kept_broker``, which lives as one
+  ``broker_run`` after the other
 * ``service_manager`` what systemd is told
 * ``banner``, ``log_output`` what people and machines read; ``open_files`` the process's limit of them
 

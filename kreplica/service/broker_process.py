@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from twisted.logger import Logger
 
 from kreplica.runtime import real_runtime
+from kreplica.runtime.parent import end_with_parent
 from kreplica.service.broker import Broker
 from kreplica.settings.broker_settings import load
 
@@ -26,6 +30,42 @@ class BrokerProcess(Broker):
         self.runtime.offload.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where a broker is found; as a line of JSON it is what a child process tells its parent once it serves.
+
+    :param port: of its first listener.
+    :param admin_url: None where it has no admin API.
+    """
+
+    port: int
+    admin_url: str | None
+
+    def to_line(self) -> str:
+        return json.dumps({"serving": asdict(self)})
+
+    @staticmethod
+    def from_line(line: str) -> Serving | None:
+        """None for a line that says something else."""
+        try:
+            return Serving(**json.loads(line)["serving"])
+        except (ValueError, LookupError, TypeError):
+            return None
+
+
+class ChildBrokerProcess(BrokerProcess):
+    """One that another process has started, and waits for."""
+
+    async def start(self) -> None:
+        await super().start()
+        admin_url = self.admin.url if self.admin is not None else None
+        print(Serving(self.port, admin_url).to_line(), file=sys.__stdout__, flush=True)
+
+
 def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> BrokerProcess:
     """:raise SettingsError: whatever is wrong with the file, with its line."""
-    return BrokerProcess(real_runtime(reactor), load(options["config"], options["overrides"]), failed)
+    parent_id = options["child-of"]
+    if parent_id is not None:
+        end_with_parent(parent_id)
+    kind = BrokerProcess if parent_id is None else ChildBrokerProcess
+    return kind(real_runtime(reactor), load(options["config"], options["overrides"]), failed)

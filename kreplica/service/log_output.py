@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 from twisted.internet.error import ReactorNotRunning
@@ -64,6 +65,30 @@ def observer(log_format: str, output: TextIO | None = None) -> ILogObserver:
                 pass  # nobody reads us any more: there is nowhere left to say so
 
     return cast(ILogObserver, observe)
+
+
+def relay(log_format: str, name: str, output: TextIO | None = None) -> Callable[[str], None]:
+    """What writes the log lines of another process, with its name in front.
+
+    :param log_format: of both processes.
+    :param output: as for ``observer``.
+    """
+    write = (output or sys.__stderr__ or sys.stderr).write
+    first = json.dumps({"host": name})[:-1]
+
+    def relayed(line: str) -> None:
+        if log_format != "json":
+            text = f"{name}: {line}"
+        elif line.startswith('{"'):
+            text = f"{first}, {line[1:]}"
+        else:
+            text = json.dumps({"host": name, "message": line}, ensure_ascii=False)
+        try:
+            write(f"{text}\n")
+        except (OSError, ValueError):
+            pass  # as for our own lines
+
+    return relayed
 
 
 def _is_wanted(event: LogEvent) -> bool:

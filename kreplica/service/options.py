@@ -54,6 +54,10 @@ class _Options(usage.Options):
 class StandaloneOptions(_Options):
     """An embedded coordinator and some brokers in one process: no configuration, nothing outside loopback."""
 
+    optFlags: ClassVar[list[list[Any]]] = [
+        ["processes", None, "each broker in a process of its own, which has a core for itself"],
+    ]
+
     optParameters: ClassVar[list[list[Any]]] = [
         ["brokers", "n", 1, "how many brokers; broker i listens on port + i - 1", _count],
         ["data-dir", "d", "data", "where everything is kept; made where it is absent"],
@@ -68,6 +72,7 @@ class BrokerOptions(_Options):
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["config", "c", None, "the broker's settings, as Kafka's server.properties"],
+        ["child-of", None, None, "the parent process, with which it ends (standalone --processes starts it so)", int],
     ]
 
     def postOptions(self) -> None:

@@ -29,6 +29,10 @@ objects for a moment, which a collection would look at for 40 ms and find alive.
 """
 
 
+LAST_WORDS = "kreplica: "
+"""Begins the one line that says why a process ends by itself."""
+
+
 class Startable(Protocol):
     """What ``ProcessService`` runs."""
 
@@ -96,7 +100,7 @@ class ProcessService(Service):
             self._starting = None
 
     def _give_up(self, reactor: Any, message: str) -> None:
-        print(f"kreplica: {message}", file=sys.__stderr__, flush=True)
+        print(f"{LAST_WORDS}{message}", file=sys.__stderr__, flush=True)
         reactor.callWhenRunning(_stop_with_status, reactor, 1)
 
     async def _stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,10 @@ SESSION_TIMEOUT_MS = 6000
 
 @dataclass(frozen=True, slots=True)
 class StandaloneConfig:
-    """What ``twistd kreplica standalone`` was asked for; port 0 lets the system choose."""
+    """What ``twistd kreplica standalone`` was asked for; port 0 lets the system choose.
+
+    :param rack: of all its brokers (``broker.rack``); None for none.
+    """
 
     data_directory: str
     brokers: int = 1
@@ -40,12 +44,18 @@ class StandaloneConfig:
     admin_port: int = 8080
     coordinator_port: int = 2181
     overrides: tuple[str, ...] = ()
+    rack: str | None = None
 
     def broker_settings(self, number: int, coordinator_port: int, admin_port: int) -> BrokerSettings:
         """The settings of one broker; the first is 1.
 
         :raise SettingsError: an override is unknown or malformed.
         """
+        text = self.settings_text(number, coordinator_port, admin_port)
+        return BrokerSettings.from_text(text, self.overrides, origin="standalone")
+
+    def settings_text(self, number: int, coordinator_port: int, admin_port: int) -> str:
+        """The same as a file, without the overrides."""
         port = self.port + number - 1 if self.port else 0
         settings = {
             "broker.id": str(number),
@@ -57,8 +67,10 @@ class StandaloneConfig:
         }
         if self.brokers > 1:
             settings["zookeeper.session.timeout.ms"] = str(SESSION_TIMEOUT_MS)
+        if self.rack is not None:
+            settings["broker.rack"] = self.rack
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
-        return BrokerSettings.from_text(text.replace("\\", "\\\\"), self.overrides, origin="standalone")
+        return text.replace("\\", "\\\\")
 
 
 class Standalone:
@@ -146,11 +158,16 @@ class Standalone:
         admin = self._brokers[0].admin
         return admin.url if admin is not None else None
 
+    @property
+    def ports(self) -> Sequence[int]:
+        """Where clients find its brokers, by their ids."""
+        return [broker.port for broker in self.brokers]
+
     def describe(self) -> str:
         """The banner."""
         return banner(
             __version__,
-            [f"{HOST}:{broker.port}" for broker in self.brokers],
+            [f"{HOST}:{port}" for port in self.ports],
             self.admin_url,
             f"{HOST}:{self.coordinator.port}",
             self._config.data_directory,
@@ -188,8 +205,13 @@ def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Calla
         admin_port=options["admin-port"],
         coordinator_port=options["coordinator-port"],
         overrides=tuple(options["overrides"]),
+        rack=socket.gethostname() if options["processes"] else None,
     )
     runtime = real_runtime(reactor)
+    if options["processes"]:
+        from kreplica.service.processes_standalone import ProcessesStandalone
+
+        return StandaloneProcess(ProcessesStandalone(runtime, config, options["log-format"], failed=failed))
     if config.brokers == 1:
         # Nobody would be left to see it go: it has the reactor for itself, with nothing between.
         return StandaloneProcess(Standalone(runtime, config, failed=failed))

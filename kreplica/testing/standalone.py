@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kreplica import __version__
 from kreplica.testing.server_process import ServerProcess, free_ports, twistd
 
 
@@ -15,7 +16,7 @@ class StandaloneProcess(ServerProcess):
     """
 
     def __init__(self, directory: Path, *, brokers: int = 1, arguments: tuple[str, ...] = ()) -> None:
-        super().__init__(directory, b"is ready")
+        super().__init__(directory, f"kreplica {__version__} is ready".encode())
         self.data_directory = directory / "data"
         self._arguments = arguments
         self._brokers = brokers

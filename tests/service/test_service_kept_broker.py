@@ -1,0 +1,238 @@
+"""A broker in a child process: its first start, how often it is started again, and its end."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+import pytest
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ProcessDone, ProcessTerminated
+from twisted.internet.protocol import ProcessProtocol
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from kreplica.service.broker_process import Serving
+from kreplica.service.kept_broker import CALM_S, PAUSE_S_MAX, STOP_S_MAX, BrokerEnded, KeptBroker
+from kreplica.service.log_output import relay
+
+SERVING = Serving(9092, None)
+
+
+class Child:
+    """What the system has of a process."""
+
+    def __init__(self, protocol: ProcessProtocol, pid: int) -> None:
+        self.protocol = protocol
+        self.pid = pid
+        self.signals: list[int] = []
+        protocol.makeConnection(self)
+
+    def signalProcess(self, number: int) -> None:
+        self.signals.append(number)
+
+    def says(self, text: str, descriptor: int = 2) -> None:
+        self.protocol.childDataReceived(descriptor, text.encode())
+
+    def serves(self) -> None:
+        self.says(f"{SERVING.to_line()}\n", 1)
+
+    def ends(self, status: int | None = None, number: int | None = None) -> None:
+        end = ProcessTerminated(status, number) if status or number else ProcessDone(0)
+        self.protocol.processEnded(Failure(end))
+
+
+class Processes(Clock):
+    """A reactor that starts processes which do nothing by themselves.
+
+    :ivar refused: how many of the next starts fail.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.children: list[Child] = []
+        self.environments: list[dict[str, str]] = []
+        self.refused = 0
+
+    def spawnProcess(
+        self, protocol: ProcessProtocol, executable: str, args: Sequence[str], env: dict[str, str]
+    ) -> None:
+        if self.refused:
+            self.refused -= 1
+            raise OSError("no more processes")
+        assert executable == args[0]
+        self.environments.append(env)
+        self.children.append(Child(protocol, 100 + len(self.children)))
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.reactor = Processes()
+        self.lines: list[str] = []
+        self.kept = KeptBroker(self.reactor, 2, ["python", "broker"], self.lines.append)
+
+    @property
+    def child(self) -> Child:
+        """The last one."""
+        return self.reactor.children[-1]
+
+    def begin(self) -> Deferred[Serving]:
+        return Deferred.fromCoroutine(self.kept.start())
+
+    def serving(self) -> None:
+        started = self.begin()
+        self.child.serves()
+        assert result(started) == SERVING
+
+    def pause_until_next(self) -> int:
+        """The seconds until it is started again."""
+        count, seconds = len(self.reactor.children), 0
+        while len(self.reactor.children) == count:
+            self.reactor.advance(1)
+            seconds += 1
+            assert seconds <= 2 * PAUSE_S_MAX
+        return seconds
+
+
+def result(deferred: Deferred[Any]) -> Any:
+    """What it has fired with; raised where that is an error."""
+    assert deferred.called
+    found: list[Any] = []
+    deferred.addBoth(found.append)
+    if isinstance(found[0], Failure):
+        found[0].raiseException()
+    return found[0]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_it_has_started_when_it_says_so(scene: Scene) -> None:
+    """Not before; what else the process writes goes on, line by line."""
+    started = scene.begin()
+    scene.child.says("one\ntw")
+    scene.child.says("{}\n", 1)
+    scene.child.says("o\n")
+    assert not started.called
+    for character in SERVING.to_line() + "\n":
+        scene.child.says(character, 1)
+    assert result(started) == SERVING
+    assert scene.lines == ["one", "{}", "two"]
+
+
+def test_a_start_that_fails(scene: Scene) -> None:
+    """Its last words are the reason, and are not in the log as well; nothing is started again."""
+    started = scene.begin()
+    scene.child.says("kreplica: the port is in use")
+    scene.child.ends(1)
+    with pytest.raises(BrokerEnded, match="broker 2: the port is in use"):
+        result(started)
+    assert scene.lines == []
+    assert scene.reactor.getDelayedCalls() == []
+
+
+def test_a_start_that_the_system_refuses(scene: Scene) -> None:
+    scene.reactor.refused = 1
+    with pytest.raises(OSError, match="no more processes"):
+        result(scene.begin())
+    assert result(Deferred.fromCoroutine(scene.kept.stop())) is None
+
+
+@pytest.mark.parametrize(("status", "number"), [(None, None), (3, None), (None, signal.SIGKILL)])
+def test_the_pause_grows(scene: Scene, status: int | None, number: int | None) -> None:
+    """However it ends, it is started again: soon at first, then later and later, up to a bound."""
+    scene.serving()
+    pauses = []
+    for _ in range(7):
+        scene.child.ends(status, number)
+        pauses.append(scene.pause_until_next())
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_the_pause_is_short_again_after_calm(scene: Scene) -> None:
+    scene.serving()
+    for _ in range(3):
+        scene.child.ends(1)
+        scene.pause_until_next()
+    scene.child.serves()
+    scene.reactor.advance(CALM_S)
+    scene.child.ends(1)
+    assert scene.pause_until_next() == 1
+
+
+def test_a_start_again_that_the_system_refuses_is_tried_again(scene: Scene) -> None:
+    scene.serving()
+    scene.child.ends(1)
+    scene.reactor.refused = 2
+    assert scene.pause_until_next() == 1 + 2 + 4
+
+
+def test_a_stop(scene: Scene) -> None:
+    """It is let go on, told to stop, and waited for; nothing is left of it."""
+    scene.serving()
+    scene.kept.resume()
+    stopped = Deferred.fromCoroutine(scene.kept.stop())
+    assert scene.child.signals == [signal.SIGCONT, signal.SIGTERM]
+    assert not stopped.called
+    scene.child.ends(None, signal.SIGTERM)
+    assert result(stopped) is None
+    assert scene.reactor.getDelayedCalls() == []
+    assert len(scene.reactor.children) == 1
+
+
+def test_a_stop_that_takes_too_long(scene: Scene) -> None:
+    scene.serving()
+    stopped = Deferred.fromCoroutine(scene.kept.stop())
+    scene.reactor.advance(STOP_S_MAX - 1)
+    assert signal.SIGKILL not in scene.child.signals
+    scene.reactor.advance(1)
+    assert scene.child.signals[-1] == signal.SIGKILL
+    scene.child.ends(None, signal.SIGKILL)
+    assert result(stopped) is None
+
+
+def test_a_stop_in_the_pause(scene: Scene) -> None:
+    """There is nothing to wait for, and it is not started again."""
+    scene.serving()
+    scene.child.ends(1)
+    assert result(Deferred.fromCoroutine(scene.kept.stop())) is None
+    assert scene.reactor.getDelayedCalls() == []
+
+
+def test_a_stop_while_it_starts(scene: Scene) -> None:
+    started = scene.begin()
+    started.cancel()
+    with pytest.raises(CancelledError):
+        result(started)
+    stopped = Deferred.fromCoroutine(scene.kept.stop())
+    scene.child.serves()
+    assert not stopped.called
+    scene.child.ends(None, signal.SIGTERM)
+    assert result(stopped) is None
+
+
+def test_systemd_hears_of_the_parent_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/notify")
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+    monkeypatch.setenv("OTHER", "kept")
+    scene.begin()
+    (environment,) = scene.reactor.environments
+    assert environment["OTHER"] == "kept"
+    assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC"} & environment.keys()
+
+
+def test_lines_of_another_process() -> None:
+    """Each has its name in front; as JSON it stays JSON, whatever the line is."""
+    text, as_json = StringIO(), StringIO()
+    relay("text", "broker-2", text)("12:00:00 info     it is so")
+    assert text.getvalue() == "broker-2: 12:00:00 info     it is so\n"
+    for line in ('{"level": "info", "message": "it is so"}', "Fatal Python error", "{}"):
+        relay("json", "broker-2", as_json)(line)
+    first, *others = map(json.loads, as_json.getvalue().splitlines())
+    assert first == {"host": "broker-2", "level": "info", "message": "it is so"}
+    assert others == [{"host": "broker-2", "message": line} for line in ("Fatal Python error", "{}")]

@@ -1,0 +1,155 @@
+"""Several brokers of one standalone, each in a process of its own: they come back, and none stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kreplica.blocking import EARLIEST, Cluster, Producer, Reader, TopicPartition
+from kreplica.blocking.admin import create_topic
+from kreplica.blocking.offsets import end_offsets
+from kreplica.testing.standalone import StandaloneProcess
+
+TOPIC = "orders"
+PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]
+START_S = 90.0
+"""Three interpreters start, on a machine that may have other things to do."""
+
+ENDED_IN_ORDER = -15
+"""twistd ends by the signal that it was stopped with, once everything has stopped."""
+
+
+def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+    deadline_s = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline_s, "it did not come about"
+        time.sleep(0.05)
+    return found
+
+
+def children(process: StandaloneProcess) -> dict[int, int]:
+    """The process of each broker, as the log tells; that which was started last."""
+    return {int(number): int(pid) for number, pid in re.findall(r"broker (\d) is process (\d+)", process.output)}
+
+
+def lives(pid: int) -> bool:
+    """Whether it does anything yet: where nobody asks for its status, the rest of a dead process stays."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def write(cluster: Cluster, *values: bytes) -> None:
+    """To both partitions, acknowledged by all replicas."""
+    with Producer(cluster) as producer:
+        for value in values:
+            for partition in PARTITIONS:
+                producer.send(TOPIC, value, partition=partition.partition)
+
+
+def read(cluster: Cluster) -> list[list[bytes | None]]:
+    """All values of each partition."""
+    found: dict[TopicPartition, list[bytes | None]] = {partition: [] for partition in PARTITIONS}
+    with Reader(cluster, dict.fromkeys(PARTITIONS, EARLIEST), ends=end_offsets(cluster, PARTITIONS)) as reader:
+        for batch in reader.batches():
+            found[batch.partition] += [record.value for record in batch.records]
+    return list(found.values())
+
+
+def all_in_sync(cluster: Cluster) -> bool:
+    cluster.refresh([TOPIC])
+    return all(set(partition.in_sync) == {1, 2} for partition in cluster.topic(TOPIC).partitions)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
+    running = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes",))
+    try:
+        yield running.start(START_S)
+    finally:
+        left = children(running).values()
+        running.kill()
+        for pid in left:
+            until(lambda pid=pid: not lives(pid))
+
+
+def test_a_broker_that_was_killed_comes_back(process: StandaloneProcess, tmp_path: Path) -> None:
+    """Its replicas are in sync again; a stop is orderly; and the same data serves in one process."""
+    with Cluster(process.bootstrap_servers) as cluster:
+        create_topic(cluster, TOPIC, partitions=2, replication_factor=2)
+        until(lambda: all_in_sync(cluster))
+        assert {partition.leader for partition in cluster.topic(TOPIC).partitions} == {1, 2}
+        assert {broker.rack for broker in cluster.refresh().brokers.values()} == {socket.gethostname()}
+        write(cluster, b"one", b"two")
+        assert read(cluster) == [[b"one", b"two"]] * 2
+
+        first = children(process)
+        os.kill(first[2], signal.SIGKILL)
+        until(lambda: children(process)[2] != first[2])
+        assert "broker 2: ended by signal 9 (Killed); it is started again in 1 s" in process.output
+        write(cluster, b"three")
+        until(lambda: "broker 2 serves again" in process.output)
+        until(lambda: all_in_sync(cluster))
+        assert children(process)[1] == first[1], "the other goes on"
+        assert read(cluster) == [[b"one", b"two", b"three"]] * 2
+
+    last = children(process)
+    assert process.stop(START_S) == ENDED_IN_ORDER
+    assert not any(lives(pid) for pid in last.values())
+    assert re.search(r"^broker-2: .* broker 2 has handed over all that it led$", process.output, re.MULTILINE)
+    assert process.output.splitlines()[-1].endswith(f"coordinator on port {process.coordinator_port} stopped")
+    for number in (1, 2):
+        marker = process.data_directory / f"broker-{number}" / ".kafka_cleanshutdown"
+        assert json.loads(marker.read_text())["brokerEpoch"] > 0
+
+    with StandaloneProcess(tmp_path, brokers=2) as other, Cluster(other.bootstrap_servers) as cluster:
+        assert read(cluster) == [[b"one", b"two", b"three"]] * 2
+
+
+def test_no_broker_outlives_its_parent(process: StandaloneProcess) -> None:
+    """``kill -9`` of the parent takes all along, also a broker that stands still; the next start repairs."""
+    pids = children(process)
+    os.kill(pids[2], signal.SIGSTOP)
+    process.kill()
+    until(lambda: not any(lives(pid) for pid in pids.values()), 10.0)
+    process.start(START_S)
+    os.kill(children(process)[1], signal.SIGSTOP)
+    assert process.stop(START_S) == ENDED_IN_ORDER, "what stands still is let go on, and stops in order"
+    markers = [process.data_directory / f"broker-{number}" / ".kafka_cleanshutdown" for number in (1, 2)]
+    assert all(marker.exists() for marker in markers)
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    """One line says which broker cannot start and why, and nothing is left."""
+    process = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes", "--log-format", "json"))
+    with socket.create_server(("127.0.0.1", process.port + 1)):
+        process.launch()
+        assert process.wait(START_S) == 1
+    (line,) = [line for line in process.output.splitlines() if line.startswith("kreplica: ")]
+    assert line.startswith(f"kreplica: broker 2: cannot listen on PLAINTEXT://127.0.0.1:{process.port + 1}")
+    assert "--port" in line
+    lines = [json.loads(line) for line in process.output.splitlines() if line.startswith("{")]
+    assert {each.get("host") for each in lines} == {None, "broker-1"}
+    started = {each["fields"]["process"] for each in lines if "is process" in each["message"]}
+    assert len(started) == 2
+    assert not any(map(lives, started))
+
+
+def test_an_unknown_setting(tmp_path: Path) -> None:
+    """It is told as it is of one process, before anything is started."""
+    process = StandaloneProcess(tmp_path, arguments=("--processes", "--override", "num.partition=3"))
+    process.launch()
+    assert process.wait(START_S) == 1
+    assert "num.partitions" in process.output
+    assert not process.data_directory.exists()
