@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from kreplica.cli.data_access import accounted, bootstrap_option
@@ -13,8 +17,14 @@ from kreplica.cli.pipeline_running import (
     spark_for,
     spark_options,
 )
+from kreplica.cli.plan_views import describe_preview
 from kreplica.cli.profile_views import describe_profile
 from kreplica.cli.screen import Screen
+from kreplica.cli.session import Session, admin_options, admin_session
+from kreplica.cli.texts import Size
+
+if TYPE_CHECKING:
+    from kreplica.cli.rest import RestClient
 
 
 @click.command
@@ -27,6 +37,11 @@ from kreplica.cli.screen import Screen
               help="So many keys and producers of each topic.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="An option of the source, as startingTimestamp=...; more than one may be.")  # fmt: skip
+@click.option("--plan", "weighed", type=click.Choice(("bytes", "rate")),
+              help="Show the rebalance plan by which brokers hold the same bytes, or bytes a second.")  # fmt: skip
+@click.option("--submit", is_flag=True, help="Make that plan.")
+@click.option("--throttle", type=Size(), metavar="BYTES", help="Bytes a second that the plan's moves may take: 50MB.")
+@admin_options
 @spark_options
 def command(
     topics: tuple[str, ...],
@@ -35,6 +50,12 @@ def command(
     sample: float,
     top: int,
     options: tuple[str, ...],
+    weighed: str | None,
+    submit: bool,
+    throttle: int | None,
+    url: str,
+    token: str | None,
+    ca_file: Path | None,
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
@@ -44,10 +65,16 @@ def command(
     It only reads, up to the high watermarks of now.  Of a sample, records, bytes and codecs are still those of all
     batches; keys and sizes of values are those of the sample.
 
+    With --plan the admin API is asked for a rebalance of these topics by what was measured; nothing is changed unless
+    --submit is given too.
+
     \b
     kreplica pipeline profile orders payments
     kreplica pipeline profile --log-dirs /var/lib/kreplica/1 --sample 0.05 --json
+    kreplica pipeline profile --plan bytes --throttle 50MB --submit
     """
+    if weighed is None and (submit or throttle is not None):
+        raise click.UsageError("--submit and --throttle are of a --plan")
     given = {**kafka_options(options), **_source(topics, bootstrap, log_dirs)}
     choice = spark_choice(master, conf)
     with (
@@ -58,10 +85,20 @@ def command(
         from kreplica.spark.pipelines.profile import profile
 
         found = profile(spark, given, sample=sample, top=top, report=report)
-    if as_json:
-        print_json(found)
-    else:
+    if not as_json:
         describe_profile(Screen(), found)
+    plan: dict[str, Any] | None = None
+    try:
+        if weighed is not None:
+            from kreplica.spark.pipelines.profile_plan import rebalance_request
+
+            request = rebalance_request(found, weighed)
+            request |= {} if throttle is None else {"throttle_bytes_per_second": throttle}
+            session = admin_session(url, token, ca_file, as_json=as_json)
+            plan = session.ask(lambda client: _planned(session, client, request, submit=submit))
+    finally:  # a plan that cannot be made takes nothing from what was measured
+        if as_json:
+            print_json(asdict(found) | {"plan": plan})
 
 
 def _source(topics: tuple[str, ...], bootstrap: str, log_dirs: str | None) -> dict[str, str]:
@@ -70,6 +107,29 @@ def _source(topics: tuple[str, ...], bootstrap: str, log_dirs: str | None) -> di
     if log_dirs is None:
         return {"kafka.bootstrap.servers": bootstrap, **chosen}
     return {"kreplica.source": "segments", "kreplica.log.dirs": log_dirs, **chosen}
+
+
+async def _planned(session: Session, client: RestClient, request: dict[str, Any], *, submit: bool) -> dict[str, Any]:
+    """The plan of a request, made or tried.
+
+    :return: what the admin API answers.
+    """
+    answer: dict[str, Any] = (await client.send("POST", "/v1/plans", request, query={"dry_run": True})).document
+    screen = Screen()
+    if not session.as_json:
+        screen.line()
+        describe_preview(screen, answer)
+    if not answer["moves_count"]:
+        text = "There is nothing to do."
+    elif not submit:
+        text = "Nothing was changed: --submit makes this plan."
+    else:
+        answer = (await client.send("POST", "/v1/plans", request)).document
+        plan = answer["plan"]["id"]
+        text = f"Plan {plan} was made: kreplica plan watch {plan}"
+    if not session.as_json:
+        screen.line(text)
+    return answer
 
 
 if __name__ == "__main__":

@@ -170,33 +170,41 @@ def _ca_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path |
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-_OPTIONS = (
+_ADMIN_OPTIONS = (
     click.option("--admin", "url", metavar="URL", envvar="KREPLICA_ADMIN", default=DEFAULT_URL, show_default=True,
                  show_envvar=True, callback=_url, help="A broker's admin API; any broker of the cluster will do."),
     click.option("--token-file", "token", type=_FILE, envvar="KREPLICA_TOKEN_FILE", show_envvar=True, callback=_token,
                  help="Holds the token that the admin API wants."),
     click.option("--ca-file", type=_FILE, envvar="KREPLICA_CA_FILE", show_envvar=True, callback=_ca_file,
                  help="Certificates (PEM) to trust instead of the system's."),
-    click.option("--json", "as_json", is_flag=True, help="Print what the admin API answers, as JSON."),
 )  # fmt: skip
+
+_JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print what the admin API answers, as JSON.")
+
+
+def admin_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--admin``, ``--token-file`` and ``--ca-file``, as ``url``, ``token`` and ``ca_file``."""
+    for option in reversed(_ADMIN_OPTIONS):
+        command = option(command)
+    return command
+
+
+def admin_session(url: str, token: str | None, ca_file: Path | None, *, as_json: bool) -> Session:
+    """What ``admin_options`` gave; tests pass a ``Runner`` of their own as click's ``obj``."""
+    runner = click.get_current_context().obj
+    if runner is None:
+        from kreplica.cli.running import run as runner
+    return Session(url, token, ca_file, as_json, runner)
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that all have that ask the admin API, and a ``Session`` as its first argument.
-
-    Tests pass a ``Runner`` of their own as click's ``obj``.
-    """
+    """Give a command the options that all have that ask the admin API, and a ``Session`` as its first argument."""
 
     @wraps(command)
     def begun(*, url: str, token: str | None, ca_file: Path | None, as_json: bool, **others: Any) -> None:
-        runner = click.get_current_context().obj
-        if runner is None:
-            from kreplica.cli.running import run as runner
-        command(Session(url, token, ca_file, as_json, runner), **others)
+        command(admin_session(url, token, ca_file, as_json=as_json), **others)
 
-    for option in reversed(_OPTIONS):
-        begun = option(begun)
-    return begun
+    return admin_options(_JSON_OPTION(begun))
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be written to ZooKeeper.")

@@ -15,6 +15,7 @@ import pytest
 from kreplica.sansio.errors import CorruptBatch
 from kreplica.spark.options import source_options
 from kreplica.spark.pipelines.profile import _added_up, measure, plan_slices
+from kreplica.spark.pipelines.profile_plan import BYTES, RATE, rebalance_request
 from kreplica.spark.pipelines.profile_report import ProfileReport, TopicFigures, key_text, profile_report
 from kreplica.spark.pipelines.profile_sketches import BUCKETS_MAX, KEYS_MAX, WIDTHS_MS, Keys, Rates, Sizes
 from kreplica.wire.batches import iter_headers
@@ -112,6 +113,17 @@ def test_a_damaged_batch_is_told(unpacked: Path, tmp_path: Path) -> None:
     (tmp_path / "codecs-0" / f"{0:020}.log").write_bytes(data)
     with pytest.raises(CorruptBatch, match="codecs-0: the batch at offset 0 is damaged"):
         profiled(tmp_path, "codecs")
+
+
+def test_weights_of_a_plan(unpacked: Path) -> None:
+    """Bytes of the log, or bytes a second; a partition that holds nothing has none."""
+    figures = profiled(unpacked, "codecs")
+    report = ProfileReport(1.0, figures.records, figures.size_bytes, (figures,))
+    request = rebalance_request(report, BYTES)
+    assert request["weights"] == [{"topic": "codecs", "partition": 0, "weight": figures.size_bytes}]
+    assert (request["kind"], request["topics"]) == ("rebalance", ["codecs"])
+    (row,) = rebalance_request(report, RATE)["weights"]
+    assert row["weight"] == pytest.approx(figures.partitions[0].bytes_per_second, abs=1)
 
 
 class TestSketches:

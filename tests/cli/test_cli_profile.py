@@ -1,0 +1,115 @@
+"""``kreplica pipeline profile``: what it prints, and the plan that it asks for; no Spark is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kreplica.cli import pipeline_profile
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines import profile as profiling
+from kreplica.spark.pipelines.profile_measures import Measures
+from kreplica.spark.pipelines.profile_report import ProfileReport, profile_report
+from kreplica.spark.ranges import OffsetRange
+from kreplica.wire.batches import BatchHeader
+
+PLAN = {
+    "plan": {"id": "plan-0000000007"}, "moves": [], "moves_count": 1, "bytes": 1 << 30, "eta_seconds": None,
+    "warnings": ["By the given weights brokers hold 1 to 9 now, and 4 to 5 when the plan is done."],
+    "brokers": [], "znodes": [], "dry_run": True,
+}  # fmt: skip
+WEIGHTS = [
+    {"topic": "orders", "partition": 0, "weight": 3000},
+    {"topic": "orders", "partition": 1, "weight": 1000},
+]
+
+
+def measured(batches: int) -> Measures:
+    """Batches of 1,000 bytes and 10 records each, a minute apart; some records have the key ``a``."""
+    found = Measures()
+    for number in range(batches):
+        header = BatchHeader(10 * number, 988, 0, 2, 0, 0, 9, 60_000 * number, 60_000 * number, 5, 0, 0, 10)
+        found.add_headers([header], [None])
+    found.opened, found.keyed = 10 * batches, batches
+    found.keys.add(pa.array([b"a"] * batches, pa.binary()), pa.array([3] * batches, pa.int64()))
+    found.value_sizes.add(np.full(10 * batches, 90, dtype=np.int64))
+    return found
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the pipeline is called with; no Spark is started."""
+    called: dict[str, Any] = {}
+    rows = {0: 3, 1: 1, 2: 0}
+    parts = [(TopicPartition("orders", number), batches) for number, batches in rows.items()]
+    report = profile_report({each: (OffsetRange(each, 0, 10 * n), measured(n)) for each, n in parts}, sample=0.5, top=1)
+
+    @contextmanager
+    def no_spark(name: str, choice: object) -> Iterator[None]:
+        yield
+
+    def profiled(spark: object, options: dict[str, str], **others: Any) -> ProfileReport:
+        called.update(options, **others)
+        return report
+
+    monkeypatch.setattr(pipeline_profile, "spark_for", no_spark)
+    monkeypatch.setattr(profiling, "profile", profiled)
+    return called
+
+
+def test_people_read_tables(kreplica, given):
+    """Each topic in a row, then by itself."""
+    done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--sample", "0.5", "--top", "1")
+    assert done.exit_code == 0, done.output
+    assert given["kafka.bootstrap.servers"] == "b:1"
+    assert (given["subscribePattern"], given["sample"], given["top"]) == (".*", 0.5, 1)
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert lines[1] == "orders 3 40 3.9 KiB 3.9 KiB 0.2 1 5.0 % 2.25"
+    assert "Of keys and values a sample was looked into: 50.0 % of the batches." in lines
+    assert "records 40 in 4 batches" in lines
+    assert "values 90 90 90 90 90.0" in lines
+    assert "a 4 10.0 % 12 B" in lines
+    assert "5 40 3.9 KiB 100.0 % no" in lines
+    assert "0 0 30 30 2.9 KiB 17 B/s 1" in lines
+
+
+def test_files_instead_of_brokers(kreplica, given):
+    """Some topics, of one broker's directories."""
+    assert kreplica("pipeline", "profile", "orders", "payments", "--log-dirs", "/a,/b").exit_code == 0
+    assert given["kreplica.source"] == "segments"
+    assert (given["kreplica.log.dirs"], given["subscribe"]) == ("/a,/b", "orders,payments")
+    assert "kafka.bootstrap.servers" not in given
+
+
+def test_a_plan_by_what_was_measured(admin, kreplica, given):
+    """It is shown and not made, unless it is submitted."""
+    admin.answers["POST /v1/plans"] = [PLAN, PLAN, {**PLAN, "dry_run": False}]
+    done = kreplica("pipeline", "profile", "--plan", "bytes")
+    assert done.stdout.endswith("Nothing was changed: --submit makes this plan.\n")
+    assert "brokers hold 1 to 9 now" in done.stdout
+    assert admin.last.query == {"dry_run": "true"}
+    assert admin.last.body["weights"] == WEIGHTS
+    assert (admin.last.body["kind"], admin.last.body["topics"]) == ("rebalance", ["orders"])
+    done = kreplica("pipeline", "profile", "--plan", "rate", "--submit", "--throttle", "50MB")
+    assert done.stdout.endswith("Plan plan-0000000007 was made: kreplica plan watch plan-0000000007\n")
+    assert admin.last.query == {}
+    assert admin.last.body["throttle_bytes_per_second"] == 50_000_000
+    assert [row["weight"] for row in admin.last.body["weights"]] == [17, 6]
+
+
+def test_programs_get_one_document(admin, kreplica, given):
+    """The report with the admin API's answer in it; where that refuses, the report alone, and an error."""
+    admin.answers["POST /v1/plans"] = PLAN
+    report = json.loads(kreplica("pipeline", "profile", "--json", "--plan", "bytes").stdout)
+    assert report["plan"] == PLAN
+    assert report["topics"][0]["partitions"][0]["size_bytes"] == 3000
+    done = kreplica("pipeline", "profile", "--json", "--plan", "bytes", "--admin", "http://127.0.0.1:1")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["plan"] is None
+    assert kreplica("pipeline", "profile", "--submit").exit_code == 2
