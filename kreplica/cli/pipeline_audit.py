@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kreplica.cli.data_access import bootstrap_option
+from kreplica.cli.data_access import accounted, bootstrap_option
 from kreplica.cli.pipeline_running import print_json, progress_shown, spark_choice, spark_for, spark_options
 from kreplica.cli.screen import Screen, bad, bytes_text, counted, seconds_text
 from kreplica.cli.session import Failed
@@ -80,7 +80,12 @@ def command(
         raise click.UsageError("--via-brokers needs --bootstrap")
     if not (via_brokers or named or of_brokers):
         raise click.UsageError("--log-dirs says where the replicas are, or --via-brokers that brokers send them")
-    with spark_for("kreplica pipeline audit", spark_choice(master, conf)) as spark, progress_shown() as progress:
+    kept = f"what is done is in {resume}" if resume is not None else "nothing of it is kept (--resume)"
+    with (
+        accounted(lambda: kept),
+        spark_for("kreplica pipeline audit", spark_choice(master, conf)) as spark,
+        progress_shown() as progress,
+    ):
         from kreplica.spark.pipelines.audit import AuditOptions, audit
 
         options = AuditOptions(

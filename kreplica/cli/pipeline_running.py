@@ -139,6 +139,8 @@ def progress_shown() -> Iterator[Report]:
 
     def told(progress: Progress) -> str:
         seconds = max(monotonic() - began_s, 1e-3)
+        if progress.size_bytes and not progress.records:
+            return f"{bytes_text(progress.size_bytes)}, {progress.size_bytes / seconds / 1e6:,.0f} MB/s"
         size = f", {bytes_text(progress.size_bytes)}" if progress.size_bytes else ""
         return f"{records_text(progress.records)}{size}, {progress.records / seconds:,.0f} records/s"
 

@@ -41,7 +41,7 @@ def replica(directory: Path, broker: int, batches: list[bytes], *, has_to: int =
     for base, data in segments.items():
         (path / f"{base:020}.log").write_bytes(data)
     files = ReplicaFiles(PARTITION, str(path), 0, has_to)
-    return FileReplica(broker, files, 0, None, has_to, 0)
+    return FileReplica(broker, files, 0, None, has_to)
 
 
 def replicas(directory: Path, changes: dict[int, Change], *, has_to: int = 50) -> list[FileReplica]:

@@ -62,6 +62,10 @@ class BrokerReplica(NamedTuple):
             except ClientError as error:
                 self._again(error, patience)
 
+    def cleaned_end(self) -> int:
+        """Brokers do not say it of one replica."""
+        return 0
+
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
         """Those whose last offset lies in a range."""
         offset = start

@@ -15,9 +15,10 @@ from uuid import UUID
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import File
-from kreplica.spark.pipelines.replica_comparison import Batch, Gap, LogMoved
+from kreplica.spark.pipelines.replica_comparison import OFFSET_END, Batch, Gap, LogMoved
 from kreplica.spark.segment_files import NAME_DIGITS, FilesAsTheyAre, ReplicaFiles, replicas
 from kreplica.storage.checkpoints import (
+    CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -50,7 +51,6 @@ class FileReplica(NamedTuple):
     """A ``Replica`` by its files; travels to the executors.
 
     :param topic_id: None where the files do not say.
-    :param cleaned_end: up to where a cleaner has been.
     :param wrong: what of its small files cannot be read; empty where all can.
     """
 
@@ -59,7 +59,6 @@ class FileReplica(NamedTuple):
     size_bytes: int
     topic_id: UUID | None
     has_to: int
-    cleaned_end: int
     epochs: tuple[EpochEntry, ...] = ()
     wrong: str = ""
 
@@ -75,6 +74,15 @@ class FileReplica(NamedTuple):
         except FileNotFoundError as error:
             raise StorageError(f"{os.uname().nodename} does not reach {self.files.path}: {error}") from error
         return max(starts.get(self.files.partition, 0), bases[0] if bases else self.files.start)
+
+    def cleaned_end(self) -> int:
+        """Before it a cleaner may have been at work.
+
+        Where it has been once, and the broker has not stopped in order, it may be at work just now: before any offset.
+        """
+        directory, disk = os.path.dirname(self.files.path), FilesAsTheyAre()
+        cleaned = read_offsets(disk, f"{directory}/{CLEANER_OFFSETS}").get(self.files.partition, 0)
+        return cleaned if not cleaned or disk.exists(f"{directory}/{CLEAN_SHUTDOWN}") else OFFSET_END
 
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
         """Those whose last offset lies in a range."""
@@ -209,20 +217,16 @@ def file_replicas(directories: BrokerDirectories) -> dict[TopicPartition, FileRe
 
     :raise StorageError: a directory is not there, or a checkpoint is damaged.
     """
-    disk = FilesAsTheyAre()
-    cleaned: dict[TopicPartition, int] = {}
-    for path in directories.paths:
-        cleaned |= read_offsets(disk, f"{path}/{CLEANER_OFFSETS}")
     found = {}
     for partition, files in replicas(directories.paths).items():
         try:
-            found[partition] = _replica(directories.broker, files, cleaned.get(partition, 0))
+            found[partition] = _replica(directories.broker, files)
         except FileNotFoundError:
             continue  # deleted just now
     return found
 
 
-def _replica(broker: int, files: ReplicaFiles, cleaned_end: int) -> FileReplica:
+def _replica(broker: int, files: ReplicaFiles) -> FileReplica:
     """:raise FileNotFoundError: it is not there any more."""
     disk = FilesAsTheyAre()
     names = [name for name in os.listdir(files.path) if name.endswith(".log")]
@@ -235,4 +239,4 @@ def _replica(broker: int, files: ReplicaFiles, cleaned_end: int) -> FileReplica:
         epochs = LeaderEpochs.load(f"{files.path}/{EPOCHS_NAME}", disk).entries
     except StorageError as error:
         wrong = str(error)
-    return FileReplica(broker, files, size_bytes, topic_id, files.high_watermark or 0, cleaned_end, epochs, wrong)
+    return FileReplica(broker, files, size_bytes, topic_id, files.high_watermark or 0, epochs, wrong)

@@ -89,10 +89,9 @@ def plan_of_files(
             plan.unseen.update(set(told.replicas) - set(plan.brokers))
             if end > 0:  # before the first record there need not be a directory
                 _note_missing(partition, {each.broker for each in replicas}, told, plan)
-        cleaned = max((each.cleaned_end for each in replicas), default=0)
         is_compacted = partition.topic in compacted or partition.topic in INTERNAL_TOPICS
         start = max((each.files.start for each in replicas), default=0)
-        _add(plan, partition, replicas, Span(start, end, end if is_compacted else min(cleaned, end)))
+        _add(plan, partition, replicas, Span(start, end, end if is_compacted else 0))
         for each in replicas:
             if each.wrong:
                 plan.found[partition].add(each.broker, start, Kind.DAMAGED, each.wrong)

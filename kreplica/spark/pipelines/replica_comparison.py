@@ -91,6 +91,9 @@ class Replica(Protocol):
     def first_offset(self) -> int:
         """Where it begins now."""
 
+    def cleaned_end(self) -> int:
+        """Before it a cleaner may have been at work, as far as the replica itself says; 0 where it does not."""
+
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
         """Those whose last offset lies in a range, growing.
 
@@ -253,7 +256,8 @@ def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) 
     :raise LogMoved: a log does not begin any more where it began: to be tried again.
     """
     start = max([span.start, *(replica.first_offset() for replica in replicas)])
-    span = span._replace(start=min(start, span.end))
+    cleaned = max([span.compacted_end, *(replica.cleaned_end() for replica in replicas)])
+    span = Span(min(start, span.end), span.end, cleaned)
     found = Comparison(*partition, span.start, span.end)
     cursors = [_Cursor(replica, span, found) for replica in replicas]
     side_by_side = _SideBySide(cursors, span, found)
@@ -269,7 +273,7 @@ def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) 
             break
     furthest = max(cursor.end for cursor in cursors)
     for each in cursors:
-        is_short = each.end < furthest and furthest > span.compacted_end
+        is_short = each.end < furthest
         found.coverages.append(Coverage(each.broker, span.start, each.end, each.batches, each.size_bytes, is_short))
     return found
 

@@ -1,0 +1,209 @@
+"""``kreplica pipeline audit`` without Spark: what it says on a screen, to programs and to browsers, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kreplica.cli import main, pipeline_audit
+from kreplica.cli.audit_page import audit_page
+from kreplica.spark.pipelines import audit as audit_module
+from kreplica.spark.pipelines.audit import AuditOptions
+from kreplica.spark.pipelines.audit_report import AuditReport
+from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Kind
+
+Run = Callable[..., Result]
+
+GOOD = "orders<b>"
+
+
+def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
+    """Of one partition with three replicas, one of which has to catch up, and of one that is empty."""
+    found = Comparison(GOOD, 2, 10, 1000)
+    if not is_empty:
+        found.coverages += [Coverage(each, 10, 900 if each == 3 else 1000, 50, 4096, each == 3) for each in (1, 2, 3)]
+    for each in range(differences):
+        kind = list(Kind)[each % len(Kind)]
+        found.add(1 + each % 3, 10 + each, kind, f"why <script>{each}</script>")
+    return AuditReport("files", "c-1", (1, 2, 3), (found, Comparison("empty", 0, 0, 0)), ("a <note>",), 1, 12288, 2.0)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs the command where an audit finds what a test says."""
+    monkeypatch.chdir(tmp_path)
+
+    @contextmanager
+    def no_spark(*_: object) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(pipeline_audit, "spark_for", no_spark)
+
+    def run_command(*words: str, found: AuditReport | None = None, asked: list[AuditOptions] | None = None) -> Result:
+        def audit(_: None, options: AuditOptions, __: object) -> AuditReport:
+            if asked is not None:
+                asked.append(options)
+            return found or report()
+
+        monkeypatch.setattr(audit_module, "audit", audit)
+        return CliRunner().invoke(main, ["pipeline", "audit", *words])
+
+    return run_command
+
+
+def test_all_agree(run: Run) -> None:
+    """Status 0, a line for each broker, and the verdict at the end."""
+    result = run("--log-dirs", "/a,/b")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "No differences."
+    assert lines[2].split() == ["BROKER", "REPLICAS", "BATCHES", "READ", "BEHIND", "OTHERS", "DIFFERENCES"]
+    assert lines[5].split() == ["3", "1", "50", "4.0", "KiB", "1", "0"]
+    assert lines[-1] == "the replicas of 1 partitions agree below the high watermark"
+    assert "note: a <note>" in lines
+
+
+def test_differences(run: Run) -> None:
+    """Status 1; each is named, as many as a screen takes."""
+    result = run("--log-dirs", "/a", found=report(differences=60))
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["TOPIC", "PARTITION", "OFFSET", "BROKER", "WHAT", "DETAIL"]
+    assert lines[1].split() == [GOOD, "2", "10", "1", "damaged", "why", "<script>0</script>"]
+    assert "... and 10 more (--json and --html have them)" in lines
+    assert lines[-1] == "60 differences, in 1 of 2 partitions"
+
+
+def test_nothing_was_compared(run: Run) -> None:
+    """Nothing is proved by that: status 1."""
+    result = run("--log-dirs", "/a", found=report(is_empty=True))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "nothing was compared, and nothing is proved"
+
+
+def test_json(run: Run) -> None:
+    """One object, with names for everything."""
+    result = run("--log-dirs", "/a", "--json", found=report(differences=1))
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert (told["agrees"], told["difference_count"], told["batches"]) == (False, 1, 150)
+    assert told["partitions"][0]["differences"] == [
+        {"topic": GOOD, "partition": 2, "base_offset": 10, "broker": 1, "kind": "damaged",
+         "detail": "why <script>0</script>"}
+    ]  # fmt: skip
+    assert told["partitions"][0]["coverages"][2]["is_short"]
+
+
+def test_what_is_asked_for(run: Run) -> None:
+    """Options as the audit has them."""
+    asked: list[AuditOptions] = []
+    words = ["--log-dirs", "1=/a/,/b", "--log-dirs", "/c", "--log-dirs", "1=/d", "orders", "pay", "--compacted", "x, y"]
+    assert run(*words, "--resume", "work", "--bootstrap", "h:1", asked=asked).exit_code == 0
+    assert run("--via-brokers", "--bootstrap", "h:1", asked=asked).exit_code == 0
+    assert asked == [
+        AuditOptions(log_dirs=("/c",), log_dirs_of={1: ("/a", "/b", "/d")}, bootstrap="h:1",
+                     topics=frozenset({"orders", "pay"}), compacted=frozenset({"x", "y"}), resume=Path("work")),
+        AuditOptions(bootstrap="h:1", via_brokers=True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "--log-dirs says where the replicas are"),
+        (["--via-brokers"], "--via-brokers needs --bootstrap"),
+        (["--via-brokers", "--bootstrap", "h:1", "--log-dirs", "/a"], "reads no files"),
+        (["--log-dirs", "1="], "BROKER=DIRECTORY"),
+        (["--log-dirs", "/a,,/b"], "BROKER=DIRECTORY"),
+        (["--log-dirs", "/"], "BROKER=DIRECTORY"),
+        (["--log-dirs", "/a", "--conf", "x"], "is not NAME=VALUE"),
+    ],
+)
+def test_mistyped(run: Run, words: list[str], told: str) -> None:
+    """Status 2, and what was expected."""
+    result = run(*words)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_a_page_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    """One line says so."""
+    result = run("--log-dirs", "/a", "--html", str(tmp_path / "no" / "page.html"))
+    assert result.exit_code == 1
+    assert "page.html cannot be written" in result.stderr
+
+
+class Page(HTMLParser):
+    """What a page consists of."""
+
+    EMPTY = frozenset({"meta"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.EMPTY:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.mark.parametrize("found", [report(), report(differences=9), report(is_empty=True)])
+def test_the_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
+    """One file that asks nobody for anything, and says everything in words and tables too."""
+    path = tmp_path / "page.html"
+    result = run("--log-dirs", "/a", "--html", str(path), found=found)
+    assert result.exit_code == (0 if found.agrees else 1)
+    text = path.read_text()
+    page = Page(text)
+    assert page.all("html") == [{"lang": "en"}]
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in page.tags}
+    assert all(value is None or "//" not in value for _, attributes in page.tags for value in attributes.values())
+    assert "url(" not in text
+    assert "@import" not in text
+    assert len(page.all("h1")) == 1
+    charts = [each for each in page.all("svg") if each.get("aria-hidden") != "true"]
+    assert len(charts) == (3 if found.differences else 2)
+    assert all(each["role"] == "img" and each["aria-label"] for each in charts)
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all(each.get("scope") in ("col", "row") for each in page.all("th"))
+    if found.differences:
+        assert "why <script>8</script>" in page.texts
+        assert GOOD in page.texts
+
+
+def test_a_page_of_much_is_bounded() -> None:
+    """Of very many partitions and differences the first are shown, and how many there are."""
+    partitions = []
+    for number in range(3000):
+        found = Comparison("t", number, 0, 1000, [Coverage(1, 0, 1000, 1, 100, False)])
+        for offset in range(3):
+            found.add(1, offset, Kind.MISSING, "gone")
+        partitions.append(found)
+    text = audit_page(AuditReport("brokers", None, (1,), tuple(partitions), (), 0, 1, 1.0))
+    assert len(text) < 2_000_000
+    assert "The first 2,000 of 9,000." in text
+    assert "The other 2,960 are in the table" in text
