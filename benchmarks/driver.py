@@ -10,10 +10,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from benchmarks.broker_process import ROOT, SCRATCH
 
@@ -94,28 +95,83 @@ def measure(
     :param before: called when it is connected and warm, right before the measured part.
     :raise RuntimeError: with its own words, where it fails.
     """
-    command = [*driver.command, mode, broker.bootstrap, *map(str, arguments)]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            if process.stdout.readline().strip() == "ready":
-                if before is not None:
-                    before()
-                cpu_s = broker.cpu_s()
-                process.stdin.write("go\n")
-                process.stdin.flush()
-                line = process.stdout.readline()
-                cpu_s = broker.cpu_s() - cpu_s
-                if line:
-                    return Measurement(json.loads(line), cpu_s)
-            broker.check_running()
-            raise RuntimeError(f"{' '.join(command[-len(arguments) - 2 :])}: {process.stderr.read().strip()}")
-        finally:
-            process.kill()
+    (load,), broker_cpu_s = measure_together(driver, broker, mode, [arguments], before=before)
+    return Measurement(load, broker_cpu_s)
+
+
+def measure_together(
+    driver: Driver,
+    broker: Loaded,
+    mode: str,
+    arguments: Sequence[Sequence[object]],
+    *,
+    before: Callable[[], None] | None = None,
+) -> tuple[list[dict[str, Any]], float]:
+    """Run the load program several times at once.
+
+    :param arguments: of each.
+    :param before: called when all are connected and warm, right before the measured part.
+    :return: what each reported, and the brokers' CPU time between the word and the last report.
+    :raise RuntimeError: with the words of one that failed.
+    """
+    with ExitStack() as stack:
+        loads = [stack.enter_context(_Load(driver, broker, mode, each)) for each in arguments]
+        for load in loads:
+            load.wait_until_ready()
+        if before is not None:
+            before()
+        cpu_s = broker.cpu_s()
+        for load in loads:
+            load.go()
+        reports = [load.report() for load in loads]
+        return reports, broker.cpu_s() - cpu_s
+
+
+class _Load:
+    """One run of the load program; it has ended, or is killed, when the block is left."""
+
+    def __init__(self, driver: Driver, broker: Loaded, mode: str, arguments: Sequence[object]) -> None:
+        words = [mode, broker.bootstrap, *map(str, arguments)]
+        self._name = " ".join(words)
+        self._broker = broker
+        self._process = subprocess.Popen(
+            [*driver.command, *words],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> _Load:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.kill()
+
+    def wait_until_ready(self) -> None:
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != "ready":
+            self._fail()
+
+    def go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def report(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._fail()
+        report: dict[str, Any] = json.loads(line)
+        return report
+
+    def _fail(self) -> NoReturn:
+        assert self._process.stderr is not None
+        self._broker.check_running()
+        raise RuntimeError(f"{self._name}: {self._process.stderr.read().strip()}")
 
 
 def write_ahead(log: Path, size_bytes: int, *, sync: bool) -> None:
