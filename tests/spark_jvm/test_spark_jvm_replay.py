@@ -1,0 +1,299 @@
+"""Parquet files go back to topics: each record once, in order, with its time and headers, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as parquet
+import pytest
+from click.testing import CliRunner
+from jvm_tables import put
+
+from kreplica.blocking import Cluster, Isolation
+from kreplica.blocking.offsets import end_offsets, topic_partitions
+from kreplica.blocking.reader import Reader, ReaderOptions
+from kreplica.cli import pipeline_replay
+from kreplica.model import TopicPartition
+from kreplica.spark import exactly_once
+from kreplica.spark.batch_sequence import OtherBatches
+from kreplica.spark.decoding import HEADERS_TYPE
+from kreplica.spark.exactly_once import Task, commit_prepared, prepare_rows
+from kreplica.spark.pipelines.archive_layout import About, ArchivedFile, ArchivedRange, Batch, write_about, write_batch
+from kreplica.spark.pipelines.file_stores import LocalStore
+from kreplica.spark.pipelines.progress import Progress
+from kreplica.spark.pipelines.replay import TargetRefused, Wanted, arranged, plan_replay, replay
+from kreplica.spark.pipelines.replay_sources import NotReplayable
+from kreplica.spark.rows import TIMESTAMP
+from kreplica.spark.sink_options import sink_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+NOON_MS = 1_767_268_800_000
+BATCHES = 2
+ROWS = 300
+"""Of each partition in each batch."""
+
+ORDERS, PAYMENTS = "orders", "payments"
+PARTITIONS = {ORDERS: 3, PAYMENTS: 1}
+
+
+class Row(NamedTuple):
+    """A record, without its offset: that is another one in the target."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def archived_row(topic: str, partition: int, offset: int) -> Row:
+    """Every seventh offset is a tombstone, every fifth has no key, every third has headers; times go back, too."""
+    headers = (("h", b"%d" % offset), ("none", None)) if offset % 3 == 0 else ()
+    key = None if offset % 5 == 0 else b"key-%d" % (offset % 11)
+    value = None if offset % 7 == 0 else f"{topic}/{partition}/{offset}".encode()
+    return Row(NOON_MS + offset * 7919 % 100_000, key, value, headers)
+
+
+def offsets(batch: int) -> range:
+    """Those of one batch; every ninth of them is not there any more."""
+    return range(100 + batch * ROWS, 100 + (batch + 1) * ROWS)
+
+
+def expected(topic: str, *, where: Any = lambda _partition, _offset: True) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {}
+    for partition in range(PARTITIONS[topic]):
+        there = [each for batch in range(BATCHES) for each in offsets(batch) if each % 9 and where(partition, each)]
+        found[partition] = [archived_row(topic, partition, each) for each in there]
+    return found
+
+
+def table(rows: list[tuple[int, int, Row]]) -> pa.Table:
+    """Of (partition, offset, row)."""
+    headers = [[{"key": name, "value": data} for name, data in row.headers] or None for _, _, row in rows]
+    return pa.table(
+        {
+            "key": pa.array([row.key for _, _, row in rows], pa.binary()),
+            "value": pa.array([row.value for _, _, row in rows], pa.binary()),
+            "partition": pa.array([partition for partition, _, _ in rows], pa.int32()),
+            "offset": pa.array([offset for _, offset, _ in rows], pa.int64()),
+            "timestamp": pa.array([row.timestamp_ms * 1000 for _, _, row in rows], TIMESTAMP),
+            "timestampType": pa.array([0] * len(rows), pa.int32()),
+            "headers": pa.array(headers, HEADERS_TYPE),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two topics in two batches, each in two files whose rows are in no order."""
+    path, random, store = tmp_path_factory.mktemp("archive"), Random(1), LocalStore()
+    for number in range(BATCHES):
+        ranges, files = [], []
+        for topic, count in PARTITIONS.items():
+            rows = [(partition, offset, archived_row(topic, partition, offset))
+                    for partition in range(count) for offset in offsets(number) if offset % 9]  # fmt: skip
+            random.shuffle(rows)
+            ranges += [ArchivedRange(topic, partition, offsets(number).start, offsets(number).stop, len(rows) // count)
+                       for partition in range(count)]  # fmt: skip
+            for part, chosen in enumerate((rows[::2], rows[1::2])):
+                name = f"topic={topic}/day=2026-01-01/batch={number}/part-{part}.parquet"
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                parquet.write_table(table(chosen), path / name)
+                files.append(ArchivedFile(name, (path / name).stat().st_size))
+        write_batch(str(path), Batch(number, tuple(ranges), tuple(files)), store)
+    write_about(str(path), About(cluster_id="elsewhere", topics=tuple(PARTITIONS), made_ms=NOON_MS), store)
+    return str(path)
+
+
+def read(brokers: KafkaCluster, topic: str) -> dict[int, list[Row]]:
+    """What readers of committed records see."""
+    with Cluster(brokers.bootstrap_servers) as cluster:
+        partitions = topic_partitions(cluster, topic)
+        ends = end_offsets(cluster, partitions, Isolation.READ_COMMITTED)
+        options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
+        found: dict[int, list[Row]] = {each.partition: [] for each in partitions}
+        with Reader(cluster, dict.fromkeys(partitions, 0), ends=ends, options=options) as reader:
+            for each in reader.records():
+                found[each.partition].append(Row(each.timestamp_ms, each.key, each.value, each.headers))
+        return found
+
+
+def wanted(brokers: KafkaCluster, target: str, **more: Any) -> Wanted:
+    names = {ORDERS: target, PAYMENTS: f"{target}-payments"} if "topics" not in more else {"": target}
+    return Wanted(**{"bootstrap": brokers.bootstrap_servers, "renamed": names, "create": True, **more})
+
+
+def test_drivers_die(spark: SparkSession, brokers: KafkaCluster, archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One between its decision and the lanes' commits, one between two steps: the next goes on, and all is there once.
+
+    Partitions, order, times, tombstones and headers are those of the archive.
+    """
+    chosen = wanted(brokers, "died", step_records=1100)
+    brokers.create_topic("died", PARTITIONS[ORDERS])
+    brokers.create_topic("died-payments", PARTITIONS[PAYMENTS])
+    first = plan_replay(spark, archive, chosen)
+    with monkeypatch.context() as patched:
+        patched.setattr(exactly_once, "_end", _dies)
+        with pytest.raises(KeyboardInterrupt):
+            write_step(spark, brokers, first)
+    told: list[Progress] = []
+
+    def dies_behind_a_step(progress: Progress) -> None:
+        told.append(progress)
+        if progress.records:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(spark, archive, chosen, dies_behind_a_step)
+    assert [each.done for each in told] == [first.steps[0].size, first.steps[0].size + first.steps[1].size]
+    report = replay(spark, archive, chosen)
+    assert report.steps == len(first.steps) - 2 > 0
+    assert report.offsets == sum(PARTITIONS.values()) * BATCHES * ROWS
+    assert read(brokers, "died") == expected(ORDERS)
+    assert read(brokers, "died-payments") == expected(PAYMENTS)
+    assert replay(spark, archive, chosen).steps == 0
+    assert read(brokers, "died") == expected(ORDERS)
+
+
+def write_step(spark: SparkSession, brokers: KafkaCluster, plan: Any) -> None:
+    """The plan's first step, as Spark's tasks and its driver write it."""
+    from pyspark.sql import functions as F
+
+    step = plan.steps[0]
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "kreplica.exactly.once": "many"}
+    options = sink_options({**given, "kreplica.batch.id": str(step.position), "kreplica.batch.after": "-1"})
+    rows = arranged(spark, plan, step).withColumn("lane", F.spark_partition_id()).toArrow()
+    lanes = sorted(pc.unique(rows["lane"]).to_pylist())
+    assert len(lanes) == 2
+    prepared = []
+    for lane in lanes:
+        own = rows.filter(pc.equal(rows["lane"], lane)).drop(["lane"]).combine_chunks()
+        prepared.append(prepare_rows(iter(own.to_batches()), options, Task(plan.name, step.position, lane)))
+    commit_prepared(prepared, options)
+
+
+def _dies(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_some_of_it(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
+    """By topics, offsets and times; what a target has already stays, and is told of."""
+    brokers.create_topic("some", 4)
+    put(brokers, "some", ["old"])
+    starts, ends = {TopicPartition(ORDERS, 1): 350}, {TopicPartition(ORDERS, 0): 200}
+    times = {"from_ms": NOON_MS + 20_000, "to_ms": NOON_MS + 70_000}
+    chosen = wanted(brokers, "some", topics=(ORDERS,), starts=starts, ends=ends, **times)
+    report = replay(spark, archive, chosen)
+    assert report.notes == ("some has records already, at 1 offsets: these come behind them",)
+    found = {each: [row for row in rows if row.value != b"old"] for each, rows in read(brokers, "some").items()}
+
+    def is_wanted(partition: int, offset: int) -> bool:
+        is_there = offset < 200 if partition == 0 else offset >= 350 if partition == 1 else True
+        time_ms = archived_row(ORDERS, partition, offset).timestamp_ms
+        return is_there and times["from_ms"] <= time_ms < times["to_ms"]
+
+    assert found == {**expected(ORDERS, where=is_wanted), 3: []}
+    assert report.records == sum(map(len, found.values()))
+
+
+def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
+    """They are refused, unless keys choose: then each key's records are in one partition, in their order."""
+    brokers.create_topic("fewer", 2)
+    with pytest.raises(TargetRefused, match="orders has 3 partitions and fewer 2: let it grow, or use --by-key"):
+        replay(spark, archive, wanted(brokers, "fewer", topics=(ORDERS,)))
+    replay(spark, archive, wanted(brokers, "fewer", topics=(ORDERS,), by_key=True))
+    found = read(brokers, "fewer")
+    everything = [row for rows in found.values() for row in rows]
+    assert sorted(everything, key=str) == sorted((row for rows in expected(ORDERS).values() for row in rows), key=str)
+    places = {(row.key, partition) for partition, rows in found.items() for row in rows if row.key is not None}
+    assert len(places) == len({key for key, _ in places})
+    for source, rows in expected(ORDERS).items():
+        for key in {row.key for row in rows} - {None}:
+            (target,) = (each for name, each in places if name == key)
+            prefix = f"{ORDERS}/{source}/".encode()
+            own = [row for row in found[target] if row.key == key and (row.value or b"").startswith(prefix)]
+            assert own == [row for row in rows if row.key == key and row.value is not None]
+
+
+def test_what_cannot_be(spark: SparkSession, brokers: KafkaCluster, archive: str, tmp_path: Path) -> None:
+    """It is told before anything is written."""
+    plain = Wanted(bootstrap=brokers.bootstrap_servers)
+    parquet.write_table(pa.table({"key": ["a"]}), tmp_path / "a.parquet")
+    for path, chosen, kind, text in (
+        (archive, plain, TargetRefused, "there is no topic 'orders': --create makes it"),
+        (archive, wanted(brokers, "x", topics=("nothing",)), NotReplayable, "topics are orders, payments"),
+        (archive, wanted(brokers, "x", renamed={"": "x"}), NotReplayable, "2 topics cannot all become 'x'"),
+        (archive, wanted(brokers, "x", ends={TopicPartition(ORDERS, 7): 1}), NotReplayable, "orders-7 is not there"),
+        (str(tmp_path), plain, NotReplayable, "the column 'value' is missing"),
+        (str(tmp_path / "none"), plain, NotReplayable, "does not exist"),
+    ):
+        with pytest.raises(kind, match=text):
+            replay(spark, path, chosen)
+
+
+def test_other_directories(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """With offsets, rows go in their order; without, as files are named and rows lie in them; also without partitions.
+
+    A directory that has changed since is not gone on with.
+    """
+    rows = [(partition, offset, archived_row(ORDERS, partition, offset)) for partition in range(3)
+            for offset in offsets(0) if offset % 9]  # fmt: skip
+    in_order = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    shuffled = Random(2).sample(rows, len(rows))
+    whole = {partition: [row for each, _, row in rows if each == partition] for partition in range(3)}
+    for number, (parts, dropped) in enumerate(
+        (([shuffled], ["timestampType"]), (in_order, ["timestampType", "offset"]), (in_order, ["offset", "partition"]))
+    ):
+        path = tmp_path / str(number)
+        path.mkdir()
+        for part, own in enumerate(parts):
+            parquet.write_table(table(own).drop(dropped), path / f"{part}.parquet")
+        chosen = wanted(
+            brokers, f"plain-{number}", renamed={"": f"plain-{number}"}, step_records=500, name=f"n{number}"
+        )
+        if "partition" in dropped:
+            brokers.create_topic(f"plain-{number}", 3)
+        report = replay(spark, str(path), chosen)
+        found = read(brokers, f"plain-{number}")
+        assert report.records == len(rows)
+        if "partition" not in dropped:
+            assert found == whole
+            continue
+        keyed = [[row for row in found[each] if row.key == b"key-1"] for each in found]
+        assert [each for each in keyed if each] == [[row for _, _, row in rows if row.key == b"key-1"]]
+    parquet.write_table(table(rows[:5]), tmp_path / "0" / "more.parquet")
+    with pytest.raises(OtherBatches, match="give what is new a name of its own"):
+        replay(spark, str(tmp_path / "0"), wanted(brokers, "plain-0", renamed={"": "plain-0"}, name="n0"))
+
+
+def test_the_command(spark: SparkSession, brokers: KafkaCluster, archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what it would do, does it, and says what it did."""
+
+    @contextmanager
+    def shared(*_: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(pipeline_replay, "spark_for", shared)
+    words = [archive, "--bootstrap", brokers.bootstrap_servers, "--topics", PAYMENTS, "--as", "told", "--create"]
+
+    def run(*more: str) -> str:
+        done = CliRunner().invoke(pipeline_replay.command, [*words, *more])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "600 offsets in 1 steps" in run("--dry-run")
+    found = json.loads(run("--json", "--codec", "zstd"))
+    assert found["records"] == len(expected(PAYMENTS)[0])
+    assert read(brokers, "told") == expected(PAYMENTS)
+    assert "600 offsets are replayed" in run("--codec", "zstd")
+    assert json.loads(run("--dry-run", "--json"))["offsets_done"] == 600
