@@ -31,7 +31,7 @@ def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
     for each in range(differences):
         kind = list(Kind)[each % len(Kind)]
         found.add(1 + each % 3, 10 + each, kind, f"why <script>{each}</script>")
-    return AuditReport("files", "c-1", (1, 2, 3), (found, Comparison("empty", 0, 0, 0)), ("a <note>",), 1, 12288, 2.0)
+    return AuditReport("files", "c-1", (1, 2, 3), (found, Comparison("empty", 0, 0, 0)), ("a <note>",), 1, 0, 12288, 2.0)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_all_agree(run: Run) -> None:
     assert lines[0] == "No differences."
     assert lines[2].split() == ["BROKER", "REPLICAS", "BATCHES", "READ", "BEHIND", "OTHERS", "DIFFERENCES"]
     assert lines[5].split() == ["3", "1", "50", "4.0", "KiB", "1", "0"]
-    assert lines[-1] == "the replicas of 1 partitions agree below the high watermark"
+    assert lines[-1] == "the replicas of 1 partition agree below the high watermark"
     assert "note: a <note>" in lines
 
 
@@ -203,7 +203,7 @@ def test_a_page_of_much_is_bounded() -> None:
         for offset in range(3):
             found.add(1, offset, Kind.MISSING, "gone")
         partitions.append(found)
-    text = audit_page(AuditReport("brokers", None, (1,), tuple(partitions), (), 0, 1, 1.0))
+    text = audit_page(AuditReport("brokers", None, (1,), tuple(partitions), (), 0, 0, 1, 1.0))
     assert len(text) < 2_000_000
     assert "The first 2,000 of 9,000." in text
     assert "The other 2,960 are in the table" in text

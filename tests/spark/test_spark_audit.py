@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID
+from typing import Any
 
 import pytest
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
+from kreplica.runtime.disk import OsFile
+from kreplica.sansio.errors import GaveUp
 from kreplica.spark.pipelines import audit as audit_module
 from kreplica.spark.pipelines.audit import AuditOptions, look, look_all, make_plan
 from kreplica.spark.pipelines.audit_brokers import BrokerReplica
@@ -24,7 +26,6 @@ from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 
 T0 = TopicPartition("t", 0)
-ID, OTHER_ID = UUID(int=7), UUID(int=8)
 
 
 def batch(number: int, value: bytes = b"value") -> bytes:
@@ -72,7 +73,7 @@ def audited(options: AuditOptions) -> AuditReport:
             found[group[looked.number].partition].append(looked.comparison)
             notes += looked.notes
     partitions = tuple(merged(own) for own in found.values())
-    return AuditReport("files", plan.cluster_id, plan.brokers, partitions, tuple(notes), 0, 0, 1.0)
+    return AuditReport("files", plan.cluster_id, plan.brokers, partitions, tuple(notes), 0, 0, 0, 1.0)
 
 
 def of(directories: list[Directory], **more: object) -> AuditReport:
@@ -90,7 +91,7 @@ def test_directories_say_whose_they_are(directories: list[Directory]) -> None:
     """And what they hold is compared up to what is noted as committed."""
     report = of(directories)
     assert (report.agrees, report.cluster_id, report.brokers, report.batches) == (True, "c", (1, 2, 3), 30)
-    assert report.verdict == "the replicas of 1 partitions agree below the high watermark"
+    assert report.verdict == "the replicas of 1 partition agree below the high watermark"
 
 
 def test_several_directories_of_one_broker(directories: list[Directory], tmp_path: Path) -> None:
@@ -215,8 +216,8 @@ def test_what_differs_is_looked_at_twice(directories: list[Directory], monkeypat
         return found
 
     monkeypatch.setattr(audit_module, "compare", compare)
-    answers[:] = [None, found_at(5, 10), None, found_at(10, 15)]
-    found, _ = look(plan.slices[0])
+    answers[:] = [None, found_at(5), None, found_at(5, 10), found_at(10, 15)]
+    found, *_ = look(plan.slices[0])
     assert ([each.base_offset for each in found.differences], found.difference_count) == ([10], 1)
     assert not answers
 
@@ -306,7 +307,7 @@ def test_brokers_that_contradict_each_other(cluster: KafkaCluster) -> None:
     piece = plan_of(cluster, "a").slices[0]
     first, second, third = piece.replicas
     assert isinstance(second, BrokerReplica)
-    found, notes = look(piece._replace(replicas=(first, second._replace(partition=TopicPartition("b", 0)), third)))
+    found, notes, _ = look(piece._replace(replicas=(first, second._replace(partition=TopicPartition("b", 0)), third)))
     assert notes == ()
     assert found.differences
     assert {(each.broker, each.kind) for each in found.differences} == {(2, Kind.DIFFERENT)}
@@ -316,7 +317,7 @@ def test_brokers_that_contradict_each_other(cluster: KafkaCluster) -> None:
 def test_pieces_via_brokers(cluster: KafkaCluster) -> None:
     """Cut anywhere, each batch is in one piece."""
     (piece, *_) = plan_of(cluster, "a").slices
-    whole, _ = look(piece)
+    whole, *_ = look(piece)
     for cut in (1, 19, 20, 21, 299):
         pieces = [look(piece._replace(span=Span(*each)))[0] for each in ((0, cut), (cut, 300))]
         assert [each.differences for each in pieces] == [[], []]
@@ -328,10 +329,10 @@ def test_a_broker_that_has_no_such_replica(cluster: KafkaCluster, monkeypatch: p
     (piece, *_) = plan_of(cluster, "a").slices
     quick = replace(audit_module.CLIENT, operation_timeout_s=0.2)
     gone = tuple(each._replace(partition=TopicPartition("gone", 0), client=quick) for each in piece.replicas)  # type: ignore[call-arg]
-    found, notes = look(piece._replace(replicas=(*piece.replicas[:2], gone[2])))
+    found, notes, _ = look(piece._replace(replicas=(*piece.replicas[:2], gone[2])))
     assert [(each.broker, each.base_offset, each.kind) for each in found.differences] == [(3, 0, Kind.MISSING)]
     assert notes == ()
-    found, notes = look(piece._replace(replicas=gone))
+    found, notes, _ = look(piece._replace(replicas=gone))
     assert found.differences == []
     assert len(notes) == 3
 
@@ -341,9 +342,9 @@ def test_a_replica_that_ends_early(cluster: KafkaCluster) -> None:
     (piece, *_) = plan_of(cluster, "a").slices
     first, second, _ = piece.replicas
     short = second._replace(partition=TopicPartition("empty", 0), has_to=0)  # type: ignore[call-arg]
-    found, _ = look(piece._replace(replicas=(first, short)))
+    found, *_ = look(piece._replace(replicas=(first, short)))
     assert (found.differences, [each.is_short for each in found.coverages]) == ([], [False, True])
-    found, _ = look(piece._replace(replicas=(first, short._replace(has_to=300))))
+    found, *_ = look(piece._replace(replicas=(first, short._replace(has_to=300))))
     assert [(each.broker, each.base_offset, each.kind) for each in found.differences] == [(2, 0, Kind.MISSING)]
 
 
@@ -358,14 +359,14 @@ def test_a_broker_that_is_gone(kafka_cluster_factory: Callable[..., KafkaCluster
         (piece,) = plan.slices
         quick = replace(audit_module.CLIENT, operation_timeout_s=0.2)
         replicas = tuple(each._replace(client=quick) for each in piece.replicas)  # type: ignore[call-arg]
-        found, notes = look(piece._replace(replicas=replicas))
+        found, notes, _ = look(piece._replace(replicas=replicas))
         assert found.differences == []
         assert [each.broker for each in found.coverages] == [1, 2]
         assert "broker 3 is not reached" in notes[0]
         own.leader_of("a")
         report = audited(via(own, "a"))
         assert (report.agrees, report.brokers) == (True, (1, 2))
-        assert report.notes == ("broker 3: not looked at, it has 1 replicas",)
+        assert report.notes == ("broker 3: not looked at, replicas: 1",)
 
 
 def test_slices_are_shared_out() -> None:
@@ -374,3 +375,53 @@ def test_slices_are_shared_out() -> None:
     groups = grouped(slices)
     assert sorted(each.span.start for group in groups for each in group) == [0, 1, 2, 3, 4]
     assert [len(group) for group in groups] == [1, 1, 3]
+
+
+def test_a_topic_that_is_not_there(directories: list[Directory], cluster: KafkaCluster) -> None:
+    """It is named, and nothing is proved."""
+    with pytest.raises(ValueError, match="there is no topic nobody"):
+        of(directories, topics=frozenset({"t", "nobody"}))
+    with pytest.raises(ValueError, match="there is no topic nobody"):
+        audited(via(cluster, "nobody"))
+
+
+def test_a_broker_that_goes_while_it_is_read(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is still there is looked at anew; where nobody is, nothing is proved."""
+    (piece, *_) = plan_of(cluster, "a").slices
+    failures = [GaveUp("gone"), GaveUp("gone again")]
+    real = audit_module.compare
+
+    def compare(*given: Any) -> Comparison:
+        if failures:
+            raise failures.pop()
+        return real(*given)
+
+    monkeypatch.setattr(audit_module, "compare", compare)
+    found, notes, is_done = look(piece)
+    assert ([each.end for each in found.coverages], notes, is_done) == ([300, 300, 300], (), True)
+    failures += [GaveUp("gone")] * 9
+    found, notes, is_done = look(piece)
+    assert (found.coverages, notes, is_done) == ([], ("a-0: gone",), False)
+    report = AuditReport("brokers", None, (1,), (found, comparison()), notes, 0, 1, 0, 1.0)
+    assert not replace(report, partitions=(Comparison("t", 0, 0, 50, comparison().coverages),)).agrees
+
+
+def test_a_device_that_does_not_give(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read is named, and what lies in other segments is compared."""
+    for each in directories:
+        path = each.path / "t-0"
+        (path / f"{30:020}.log").write_bytes(b"".join(batch(number) for number in range(6, 10)))
+        (path / f"{0:020}.log").write_bytes(b"".join(batch(number) for number in range(6)))
+    spoiled = str(directories[1].path / "t-0" / f"{0:020}.log")
+    read_at = OsFile.read_at
+
+    def failing(self: OsFile, position: int, size: int) -> bytes:
+        if self.path == spoiled:
+            raise OSError(5, "Input/output error")
+        return read_at(self, position, size)
+
+    monkeypatch.setattr(OsFile, "read_at", failing)
+    report = of(directories)
+    assert places(report) == [("t", 0, 0, 2, Kind.DAMAGED)]
+    assert "Input/output error" in report.differences[0].detail
+    assert [each.batches for each in report.partitions[0].coverages] == [10, 4, 10]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOKS_MAX = 5
-"""So often a piece is begun anew whose logs' beginnings move away under it."""
+"""So often a piece is begun anew whose logs' beginnings move away under it, or a broker."""
 
 CLIENT = ClientOptions(client_id="kreplica-audit", operation_timeout_s=15.0)
 
@@ -71,11 +71,13 @@ class Looked(NamedTuple):
 
     :param number: of the piece.
     :param notes: replicas that could not be looked at.
+    :param is_done: False: nothing could be compared.
     """
 
     number: int
     comparison: Comparison
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+    is_done: bool
 
 
 def audit(spark: SparkSession, options: AuditOptions, report: Report = nobody) -> AuditReport:
@@ -83,7 +85,7 @@ def audit(spark: SparkSession, options: AuditOptions, report: Report = nobody) -
 
     :raise StorageError: a directory is not what it should be.
     :raise ClientError: the cluster does not answer.
-    :raise ValueError: the work file is of another audit.
+    :raise ValueError: a topic is not there, or the work file is of another audit.
     """
     began_s = monotonic()
     plan = make_plan(options)
@@ -95,13 +97,14 @@ def audit(spark: SparkSession, options: AuditOptions, report: Report = nobody) -
     open_slices = dict.fromkeys(found, 0)
     for each in left:
         open_slices[each.partition] += 1
-    done_bytes = read_bytes = 0
+    done_bytes = read_bytes = undone = 0
     total_bytes = sum(each.size_bytes for each in left)
     with work:
         for looked in _run(spark, left):
             piece = left[looked.number]
             found[piece.partition].append(looked.comparison)
             notes += looked.notes
+            undone += not looked.is_done
             open_slices[piece.partition] -= 1
             if not open_slices[piece.partition] and not looked.notes:
                 work.add(merged(found[piece.partition]))
@@ -117,6 +120,7 @@ def audit(spark: SparkSession, options: AuditOptions, report: Report = nobody) -
         partitions=tuple(sorted(partitions, key=lambda each: (each.topic, each.partition))),
         notes=tuple(dict.fromkeys(notes)),
         taken_over=len(taken_over),
+        undone=undone,
         read_bytes=read_bytes,
         seconds=monotonic() - began_s,
     )
@@ -149,10 +153,15 @@ def _plan(options: AuditOptions) -> Plan:
         if cluster_id is not None and facts.cluster_id not in (None, cluster_id):
             raise ValueError(f"the directories are of cluster {cluster_id}, {options.bootstrap} of {facts.cluster_id}")
     if not options.via_brokers:
-        return plan_of_files(held, cluster_id, options.compacted, facts)
-    if facts is None:
+        plan = plan_of_files(held, cluster_id, options.compacted, facts)
+    elif facts is not None:
+        plan = plan_of_brokers(facts, options.compacted, CLIENT)
+    else:
         raise ValueError("to read replicas from brokers, somebody has to say where those are")
-    return plan_of_brokers(facts, options.compacted, CLIENT)
+    unknown = options.topics - {each.topic for each in plan.found}
+    if unknown:
+        raise ValueError(f"there is no topic {', '.join(sorted(unknown))}, or no replica of it")
+    return plan
 
 
 def _run(spark: SparkSession, slices: list[Slice]) -> Iterator[Looked]:
@@ -168,20 +177,28 @@ def look_all(group: list[tuple[int, Slice]]) -> list[Looked]:
     return [Looked(number, *look(piece)) for number, piece in group]
 
 
-def look(piece: Slice) -> tuple[Comparison, tuple[str, ...]]:
+def look(piece: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
     """Compare one piece; what differs is looked at twice.
 
-    :return: and why some replicas were not looked at.
+    :return: and why some replicas were not looked at, and whether the others were.
     """
-    replicas, notes, refused = _reachable(piece)
-    if not replicas:
-        return Comparison(*piece.partition, piece.span.start, piece.span.end), tuple(notes)
-    found = _compared(piece, replicas)
-    if found.differences:
-        _keep_common(found, _compared(piece, replicas).differences)
-    for broker, why in refused.items():
-        found.add(broker, piece.span.start, Kind.MISSING, why)
-    return found, tuple(notes)
+    notes: list[str] = []
+    for _ in range(LOOKS_MAX):
+        replicas, notes, refused = _reachable(piece)
+        if not replicas:
+            break
+        try:
+            found = compare(piece.partition, replicas, piece.span)
+            if found.differences:
+                _keep_common(found, compare(piece.partition, replicas, piece.span).differences)
+        except (ClientError, LogMoved) as error:
+            # A broker that has gone, or a beginning that has moved: who is still there is looked at anew.
+            notes.append(f"{piece.partition}: {error}")
+            continue
+        for broker, why in refused.items():
+            found.add(broker, piece.span.start, Kind.MISSING, why)
+        return found, tuple(notes), True
+    return Comparison(*piece.partition, piece.span.start, piece.span.end), tuple(notes), False
 
 
 def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
@@ -190,15 +207,6 @@ def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
     kept = [each for each in found.differences if each.place in places]
     found.difference_count -= len(found.differences) - len(kept)
     found.differences = kept
-
-
-def _compared(piece: Slice, replicas: list[AnyReplica]) -> Comparison:
-    for _ in range(LOOKS_MAX - 1):
-        try:
-            return compare(piece.partition, replicas, piece.span)
-        except LogMoved:
-            continue
-    return compare(piece.partition, replicas, piece.span)
 
 
 def _reachable(piece: Slice) -> tuple[list[AnyReplica], list[str], dict[int, str]]:

@@ -117,8 +117,14 @@ class _Walk:
                 file = self._files.open(base)
             except FileNotFoundError as error:
                 raise LogMoved(f"{self._files.path}: segment {base} is gone") from error
+            except PermissionError as error:
+                raise StorageError(f"{os.uname().nodename} may not read {error.filename}") from error
             with closing(file):
-                yield from self._segment(file, base, bound)
+                try:
+                    yield from self._segment(file, base, bound)
+                except OSError as error:
+                    # What a device does not give is as good as damaged; other segments may be whole.
+                    self._broken = self._broken or f"{os.path.basename(file.path)}: {error}"
         if self._broken and self._expected < self._end:
             yield Gap(self._expected, self._end, self._broken)
 

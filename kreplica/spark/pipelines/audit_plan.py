@@ -56,7 +56,7 @@ class Plan:
 
     def all_notes(self) -> list[str]:
         """With the brokers that have replicas which nobody looks at."""
-        told = [f"broker {broker}: not looked at, it has {count:,} replicas" for broker, count in self.unseen.items()]
+        told = [f"broker {broker}: not looked at, replicas: {count:,}" for broker, count in self.unseen.items()]
         return [*sorted(told), *self.notes]
 
 

@@ -33,6 +33,7 @@ class AuditReport:
     :param brokers: whose replicas were looked at.
     :param notes: what was left out, and why.
     :param taken_over: partitions whose result is of an earlier run.
+    :param undone: pieces of partitions that could not be compared.
     :param read_bytes: by this run.
     """
 
@@ -42,6 +43,7 @@ class AuditReport:
     partitions: tuple[Comparison, ...]
     notes: tuple[str, ...]
     taken_over: int
+    undone: int
     read_bytes: int
     seconds: float
 
@@ -82,8 +84,8 @@ class AuditReport:
 
     @property
     def agrees(self) -> bool:
-        """Whether something was compared, and all of it agrees."""
-        return not self.is_empty and not self.difference_count
+        """Whether something was compared, and all of it, and agrees."""
+        return not (self.is_empty or self.undone or self.difference_count)
 
     def by_broker(self) -> list[OfBroker]:
         """Broker by broker; differences are those that are named."""
@@ -112,12 +114,18 @@ class AuditReport:
         """In a line."""
         if self.difference_count:
             places = sum(1 for each in self.partitions if each.difference_count)
-            found = "1 difference" if self.difference_count == 1 else f"{self.difference_count:,} differences"
-            return f"{found}, in {places:,} of {len(self.partitions):,} partitions"
+            found = _counted(self.difference_count, "difference")
+            return f"{found}, in {places:,} of {_counted(len(self.partitions), 'partition')}"
         if self.is_empty:
             return "nothing was compared, and nothing is proved"
-        told = f"the replicas of {self.compared:,} partitions agree below the high watermark"
-        return f"{told}; of {self.alone:,} there was one only, and it is sound" if self.alone else told
+        told = f"the replicas of {_counted(self.compared, 'partition')} agree below the high watermark"
+        if self.alone:
+            told += f"; of {self.alone:,} there was one only, and it is sound"
+        return f"{told}; {_counted(self.undone, 'piece')} could not be compared" if self.undone else told
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def merged(pieces: Sequence[Comparison]) -> Comparison:
