@@ -1,0 +1,44 @@
+"""The page about Spark has every option; its programs run in tests/spark_jvm."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from kreplica.spark import options, sink_options
+from kreplica.spark.client_settings import client_settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def named(title: str) -> set[str]:
+    """What stands in the first columns of a section's table."""
+    rows = re.findall(r"^\| (`[^|]*) \|", section(title), re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+
+
+def test_every_option_is_there() -> None:
+    """And no other."""
+    of_source = {*options._KNOWN, "kafka.bootstrap.servers", "kafka.isolation.level", "kafka.group.id"}
+    assert named("Options of the source") == of_source
+    of_sink = {name.lower() for name in named("Options of the sink")}
+    assert of_sink == {*sink_options._KNOWN, "kafka.bootstrap.servers"}
+
+
+def test_every_setting_is_there(caplog: pytest.LogCaptureFixture) -> None:
+    """Each that is named is one of ours; those that are refused are named."""
+    names = named("Settings of the client")
+    assert len(names) >= 20
+    values = {"acks": "1", "compression.type": "zstd", "enable.idempotence": "false", "security.protocol": "PLAINTEXT"}
+    with caplog.at_level(logging.WARNING):
+        client_settings({f"kafka.{name}": values.get(name, "1048576") for name in names}, {})
+    assert not caplog.text
+    for name in (*options.REFUSED, *sink_options.REFUSED):
+        assert name.split(".")[-1].removesuffix("er") in PAGE

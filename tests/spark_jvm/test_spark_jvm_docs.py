@@ -1,0 +1,38 @@
+"""The programs of the page about Spark run, one after the other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from jvm_tables import written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+PLACEHOLDER = "127.0.0.1:9092"
+BLOCK = re.compile(r"^```(python|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_the_pages_programs_run(
+    spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the tests' session, which is there already."""
+    brokers.create_topic("orders", 3)
+    brokers.create_topic("orders-loud", 3)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    page = PAGE.read_text().replace(PLACEHOLDER, brokers.bootstrap_servers).replace('"checkpoint"', f'"{tmp_path}"')
+    tables = []
+    for language, text in BLOCK.findall(page):
+        if language == "python":
+            exec(compile(text, "spark.md", "exec", dont_inherit=True), names)
+        else:
+            tables.append(spark.sql(text).collect())
+    assert sorted(written(brokers, "orders-loud").items()) == [("A TEA", 2), ("TWO COFFEES", 2)]
+    assert sum(row.orders for row in tables[-1]) == 4
