@@ -21,6 +21,7 @@ PYTHON = "/usr/bin/python3.11"
 """What the environment runs on, where the package is installed."""
 
 SETTINGS = ("broker-1", "broker-2", "broker-3", "broker", "production", "single")
+UNITS = (".service", ".target")
 PAGES = "docs"
 DIRECTORY_MODE, FILE_MODE, PROGRAM_MODE = 0o755, 0o644, 0o755
 
@@ -53,7 +54,7 @@ fi
 PRERM = """#!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
-    systemctl stop 'kreplica-broker*.service' kreplica-coordinator.service || true
+    systemctl stop 'kreplica-broker*.service' kreplica-coordinator.service kreplica.target || true
 fi
 """
 
@@ -110,7 +111,8 @@ def _lay_out(stage: Path, environment: Path | None) -> None:
     shutil.copytree(ROOT / "etc" / "grafana", home / "grafana")
     _copy([ROOT / "etc" / "kreplica" / f"{name}.properties" for name in SETTINGS], stage / "etc/kreplica")
     _copy([ROOT / "etc" / "kreplica" / "coordinator.env"], stage / "etc/kreplica")
-    _copy(sorted((ROOT / "systemd").glob("*.service")), stage / "lib/systemd/system")
+    units = [path for path in sorted((ROOT / "systemd").iterdir()) if path.suffix in UNITS]
+    _copy(units, stage / "lib/systemd/system")
     _copy([ROOT / "systemd/sysusers.d/kreplica.conf"], stage / "usr/lib/sysusers.d")
     _copy([ROOT / "systemd/tmpfiles.d/kreplica.conf"], stage / "usr/lib/tmpfiles.d")
     _copy([ROOT / "LICENSE"], stage / "usr/share/doc/kreplica", name="copyright")

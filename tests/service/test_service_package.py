@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("kreplica-broker.service", "kreplica-broker@.service", "kreplica-coordinator.service")
+NAMES = ("kreplica-broker.service", "kreplica-broker@.service", "kreplica-coordinator.service", "kreplica.target")
 
 
 class Entry(NamedTuple):
@@ -133,8 +133,8 @@ def test_the_page_tells_of_what_is_there(contents):
     assert len(commands) >= 6
     for program, rest in commands:
         if program == "systemctl":
-            for unit in re.findall(r"kreplica-[\w]+@?", rest):
-                assert f"{unit}.service" in NAMES
+            for unit in re.findall(r"kreplica-[\w]+@?|kreplica\.\w+", rest):
+                assert unit in NAMES or f"{unit}.service" in NAMES
         elif program == "cp":
             assert rest.split()[0] in contents
     version = re.search(r"kreplica_([\d.]+)_amd64", page)

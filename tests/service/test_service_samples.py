@@ -127,6 +127,49 @@ def test_units_are_hardly_exposed(unit: Path) -> None:
     assert abs(float(told[1]) - float(found[1])) <= 0.3
 
 
+def test_one_command_for_all_of_a_host(tmp_path: Path) -> None:
+    """What is enabled is wanted by ``kreplica.target``, and stops with it; brokers before the coordinator."""
+    target = ROOT / "systemd/kreplica.target"
+    copies = tmp_path / "lib/systemd/system"
+    copies.mkdir(parents=True)
+    for unit in (*UNITS, target):
+        text = unit.read_text(encoding="utf-8")
+        (copies / unit.name).write_text(text.replace("/opt/kreplica/.venv/bin/twistd", "/bin/true"))
+        assert unit == target or "\nPartOf=kreplica.target\n" in text
+        assert "broker" not in unit.name or re.search("^After=.*kreplica-coordinator.service", text, re.MULTILINE)
+    names = (
+        "kreplica.target",
+        "kreplica-coordinator.service",
+        "kreplica-broker@1.service",
+        "kreplica-broker@2.service",
+    )
+    enabled = subprocess.run(
+        ["systemctl", f"--root={tmp_path}", "enable", *names], capture_output=True, text=True, check=False
+    )
+    assert enabled.returncode == 0, enabled.stderr
+    wanted = {path.name for path in (tmp_path / "etc/systemd/system/kreplica.target.wants").iterdir()}
+    assert wanted == set(names[1:])
+    said = analyzed("verify", "--recursive-errors=no", "--man=no", str(copies / target.name))
+    assert [line for line in said.splitlines() if target.name in line] == []
+
+
+def test_more_brokers_on_a_host(tmp_path: Path) -> None:
+    """What docs/operations.md says to type for cores beyond the third makes settings that differ where they must."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    found = re.search(r"^# (for i in \$\(seq 4 \$\(nproc\)\); do\n(?:>.*\n)+)", page, re.MULTILINE)
+    assert found is not None
+    script = found[1].replace("\n> ", "\n").replace("$(nproc)", "5").replace("/etc/kreplica", str(tmp_path))
+    (tmp_path / "broker-1.properties").write_bytes((ROOT / "etc/kreplica/broker-1.properties").read_bytes())
+    subprocess.run(["sh", "-ec", script], check=True)
+    for number in (4, 5):
+        settings = load(tmp_path / f"broker-{number}.properties")
+        assert settings["broker.id"] == number
+        assert [endpoint.port for endpoint in settings.listeners] == [9091 + number]
+        assert settings.log_dirs == (f"/var/lib/kreplica/broker-{number}",)
+        assert settings["zookeeper.connect"] == "127.0.0.1:2181"
+        assert settings["broker.rack"] is None
+
+
 def test_the_account_and_its_directories() -> None:
     """The unit's account is made by sysusers.d, and only it reads the data."""
     users = (ROOT / "systemd/sysusers.d/kreplica.conf").read_text()
