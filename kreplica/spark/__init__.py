@@ -9,6 +9,7 @@
 * ``lag`` how far a query is behind
 * ``writers``, ``writing``: ``row_columns`` rows by partition, ``partitioning`` by key, ``encoding`` Arrow columns
   become record batches
-* ``exactly_once``, ``decisions``, ``leftovers``: micro-batches that are visible once; ``batch_sequence``: batches that a
+* ``exactly_once``, ``decisions``, ``leftovers``: micro-batches that are visible once; ``batch_sequence`` batches that a
   driver numbers itself
+* ``session`` a session with nothing but what is installed, ``spark_home`` Spark's folder for it
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
@@ -208,7 +208,7 @@ def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
             f"{path} is an archive of {'; '.join(differing)}: choose another path, or adopt it to go on so"
         )
     if differing:
-        write_about(path, about, store)
+        write_about(path, replace(about, made_ms=there.made_ms), store)  # by which replays know it
     batches = read_archive(path, store).batches
     begun = batch_numbers(checkpoint(path), store)
     if batches and (not begun or begun[-1] < batches[-1].number):

@@ -200,8 +200,15 @@ def _plan(cluster: Cluster, source: Source, wanted: Wanted) -> Plan:
     names = _targets(source, wanted)
     targets = tuple(_target(cluster, topic, name, source, wanted) for topic, name in names.items())
     chosen = _chosen(source, wanted, names)
-    choice = {"to": names, "keys": wanted.by_key, "from": wanted.from_ms, "until": wanted.to_ms,
-              "start": sorted(wanted.starts.items()), "end": sorted(wanted.ends.items())}  # fmt: skip
+    choice = {
+        "topics": sorted(wanted.topics),
+        "as": dict(sorted(wanted.renamed.items())),
+        "by_key": wanted.by_key,
+        "from": wanted.from_ms,
+        "to": wanted.to_ms,
+        "start": sorted(wanted.starts.items()),
+        "end": sorted(wanted.ends.items()),
+    }
     text = json.dumps(choice)
     about = f"{source.identity} {text}"
     about = f"{about[:1000]} ({digest(about)})"

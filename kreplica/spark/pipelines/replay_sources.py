@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.archive_layout import COLUMNS, Archive
+from kreplica.spark.pipelines.archive_layout import Archive
+from kreplica.spark.pipelines.archive_reading import read_rows
 from kreplica.spark.pipelines.replay_steps import Lot, Step, lanes
 from kreplica.spark.ranges import OffsetRange
 
@@ -60,10 +61,10 @@ class Source(ABC):
 class ByOffset(Source):
     """Rows that say their partitions and offsets.
 
-    :param files: of each lot, by topic.
+    :param archive: whose they are; None: files that anybody wrote.
     """
 
-    files: Mapping[int, Mapping[str, tuple[str, ...]]] | None = None
+    archive: Archive | None = None
 
     def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
         """As ``Source.rows``."""
@@ -84,11 +85,10 @@ class ByOffset(Source):
         return within.select(*kept, F.lit(0).alias(LOT), LANE)
 
     def _read(self, spark: SparkSession, step: Step) -> DataFrame:
-        if self.files is None:
+        if self.archive is None:
             return _whole(spark, self.path)
-        topics = {each.partition.topic for each in step.ranges}
-        chosen = [file for lot in step.lots for topic in topics for file in self.files[lot].get(topic, ())]
-        return spark.read.schema(_archive_schema()).option("basePath", self.path).parquet(*chosen)
+        batches = [each for each in self.archive.batches if each.number in step.lots]
+        return read_rows(spark, self.archive, {each.partition.topic for each in step.ranges}, batches)
 
 
 @dataclass(frozen=True)
@@ -124,21 +124,18 @@ class ByFile(Source):
 
 def archive_source(archive: Archive) -> ByOffset:
     """An archive's whole batches."""
-    about = archive.about
     lots = []
-    files: dict[int, dict[str, tuple[str, ...]]] = {}
     for batch in archive.batches:
         ranges = [
             OffsetRange(TopicPartition(each.topic, each.partition), each.start, each.end) for each in batch.ranges
         ]
         lots.append(Lot(batch.number, tuple(ranges), batch.size))
-        topics = {each.topic for each in batch.files}
-        files[batch.number] = {each: tuple(archive.files([each], [batch])) for each in topics}
     counts: dict[str, int] = {}
     for topic, partition in archive.spans:
         counts[topic] = max(counts.get(topic, 0), partition + 1)
-    identity = f"archive of {about.selection()} of {about.cluster_id}, made {about.made_ms}"
-    return ByOffset(archive.path, identity, identity, tuple(lots), counts, files)
+    identity = f"the archive made at {archive.about.made_ms} ms"
+    plain = replace(archive, about=replace(archive.about, values="binary"))  # what is parsed is in the values too
+    return ByOffset(archive.path, identity, identity, tuple(lots), counts, plain)
 
 
 def directory_source(spark: SparkSession, path: str) -> Source:
@@ -194,14 +191,6 @@ def _whole(spark: SparkSession, path: str) -> DataFrame:
 
     rows = spark.read.parquet(path)
     return rows if "topic" in rows.columns else rows.withColumn("topic", F.lit(NO_TOPIC))
-
-
-def _archive_schema() -> Any:
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    from kreplica.spark.rows import spark_schema
-
-    return StructType([*spark_schema(COLUMNS).fields, StructField("topic", StringType())])
 
 
 def _within(ranges: Iterable[OffsetRange]) -> Column:
