@@ -1,4 +1,7 @@
-"""A Spark session with nothing but what ``pip install kreplica[spark]`` brings: Java, this Python, loopback alone."""
+"""A Spark session with nothing but what ``pip install kreplica[spark]`` brings: Java, this Python, loopback alone.
+
+As a program it prints the Java: ``JAVA_HOME=$(python -m kreplica.spark.session) pyspark``.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kreplica.errors import KreplicaError
+from kreplica.spark.spark_home import unzipped_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +69,8 @@ def spark_session(name: str, *, master: str | None = None, settings: Mapping[str
     if not is_submitted:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ["JAVA_HOME"] = str(java_home())
+        if chosen is not None and chosen.startswith("local"):
+            _start_workers_quickly()
     builder = SparkSession.builder.appName(name)
     if chosen is not None:
         builder = builder.master(chosen)
@@ -73,6 +80,17 @@ def spark_session(name: str, *, master: str | None = None, settings: Mapping[str
         builder = builder.config(setting, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def _start_workers_quickly() -> None:
+    """Let workers take the modules that are installed, where nobody says which ones they are to take."""
+    if "SPARK_HOME" in os.environ or os.environ["PYSPARK_PYTHON"] != sys.executable:
+        return
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    with suppress(OSError):
+        os.environ["SPARK_HOME"] = str(unzipped_home(Path(found.origin).parent, _user_cache()))
 
 
 def java_home(cache: Path | None = None) -> Path:
@@ -120,3 +138,7 @@ def _version(java: Path) -> int:
 
 def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kreplica"
+
+
+if __name__ == "__main__":
+    print(java_home())

