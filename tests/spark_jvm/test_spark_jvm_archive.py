@@ -33,6 +33,12 @@ NOON_MS = 1_700_000_000_000  # 2023-11-14, late in the evening
 HOUR_MS = 3_600_000
 
 
+def create(brokers: KafkaCluster, *topics: str, partitions: int = 1) -> None:
+    """Topics whose records may be old."""
+    for topic in topics:
+        brokers.create_topic(topic, partitions, retention_ms=-1)
+
+
 def write(brokers: KafkaCluster, topic: str, values: Iterable[Any], partitions: int = 1, **options: Any) -> None:
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(**options)) as producer:
         for number, value in enumerate(values):
@@ -90,8 +96,8 @@ def counts(report: CompareReport) -> dict[str, int]:
 
 def test_each_record_is_in_a_file_once(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
     """Two topics of several codecs and days, in several batches; what comes later is added, and nothing else."""
-    brokers.create_topic("archive.a", 2)
-    brokers.create_topic("archive-b", 1)
+    create(brokers, "archive.a", partitions=2)
+    create(brokers, "archive-b")
     for number, codec in enumerate(Codec):
         write(brokers, "archive.a", numbers(number * 40, 40), 2, codec=codec)
     write(brokers, "archive-b", [b"text", None, b""])
@@ -125,7 +131,7 @@ def test_a_batch_that_is_tried_again_is_there_once(
     spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run dies when the files are there and their note is not; the next one has other tasks, and fewer days."""
-    brokers.create_topic("retried", 2)
+    create(brokers, "retried", partitions=2)
     write(brokers, "retried", numbers(0, 60), 2)
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("retried",))
     archive(spark, str(tmp_path), options)
@@ -166,7 +172,7 @@ def test_a_batch_that_is_tried_again_is_there_once(
 
 def test_json_values_have_a_column_that_grows(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
     """New fields are added, a changed type becomes a wider one; all files remain one table, also for plain Spark."""
-    brokers.create_topic("json", 1)
+    create(brokers, "json")
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("json",), values="json")
     write(brokers, "json", [b"no json", None, [1], {"a": 1, "n": None, "deep": {"x": 1, "list": [{"q": 1}]}}])
     archive(spark, str(tmp_path), options)
@@ -197,8 +203,7 @@ def test_json_values_have_a_column_that_grows(spark: SparkSession, brokers: Kafk
 
 def test_what_an_archive_is_of_is_not_mixed(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
     """Other topics, another cluster, a checkpoint that is gone: refused, in words, before anything is done."""
-    brokers.create_topic("mixed", 1)
-    brokers.create_topic("more", 1)
+    create(brokers, "mixed", "more")
     write(brokers, "mixed", numbers(0, 3))
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("mixed",))
     path = tmp_path / "archive"
@@ -248,7 +253,7 @@ def change(path: Path, offset: int, becomes: list[dict[str, Any]]) -> None:
 
 def test_an_archive_that_differs_from_its_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
     """Each kind is named with its offset; what retention deleted is no difference, nor is what came later."""
-    brokers.create_topic("differs", 1)
+    create(brokers, "differs")
     write(brokers, "differs", numbers(0, 100))
     archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("differs",)))
     change(tmp_path, 30, [])
@@ -278,8 +283,7 @@ def test_an_archive_that_differs_from_its_topic(spark: SparkSession, brokers: Ka
 
 def test_a_replayed_topic_that_differs(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
     """Offsets are others, so order and content count; one record that is missing does not make all others differ."""
-    for topic in ("played", "same", "changed"):
-        brokers.create_topic(topic, 1)
+    create(brokers, "played", "same", "changed")
     write(brokers, "played", numbers(0, 100))
     archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("played",)))
     rows = [(row.key, row.value, row.timestamp_ms, row.headers) for row in brokers.records("played")]
