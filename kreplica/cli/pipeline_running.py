@@ -99,7 +99,7 @@ def spark_for(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
     quiet = {"spark.ui.showConsoleProgress": "false", **choice.settings}
     try:
         session = spark_session(name, master=choice.master, settings=quiet)
-        session.sparkContext.setLogLevel("ERROR")
+        session.sparkContext.setLogLevel("FATAL")
     except (PySparkException, KreplicaError) as error:
         raise Failed(str(error)) from error
     try:
