@@ -1,0 +1,158 @@
+"""Audits that read each replica from the broker that has it, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from audited_here import audited
+
+from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import GaveUp
+from kreplica.spark.pipelines import audit as audit_module
+from kreplica.spark.pipelines.audit import AuditOptions, look, make_plan
+from kreplica.spark.pipelines.audit_brokers import BrokerReplica
+from kreplica.spark.pipelines.audit_plan import Plan
+from kreplica.spark.pipelines.audit_report import AuditReport
+from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Kind, Span
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
+    """Two topics of the same size with other records, several codecs, and one that is empty."""
+    with kafka_cluster_factory(3, topics={"a": 2, "b": 2, "empty": 1}) as made:
+        for topic, value in (("a", b"one"), ("b", b"two")):
+            for codec in (Codec.NONE, Codec.ZSTD):
+                with (
+                    Cluster(made.bootstrap_servers) as client,
+                    Producer(client, ProducerOptions(codec=codec)) as producer,
+                ):
+                    for number in range(300):
+                        producer.send(topic, b"%s %d" % (value, number), partition=number % 2, timestamp_ms=1000)
+                        if number % 40 == 0:
+                            producer.flush()
+        yield made
+
+
+def via(cluster: KafkaCluster, *topics: str) -> AuditOptions:
+    return AuditOptions(bootstrap=cluster.bootstrap_servers, via_brokers=True, topics=frozenset(topics))
+
+
+def plan_of(cluster: KafkaCluster, *topics: str) -> Plan:
+    return make_plan(via(cluster, *topics))
+
+
+def test_via_brokers(cluster: KafkaCluster) -> None:
+    """Every replica is read from the broker that has it, whoever leads."""
+    report = audited(via(cluster, "a", "empty"))
+    assert (report.agrees, report.brokers, report.notes) == (True, (1, 2, 3), ())
+    assert [(each.topic, each.partition, each.high_watermark) for each in report.partitions] == [
+        ("a", 0, 300), ("a", 1, 300), ("empty", 0, 0),
+    ]  # fmt: skip
+    for each in report.partitions[:2]:
+        assert [(own.broker, own.start, own.end) for own in each.coverages] == [(n, 0, 300) for n in (1, 2, 3)]
+        assert len({(own.batches, own.size_bytes) for own in each.coverages}) == 1
+
+
+def test_all_topics_via_brokers(cluster: KafkaCluster) -> None:
+    """None named: all are meant."""
+    assert {each.topic for each in audited(via(cluster)).partitions} >= {"a", "b", "empty"}
+
+
+def test_brokers_that_contradict_each_other(cluster: KafkaCluster) -> None:
+    """Whoever is alone with what it sends is named."""
+    piece = plan_of(cluster, "a").slices[0]
+    first, second, third = piece.replicas
+    assert isinstance(second, BrokerReplica)
+    found, notes, _ = look(piece._replace(replicas=(first, second._replace(partition=TopicPartition("b", 0)), third)))
+    assert notes == ()
+    assert found.differences
+    assert {(each.broker, each.kind) for each in found.differences} == {(2, Kind.DIFFERENT)}
+    assert [each.end for each in found.coverages] == [300] * 3
+
+
+def test_pieces_via_brokers(cluster: KafkaCluster) -> None:
+    """Cut anywhere, each batch is in one piece."""
+    (piece, *_) = plan_of(cluster, "a").slices
+    whole, *_ = look(piece)
+    for cut in (1, 19, 20, 21, 299):
+        pieces = [look(piece._replace(span=Span(*each)))[0] for each in ((0, cut), (cut, 300))]
+        assert [each.differences for each in pieces] == [[], []]
+        assert sum(each.coverages[0].batches for each in pieces) == whole.coverages[0].batches
+
+
+def test_a_broker_that_has_no_such_replica(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named; of a partition that nobody has any more, only a note is left."""
+    (piece, *_) = plan_of(cluster, "a").slices
+    quick = replace(audit_module.CLIENT, operation_timeout_s=0.2)
+    gone = tuple(each._replace(partition=TopicPartition("gone", 0), client=quick) for each in piece.replicas)  # type: ignore[call-arg]
+    found, notes, _ = look(piece._replace(replicas=(*piece.replicas[:2], gone[2])))
+    assert [(each.broker, each.base_offset, each.kind) for each in found.differences] == [(3, 0, Kind.MISSING)]
+    assert notes == ()
+    found, notes, _ = look(piece._replace(replicas=gone))
+    assert found.differences == []
+    assert len(notes) == 3
+
+
+def test_a_replica_that_ends_early(cluster: KafkaCluster) -> None:
+    """Who is in sync has to have everything; of the others it is told."""
+    (piece, *_) = plan_of(cluster, "a").slices
+    first, second, _ = piece.replicas
+    short = second._replace(partition=TopicPartition("empty", 0), has_to=0)  # type: ignore[call-arg]
+    found, *_ = look(piece._replace(replicas=(first, short)))
+    assert (found.differences, [each.is_short for each in found.coverages]) == ([], [False, True])
+    found, *_ = look(piece._replace(replicas=(first, short._replace(has_to=300))))
+    assert [(each.broker, each.base_offset, each.kind) for each in found.differences] == [(2, 0, Kind.MISSING)]
+
+
+def test_a_broker_that_is_gone(kafka_cluster_factory: Callable[..., KafkaCluster]) -> None:
+    """What the others have is compared, and what was not looked at is told."""
+    with kafka_cluster_factory(3, topics={"a": 1}) as own:
+        with Cluster(own.bootstrap_servers) as client, Producer(client) as producer:
+            for number in range(20):
+                producer.send("a", b"%d" % number)
+        plan = make_plan(via(own, "a"))
+        own.stop(3)
+        (piece,) = plan.slices
+        quick = replace(audit_module.CLIENT, operation_timeout_s=0.2)
+        replicas = tuple(each._replace(client=quick) for each in piece.replicas)  # type: ignore[call-arg]
+        found, notes, _ = look(piece._replace(replicas=replicas))
+        assert found.differences == []
+        assert [each.broker for each in found.coverages] == [1, 2]
+        assert "broker 3 is not reached" in notes[0]
+        own.leader_of("a")
+        report = audited(via(own, "a"))
+        assert (report.agrees, report.brokers) == (True, (1, 2))
+        assert report.notes == ("broker 3: not looked at, replicas: 1",)
+
+
+def test_a_topic_that_is_not_there(cluster: KafkaCluster) -> None:
+    """It is named, and nothing is proved."""
+    with pytest.raises(ValueError, match="there is no topic nobody"):
+        audited(via(cluster, "nobody"))
+
+
+def test_a_broker_that_goes_while_it_is_read(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is still there is looked at anew; where nobody is, nothing is proved."""
+    (piece, *_) = plan_of(cluster, "a").slices
+    failures = [GaveUp("gone"), GaveUp("gone again")]
+    real = audit_module.compare
+
+    def compare(*given: Any) -> Comparison:
+        if failures:
+            raise failures.pop()
+        return real(*given)
+
+    monkeypatch.setattr(audit_module, "compare", compare)
+    found, notes, is_done = look(piece)
+    assert ([each.end for each in found.coverages], notes, is_done) == ([300, 300, 300], (), True)
+    failures += [GaveUp("gone")] * 9
+    found, notes, is_done = look(piece)
+    assert (found.coverages, notes, is_done) == ([], ("a-0: gone",), False)
+    sound = Comparison("t", 0, 0, 50, [Coverage(1, 0, 50, 10, 900, False)])
+    report = AuditReport("brokers", None, (1,), (found, sound), notes, 0, 1, 0, 1.0)
+    assert not replace(report, partitions=(sound,)).agrees
