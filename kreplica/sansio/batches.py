@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.sansio.errors import CorruptBatch
-from kreplica.wire.batches import BatchHeader, TimestampType, iter_headers, verify_crc
+from kreplica.wire.batches import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    TimestampType,
+    iter_headers,
+    verify_crc,
+)
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.record_columns import read_records
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Record, iter_records, open_records
@@ -90,7 +97,9 @@ def visible_batches(fetched: FetchedRecords) -> Iterator[tuple[BatchHeader, memo
         while coming and coming[0][1] <= header.last_offset:
             aborted.add(coming.popleft()[0])
         batch = data[position : position + header.size]
-        if header.is_control:
+        if not header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
+            yield header, batch
+        elif header.is_control:
             if header.producer_id in aborted and _ends_abort(batch):
                 aborted.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborted):

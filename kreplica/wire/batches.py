@@ -162,24 +162,26 @@ def iter_headers(buffer: Bytes, *, incomplete_last: bool = False) -> Iterator[tu
     :raise ProtocolError: bytes that are no batch, or a last one that is cut short.
     """
     position, end = 0, len(buffer)
-    while position < end:
-        if position + HEADER_SIZE > end and incomplete_last:
-            return
-        header = parse_header(buffer, position)
-        if position + header.size > end:
-            if incomplete_last:
-                return
-            raise ProtocolError("RecordBatch.length", f"{header.size} bytes of batch, {end - position} are left")
+    while position + HEADER_SIZE <= end:
+        header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
+        behind = position + header[1] + LENGTH_END
+        if header[3] != MAGIC or header[1] < _LENGTH_MIN:
+            parse_header(buffer, position)  # says what is wrong
+        if behind > end:
+            break
         yield position, header
-        position += header.size
+        position = behind
+    if position < end and not incomplete_last:
+        header = parse_header(buffer, position)
+        raise ProtocolError("RecordBatch.length", f"{header.size} bytes of batch, {end - position} are left")
 
 
 def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
     """Whether the batch's bytes are those that its CRC-32C was taken of; False also where some are missing."""
-    end = position + header.size
+    end = position + header[1] + LENGTH_END
     if end > len(buffer):
         return False
-    return bool(crc32c(memoryview(buffer)[position + CRC_START : end]) == header.crc)
+    return bool(crc32c(memoryview(buffer)[position + CRC_START : end]) == header[4])
 
 
 def attributes_of(buffer: Bytes) -> int:

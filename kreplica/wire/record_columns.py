@@ -1,14 +1,18 @@
 """The records inside a batch, all at once, column by column: for who reads whole batches.
 
-Records that follow each other often have the same size and shape: such a run is checked and cut by slices with a
-stride, a column of bytes at a time, which costs a fraction of going from field to field.  All others are read in place
-where their varints have one or two bytes.  Nothing is taken on trust: at the first thing that is wrong this gives up,
-and ``records`` says what it is.
+Many records are plain: they have neither key nor headers, and the offset after the last one.  Where those have one
+size, they are checked by slices with a stride, a column of bytes at a time, and their values are cut all at once; else
+they are read by one ``unpack_from`` each.  All other records are read byte by byte.  Nothing is taken on trust: at the
+first thing that is wrong this gives up, and ``records`` says what it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import repeat
+from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 
 from kreplica.errors import ProtocolError
@@ -23,19 +27,33 @@ from kreplica.wire.records import (
     read_varint,
 )
 
-RUN_MIN = 8
-"""Fewer records of one shape are read one by one."""
+ALIKE_MIN = 12
+"""Fewer records that may have one size are read one by one."""
 
-RUN_PAUSE = 16
-"""So many records are read one by one after a run that was none."""
+VALUES_CACHED = 32
+"""Sizes and counts of values for which what cuts them is kept."""
+
+PLAIN_PAUSE = 16
+"""So many records are read one by one where the next one was not plain."""
 
 _TIMESTAMP_MAX = 1 << 62
-_ONE_BYTE = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
-# The varints of 0, 1, 2...: of one byte up to 63, the low and the high bytes of those of two from 0 on.
-_DELTAS = bytes(delta << 1 for delta in range(64))
-_DELTAS_LOW = bytes((delta << 1 & 0x7F) | 0x80 for delta in range(1 << 13))
-_DELTAS_HIGH = bytes(delta >> 6 for delta in range(1 << 13))
 _new = tuple.__new__
+
+# What varints of one byte and of two mean, by the number that these bytes are as little-endian; all else means nothing.
+_NO_NUMBER = 1 << 64
+_NO_LENGTH = 1 << 29
+_TWO_BYTES = [number & 0x7F | 0x80 | number >> 7 << 8 for number in range(1 << 14)]
+_NUMBERS = ([_NO_NUMBER] * (1 << 8), [_NO_NUMBER] * (1 << 16))
+for _numbers, _raws in zip(_NUMBERS, (range(1 << 7), _TWO_BYTES), strict=True):
+    for _number, _raw in enumerate(_raws):
+        _numbers[_raw] = (_number >> 1) ^ -(_number & 1)
+_LENGTHS = [[each if 0 <= each < _NO_NUMBER else _NO_LENGTH for each in numbers] for numbers in _NUMBERS]
+_DELTAS = ([*range(0, 1 << 7, 2)], _TWO_BYTES[::2])
+_DELTA_BYTES = ([bytes(_DELTAS[0])], [bytes(raw & 0xFF for raw in _DELTAS[1]), bytes(raw >> 8 for raw in _DELTAS[1])])
+_PREFIXES = [
+    [(Struct(f"<Hx{time}{delta}BH").unpack_from, Struct(f"<Bx{time}{delta}BB").unpack_from) for delta in "BH"]
+    for time in "BH"
+]
 
 
 class Columns(NamedTuple):
@@ -61,7 +79,7 @@ def read_columns(section: bytes, header: BatchHeader) -> Columns:
 
     :raise ProtocolError: as ``records.read_record`` and ``records.iter_heads``.
     """
-    if -_TIMESTAMP_MAX < header.base_timestamp < _TIMESTAMP_MAX:
+    if -_TIMESTAMP_MAX < header[7] < _TIMESTAMP_MAX:
         try:
             return _Section(section, header).read()
         except (IndexError, OverflowError, ProtocolError):
@@ -73,43 +91,131 @@ def read_columns(section: bytes, header: BatchHeader) -> Columns:
 class _Section:
     """A section that is being read.
 
-    :ivar index: how many records were read; the last is from ``start`` to ``end``, and has the offset delta ``delta``.
-    :ivar places: where, in the last record, these begin: timestamp, offset delta, key's length, key, value's length,
-        value.
+    :ivar end: where the records end that were read; ``delta``: the offset delta of the last one.
+    :ivar time_size: bytes that its timestamp takes.
     """
+
+    __slots__ = ("columns", "count", "delta", "end", "header", "section", "time_size")
 
     def __init__(self, section: bytes, header: BatchHeader) -> None:
         self.section = section
         self.header = header
+        self.count = header.record_count
         self.columns = Columns([], [], [], [], [])
-        self.index = self.start = self.end = 0
+        self.end = 0
         self.delta = -1
-        self.places = (0, 0, 0, 0, 0, 0)
+        self.time_size = 1
 
     def read(self) -> Columns:
         """:raise OverflowError: something is wrong, as it is with whatever else is raised."""
-        header, timestamps = self.header, self.columns.timestamps
-        run_from = 0
-        while self.index < header.record_count:
-            self._read_one_by_one(run_from)
-            if self.index < header.record_count and not self._read_run():
-                run_from = self.index + RUN_PAUSE
+        header, count, columns = self.header, self.count, self.columns
+        values, timestamps = columns.values, columns.timestamps
+        plain_from = 0
+        while len(values) < count:
+            if len(values) < plain_from or not self._read_plain():
+                plain_from = max(plain_from, len(values) + PLAIN_PAUSE)
+                self._read_one_by_one(plain_from)
         if self.end != len(self.section) or self.delta > header.last_offset_delta:
             raise OverflowError
+        if timestamps:
+            different = timestamps if timestamps.count(timestamps[0]) < count else timestamps[:1]
+            if not -INT64_END <= min(different) <= max(different) < INT64_END:
+                raise OverflowError
         if header.attributes & LOG_APPEND_TIME_BIT:
-            timestamps[:] = [header.max_timestamp] * len(timestamps)
-        elif timestamps and not -INT64_END <= min(timestamps) <= max(timestamps) < INT64_END:
-            raise OverflowError
-        return self.columns
+            timestamps[:] = [header.max_timestamp] * count
+        return columns
 
-    def _read_one_by_one(self, run_from: int) -> None:
-        """Read records up to one that may be the first of a run, or to the end."""
-        section, header, count = self.section, self.header, self.header.record_count
+    def _read_plain(self) -> int:
+        """Read the records that follow as long as they are plain; how many those are, which may be none.
+
+        Each of their lengths takes one byte or two, timestamps and offsets as many as the first one's.
+        """
+        columns, header, first, start = self.columns, self.header, self.delta + 1, self.end
+        is_wide = first > 63
+        key_at = start + (3 if self.section[start] < 0x80 else 4) + self.time_size + is_wide
+        if self.section[key_at] != 1:
+            return 0
+        deltas = _DELTAS[is_wide][first : first + self.count - len(columns.values)]
+        if len(deltas) < ALIKE_MIN:
+            times = self._read_each(deltas, is_wide)
+        else:
+            times = self._read_each(deltas[:1], is_wide)
+            if times:
+                times += self._read_alike(start, deltas, is_wide) or self._read_each(deltas[1:], is_wide)
+        count = len(times)
+        if count:
+            columns.offsets.extend(range(header[0] + first, header[0] + first + count))
+            columns.timestamps.extend(_times(times, header[7], _NUMBERS[self.time_size - 1]))
+            columns.keys.extend(repeat(None, count))
+            columns.headers.extend(repeat((), count))
+            self.delta = first + count - 1
+        return count
+
+    def _read_each(self, deltas: list[int], is_wide: bool) -> list[int]:
+        """Add the values of plain records, up to one that is not; their timestamps, as they lie there."""
+        section, start, (lengths_of_one, lengths) = self.section, self.end, _LENGTHS
+        long, short = _PREFIXES[self.time_size - 1][is_wide]
+        head = self.time_size + is_wide + 7  # from a length of two bytes to a value of a length of two bytes
+        after, head_less = head - 1, head - 2
+        times: list[int] = []
+        add_value, add_time = self.columns.values.append, times.append
+        try:
+            for delta in deltas:
+                length, time, found, key, value_length = long(section, start)
+                size = lengths[value_length]
+                if lengths[length] == size + after:
+                    value_at = start + head
+                else:  # a length of one byte
+                    is_long = length > 0x7F
+                    _, time, found, key, value_length = short(section, start + is_long)
+                    size = lengths_of_one[value_length]
+                    if (lengths if is_long else lengths_of_one)[length] != size + head_less:
+                        break
+                    value_at = start + head_less + is_long
+                stop = value_at + size
+                if found != delta or key != 1 or section[stop]:
+                    break
+                add_value(section[value_at:stop])
+                add_time(time)
+                start = stop + 1
+        except StructError:
+            pass  # fewer bytes are left than the longest prefix has
+        self.end = start
+        return times
+
+    def _read_alike(self, start: int, deltas: list[int], is_wide: bool) -> list[int]:
+        """As ``_read_each`` for all that follow the one from ``start`` on, if they have its size; none otherwise.
+
+        They are checked and cut by slices with a stride, a column of bytes at a time.
+        """
+        section, end, values, first = self.section, self.end, self.columns.values, self.delta + 2
+        size, value = end - start, values[-1] or b""
+        count = min(len(deltas) - 1, (len(section) - end) // size)
+        behind = end + count * size
+        time_at = start + (2 if section[start] < 0x80 else 3)
+        delta_at = time_at + self.time_size
+        key_at, value_at = delta_at + 1 + is_wide, end - 1 - len(value)
+        for place in (*range(start, time_at - 1), *range(key_at, value_at), end - 1):
+            if section[place + size : behind : size] != section[place : place + 1] * count:
+                return []
+        for place, expected in enumerate(_DELTA_BYTES[is_wide], delta_at + size):
+            if section[place:behind:size] != expected[first : first + count]:
+                return []
+        values.extend(_values_of(value_at - start, len(value), count)(section, end))
+        self.end = behind
+        times = section[time_at + size : behind : size]
+        if self.time_size == 1:
+            return list(times)
+        return [low | high << 8 for low, high in zip(times, section[time_at + size + 1 : behind : size], strict=True)]
+
+    def _read_one_by_one(self, plain_from: int) -> None:
+        """Read records up to one after which plain ones may come, or to the end."""
+        section, header, count = self.section, self.header, self.count
         base_offset, base_timestamp = header.base_offset, header.base_timestamp
         columns = self.columns
         add_offset, add_timestamp = columns.offsets.append, columns.timestamps.append
         add_key, add_value, add_headers = columns.keys.append, columns.values.append, columns.headers.append
-        index, end, previous, section_end = self.index, self.end, self.delta, len(section)
+        index, end, previous = len(columns.values), self.end, self.delta
         while index < count:
             start = end
             if (byte := section[start]) < 0x80:
@@ -131,7 +237,7 @@ class _Section:
                 delta, position = (second << 6 | (byte & 0x7F) >> 1) ^ -(byte & 1), position + 2
             else:
                 delta, position = read_varint(section, position)
-            key, key_length_at, key_at = None, position, position + 1
+            key, key_at = None, position + 1
             if section[position] != 1:
                 size, key_at = read_varint(section, position)
                 if size < 0:
@@ -158,70 +264,20 @@ class _Section:
             add_key(key)
             add_value(value)
             add_headers(headers)
-            if index >= run_from and end < section_end and section[end] == section[start] and not headers:
-                self.places = timestamp_at, delta_at, key_length_at, key_at, value_length_at, value_at
+            if index >= plain_from and key is None and not headers and delta_at - timestamp_at <= 2:
+                self.time_size = delta_at - timestamp_at
                 break
-        self.index, self.start, self.end, self.delta = index, start, end, previous
+        self.end, self.delta = end, previous
 
-    def _read_run(self) -> int:
-        """Read the records that follow with the shape of the last one; how many those are, which may be none.
 
-        They have the same bytes where the last one has lengths, and offsets that follow each other.
-        """
-        section, start, end, columns = self.section, self.start, self.end, self.columns
-        timestamp_at, delta_at, key_length_at, key_at, value_length_at, value_at = self.places
-        size = end - start
-        count = min(self.header.record_count - self.index, (len(section) - end) // size)
-        places = [*range(start, timestamp_at - 1), *range(key_length_at, key_at)]
-        places += [*range(value_length_at, value_at), end - 1]
-        for place in places:
-            count = self._same(place, size, count)
-        count = min(count, (1 << (7 * (key_length_at - delta_at) - 1)) - 1 - self.delta)
-        if count < RUN_MIN or not self._follow(delta_at, key_length_at - delta_at, size, count):
-            return 0
-        times = self._times(timestamp_at, delta_at - timestamp_at, size, count)
-        if times is None:
-            return 0
-        behind, first = end + count * size, self.header.base_offset + self.delta + 1
-        columns.offsets.extend(range(first, first + count))
-        columns.timestamps.extend(times)
-        for column, begin, stop in ((columns.keys, key_at, value_length_at), (columns.values, value_at, end - 1)):
-            if column[-1] is None:
-                column.extend(repeat(None, count))
-            else:
-                width = stop - begin
-                column.extend([section[at : at + width] for at in range(begin + size, behind, size)])
-        columns.headers.extend(repeat((), count))
-        self.index, self.start, self.end, self.delta = self.index + count, behind - size, behind, self.delta + count
-        return count
+@lru_cache(maxsize=VALUES_CACHED)
+def _values_of(before: int, size: int, count: int) -> Callable[[bytes, int], tuple[bytes, ...]]:
+    """What cuts values of one size, with so many bytes before each, and one behind it."""
+    return Struct(f"{before}x{size}sx" * count).unpack_from
 
-    def _column(self, place: int, size: int, count: int) -> bytes:
-        """The bytes of the records that follow where the last one has that place."""
-        return self.section[place + size : place + size * count + 1 : size]
 
-    def _same(self, place: int, size: int, count: int) -> int:
-        """How many of the records that follow have the byte that the last one has there."""
-        column = self._column(place, size, count)
-        return len(column) - len(column.lstrip(self.section[place : place + 1]))
-
-    def _follow(self, place: int, width: int, size: int, count: int) -> bool:
-        """Whether the offsets of the records that follow leave no gap."""
-        first, stop = self.delta + 1, self.delta + 1 + count
-        low = self._column(place, size, count)
-        if width == 1:
-            return low == _DELTAS[first:stop]
-        high = self._column(place + 1, size, count)
-        return width == 2 and low == _DELTAS_LOW[first:stop] and high == _DELTAS_HIGH[first:stop]
-
-    def _times(self, place: int, width: int, size: int, count: int) -> list[int] | None:
-        """The timestamps of the records that follow, where each takes one byte, or two, as that of the last one."""
-        base = self.header.base_timestamp
-        low = self._column(place, size, count)
-        if width == 1:
-            if low.count(low[0]) == count and low.isascii():  # written at once
-                return [base + _ONE_BYTE[low[0]]] * count
-            return [base + _ONE_BYTE[byte] for byte in low] if low.isascii() else None
-        high = self._column(place + 1, size, count)
-        if width != 2 or not high.isascii() or min(low) < 0x80:
-            return None
-        return [base + ((two << 6 | (one & 0x7F) >> 1) ^ -(one & 1)) for one, two in zip(low, high, strict=True)]
+def _times(raw: list[int], base: int, numbers: list[int]) -> list[int]:
+    """Timestamps, of what lies there of them."""
+    if raw.count(raw[0]) == len(raw):  # written at once
+        return [base + numbers[raw[0]]] * len(raw)
+    return [base + numbers[each] for each in raw]

@@ -22,9 +22,11 @@ def fetched(position: int, *batches: bytes) -> FetchedRecords:
     return FetchedRecords(KEY, data, position, next_offset_behind(data, position, KEY))
 
 
-def batch(base_offset: int, *offsets: int) -> bytes:
+def batch(base_offset: int, *offsets: int, epoch: int = 3) -> bytes:
     return build_batch(
-        [Record(offset, 5, None, str(offset).encode()) for offset in offsets], base_offset=base_offset, leader_epoch=3
+        [Record(offset, 5, None, str(offset).encode()) for offset in offsets],
+        base_offset=base_offset,
+        leader_epoch=epoch,
     )
 
 
@@ -49,8 +51,24 @@ def test_gaps_and_what_lies_before_the_position() -> None:
     stock.add(fetched(4, batch(0, 2, 4, 5), batch(8, 9), marker(10)))
     stock.add(fetched(11, batch(20, 20)))
     assert len(stock) == 2
-    assert take_all(stock, 4) == [([4, 5], 6), ([9], 10), ([], 11), ([20], 21), ([], 21)]
+    assert take_all(stock, 4) == [([4, 5, 9], 10), ([], 11), ([20], 21), ([], 21)]
     assert stock.size == 0
+
+
+def test_small_batches_come_together() -> None:
+    """Those that one leader took, as far as they are few records, and small."""
+    stock = Stock()
+    many = [batch(first, *range(first, first + 100)) for first in range(0, 500, 100)]
+    large = [build_batch([Record(offset, 5, None, bytes(50_000))], base_offset=offset) for offset in (500, 501, 502)]
+    other = [batch(503, 503), batch(504, 504, epoch=4), batch(505, 505, epoch=4)]
+    stock.add(fetched(0, *many, *large, *other))
+    found = []
+    position = 0
+    while not stock.is_empty:
+        taken, position = stock.take(position)
+        if taken is not None:
+            found.append((len(taken), taken.next_offset, taken.leader_epoch))
+    assert found == [(300, 300, 3), (200, 500, 3), (2, 502, -1), (1, 503, -1), (1, 504, 3), (2, 506, 4)]
 
 
 def test_what_was_put_back_comes_first() -> None:

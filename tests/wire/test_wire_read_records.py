@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -97,3 +98,26 @@ def test_any_bytes_either_way(section: bytes, count: int, last_delta: int) -> No
     header = parse_header(build_batch([Record(0, 5, None, b"")]))
     header = header._replace(record_count=count, last_offset_delta=last_delta)
     assert outcome(read_records, section, header) == outcome(one_by_one, section, header)
+
+
+@pytest.mark.parametrize("value_size", [0, 3, 57, 60, 63, 150])
+@pytest.mark.parametrize("later_ms", [0, 1, 70])
+def test_each_byte_changed(value_size: int, later_ms: int) -> None:
+    """Whatever a byte of a plain record becomes, in the first ones and in those behind offsets of two bytes."""
+    values = [bytes(value_size), b"\x01" * value_size]
+    records = [Record(number, 1000 + later_ms * (number > 0), None, values[number % 2]) for number in range(70)]
+    batch = build_batch(records)
+    header = parse_header(batch)
+    whole = open_records(batch, header, SIZE_MAX)
+    heads = [head[0] for head in iter_heads(whole, header)]
+    assert read_records(whole, header) == records
+    for timestamp_type in TimestampType:
+        of_type = header._replace(attributes=timestamp_type << 3)
+        for first in (heads[0], heads[1], heads[66]):
+            for position in (*range(first, min(first + 11, len(whole))), len(whole) - 1):
+                for byte in (0, 1, 12, 0x80, 0xFF, whole[position] ^ 2, whole[position - 1]):
+                    section = bytearray(whole)
+                    section[position] = byte
+                    assert outcome(read_records, bytes(section), of_type) == outcome(
+                        one_by_one, bytes(section), of_type
+                    )

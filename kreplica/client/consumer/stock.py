@@ -1,6 +1,6 @@
-"""What was fetched of a partition and not handed out yet; opened batch by batch, when it is wanted.
+"""What was fetched of a partition and not handed out yet; opened a batch or a few at a time, when they are wanted.
 
-Pure: neither reactor nor clock.  Opening one batch takes well below a millisecond; a whole answer might take a second.
+Pure: neither reactor nor clock.  Opening those takes about a millisecond at most; a whole answer might take a second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import repeat
 
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
 from kreplica.errors import ProtocolError
-from kreplica.model import TopicPartition
+from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.sansio.batches import FetchedRecords, visible_batches
 from kreplica.sansio.errors import CorruptBatch
 from kreplica.wire.batches import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
@@ -20,6 +20,11 @@ from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, open_records
 
 _new = tuple.__new__
 _TIMESTAMP_TYPES = {0: TimestampType.CREATE_TIME, LOG_APPEND_TIME_BIT: TimestampType.LOG_APPEND_TIME}
+
+
+RECORDS_ENOUGH = 256
+BYTES_ENOUGH = 1 << 16
+"""Batches that follow each other are handed out together, until there are so many records, or bytes of records."""
 
 
 class Stock:
@@ -34,7 +39,7 @@ class Stock:
         self.size = 0
         self._opened: ConsumedBatch | None = None
         self._fetched: deque[FetchedRecords] = deque()
-        self._batches: Iterator[tuple[BatchHeader, memoryview]] = iter(())
+        self._batches: Iterator[ConsumedBatch] | None = None
 
     def __len__(self) -> int:
         """How many answers there are."""
@@ -48,8 +53,6 @@ class Stock:
         """Put an answer behind those that there are."""
         self._fetched.append(fetched)
         self.size += len(fetched.data)
-        if len(self._fetched) == 1:
-            self._batches = visible_batches(fetched)
 
     def put_back(self, batch: ConsumedBatch) -> None:
         """Put records before all others: they were opened, but not handed out."""
@@ -58,11 +61,11 @@ class Stock:
 
     def clear(self) -> None:
         """Forget all."""
-        self.size, self._opened, self._batches = 0, None, iter(())
+        self.size, self._opened, self._batches = 0, None, None
         self._fetched.clear()
 
     def take(self, position: int) -> tuple[ConsumedBatch | None, int]:
-        """The next records, at most a batch of them, and the position behind them.
+        """The next records, of a batch or a few small ones, and the position behind them.
 
         :param position: records before it are not wanted.
         :return: no records, where there are none up to that position: gaps, markers, and what was aborted.
@@ -72,32 +75,55 @@ class Stock:
         if opened is not None:
             return opened, opened.next_offset
         fetched = self._fetched[0]
+        if self._batches is None:
+            self._batches = _open(fetched, position)
         try:
-            for header, data in self._batches:
-                batch = _open(fetched.partition, header, data, position)
-                if batch is not None:
-                    return batch, batch.next_offset
-        except (ProtocolError, CorruptBatch) as error:
+            for batch in self._batches:
+                return batch, batch.next_offset
+        except CorruptBatch:
             self.clear()
-            if isinstance(error, CorruptBatch):
-                raise
-            raise CorruptBatch(f"{fetched.partition} from offset {position} on: {error}") from error
+            raise
+        self._batches = None
         self._fetched.popleft()
         self.size -= len(fetched.data)
-        if self._fetched:
-            self._batches = visible_batches(self._fetched[0])
         return None, fetched.next_offset
 
 
-def _open(key: TopicPartition, header: BatchHeader, data: memoryview, position: int) -> ConsumedBatch | None:
-    epoch = header.partition_leader_epoch
-    columns = read_columns(open_records(data, header, DECOMPRESSED_SIZE_MAX), header)
-    offsets, timestamps, keys, values, headers = columns
+def _open(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
+    """The records of an answer from a position on; small batches that one leader took are put together.
+
+    :raise CorruptBatch: something is not what was written; what is before it was given.
+    """
+    key, records = fetched.partition, list[ConsumedRecord]()
+    size, behind, epoch = 0, position, NO_EPOCH
+    try:
+        for header, data in visible_batches(fetched):
+            if records and (
+                len(records) >= RECORDS_ENOUGH or size >= BYTES_ENOUGH or header.partition_leader_epoch != epoch
+            ):
+                yield ConsumedBatch(key, records, behind, epoch)
+                records, size = [], 0
+            section = open_records(data, header, DECOMPRESSED_SIZE_MAX)
+            opened = _records(key, header, section)
+            if header.base_offset < position:
+                opened = [record for record in opened if record.offset >= position]
+            records += opened
+            size, behind, epoch = size + len(section), header.next_offset, header.partition_leader_epoch
+    except (ProtocolError, CorruptBatch) as error:
+        if records:
+            yield ConsumedBatch(key, records, behind, epoch)
+        if isinstance(error, CorruptBatch):
+            raise
+        raise CorruptBatch(f"{key} from offset {behind} on: {error}") from error
+    if records:
+        yield ConsumedBatch(key, records, behind, epoch)
+
+
+def _records(key: TopicPartition, header: BatchHeader, section: bytes) -> list[ConsumedRecord]:
+    offsets, timestamps, keys, values, headers = read_columns(section, header)
     count = len(offsets)
     types = repeat(_TIMESTAMP_TYPES[header.attributes & LOG_APPEND_TIME_BIT], count)
-    topics, partitions, epochs = repeat(key.topic, count), repeat(key.partition, count), repeat(epoch, count)
+    topics, partitions = repeat(key.topic, count), repeat(key.partition, count)
+    epochs = repeat(header.partition_leader_epoch, count)
     rows = zip(topics, partitions, offsets, timestamps, types, keys, values, headers, epochs, strict=True)
-    records = list(map(_new, repeat(ConsumedRecord), rows))
-    if header.base_offset < position:
-        records = [record for record in records if record.offset >= position]
-    return ConsumedBatch(key, records, header.next_offset, epoch) if records else None
+    return list(map(_new, repeat(ConsumedRecord), rows))
