@@ -6,6 +6,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from struct import Struct
 from typing import NamedTuple
 
 from kreplica.errors import StorageError
@@ -13,9 +14,9 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.disk import File, OsDisk, OsFile
 from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
+from kreplica.storage.indexes import OFFSET_ENTRY_SIZE
 from kreplica.storage.inspection.files import (
     aborted_entries,
-    offset_entries,
     offset_index,
     segment_bases,
     transaction_index,
@@ -25,6 +26,9 @@ from kreplica.storage.scanning import scan_headers
 from kreplica.wire.batches import BatchHeader
 
 NAME_DIGITS = 20
+
+unpack_entry = Struct(">ii").unpack_from
+"""(offset behind the segment's base, position) of an index's entry."""
 
 
 class FilesAsTheyAre(OsDisk):
@@ -85,13 +89,15 @@ class ReplicaFiles(NamedTuple):
 
     def position(self, base: int, offset: int) -> int:
         """Where in a segment's file to begin for an offset, as its index says; 0 where that says nothing."""
-        found = 0
-        with closing(offset_index(FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.index")) as index:
-            for entry in offset_entries(index, base):
-                if entry.offset > offset:
-                    break
-                found = entry.position
-        return found
+        disk, path = FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.index"
+        with closing(offset_index(disk, path)) as index:
+            count = index.size // OFFSET_ENTRY_SIZE
+        if not count:
+            return 0
+        data = disk.read_file(path)
+        at = bisect_right(range(count), offset - base, key=lambda at: unpack_entry(data, at * OFFSET_ENTRY_SIZE)[0])
+        position: int = unpack_entry(data, (at - 1) * OFFSET_ENTRY_SIZE)[1] if at else 0
+        return position
 
     def aborted(self, offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that end at or behind an offset, by their first ones."""

@@ -273,3 +273,29 @@ def test_a_device_that_does_not_give(directories: list[Directory], monkeypatch: 
     assert places(report) == [("t", 0, 0, 2, Kind.DAMAGED)]
     assert "Input/output error" in report.differences[0].detail
     assert [each.batches for each in report.partitions[0].coverages] == [10, 4, 10]
+
+
+def test_a_topic_that_is_deleted_meanwhile(directories: list[Directory]) -> None:
+    """That is told, and is no difference; who still has a replica is looked at."""
+    plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))
+    (directories[0].path / "t-0").rename(directories[0].path / "t-0.0a1b-delete")
+    found, notes, is_done = look(plan.slices[0])
+    assert ([each.broker for each in found.coverages], found.differences, is_done) == ([2, 3], [], True)
+    assert "t-0 was deleted" in notes[0]
+    for each in directories[1:]:
+        (each.path / "t-0").rename(each.path / "t-0.0a1b-delete")
+    found, notes, is_done = look(plan.slices[0])
+    assert (found.coverages, len(notes), is_done) == ([], 3, True)
+
+
+def test_a_piece_that_retention_takes_away(directories: list[Directory]) -> None:
+    """Nothing is left to compare, and nothing is wrong."""
+    plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))
+    path = directories[1].path / "t-0"
+    (path / f"{0:020}.log").rename(path / f"{0:020}.log.deleted")
+    (path / f"{30:020}.log").write_bytes(b"".join(batch(number) for number in range(6, 10)))
+    (piece,) = plan.slices
+    found, notes, is_done = look(piece._replace(span=Span(0, 20)))
+    assert (found.coverages, found.differences, notes, is_done) == ([], [], (), True)
+    found, *_ = look(piece)
+    assert [(each.start, each.batches) for each in found.coverages] == [(30, 4)] * 3

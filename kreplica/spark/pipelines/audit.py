@@ -22,7 +22,7 @@ from kreplica.spark.pipelines.audit_report import AuditReport, merged
 from kreplica.spark.pipelines.audit_work import WorkFile
 from kreplica.spark.pipelines.jobs import in_jobs
 from kreplica.spark.pipelines.progress import Progress, Report, nobody
-from kreplica.spark.pipelines.replica_comparison import Comparison, Difference, Kind, LogMoved, compare
+from kreplica.spark.pipelines.replica_comparison import Comparison, Difference, Kind, LogMoved, ReplicaGone, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,25 +180,27 @@ def look_all(group: list[tuple[int, Slice]]) -> list[Looked]:
 def look(piece: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
     """Compare one piece; what differs is looked at twice.
 
-    :return: and why some replicas were not looked at, and whether the others were.
+    :return: and why some replicas were not looked at, and whether all was done that could be.
     """
     notes: list[str] = []
+    is_gone = False
     for _ in range(LOOKS_MAX):
-        replicas, notes, refused = _reachable(piece)
+        reached = _reachable(piece)
+        replicas, notes, is_gone = reached.replicas, reached.notes, reached.is_gone
         if not replicas:
             break
         try:
             found = compare(piece.partition, replicas, piece.span)
             if found.differences:
                 _keep_common(found, compare(piece.partition, replicas, piece.span).differences)
-        except (ClientError, LogMoved) as error:
+        except (ClientError, LogMoved, ReplicaGone) as error:
             # A broker that has gone, or a beginning that has moved: who is still there is looked at anew.
             notes.append(f"{piece.partition}: {error}")
             continue
-        for broker, why in refused.items():
+        for broker, why in reached.refused.items():
             found.add(broker, piece.span.start, Kind.MISSING, why)
         return found, tuple(notes), True
-    return Comparison(*piece.partition, piece.span.start, piece.span.end), tuple(notes), False
+    return Comparison(*piece.partition, piece.span.start, piece.span.end), tuple(notes), is_gone
 
 
 def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
@@ -209,14 +211,30 @@ def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
     found.differences = kept
 
 
-def _reachable(piece: Slice) -> tuple[list[AnyReplica], list[str], dict[int, str]]:
-    """Replicas that can be read, why others cannot, and who says that it has none."""
+class _Reached(NamedTuple):
+    """Which replicas of a piece can be read.
+
+    :param notes: why others cannot; ``refused`` are those of which their brokers say that they have none.
+    :param is_gone: there is no replica any more, as of a topic that was deleted.
+    """
+
+    replicas: list[AnyReplica]
+    notes: list[str]
+    refused: dict[int, str]
+    is_gone: bool
+
+
+def _reachable(piece: Slice) -> _Reached:
     replicas: list[AnyReplica] = []
-    notes = []
-    refused = {}
+    notes: list[str] = []
+    refused: dict[int, str] = {}
+    gone = 0
     for each in piece.replicas:
         try:
             each.first_offset()
+        except ReplicaGone as error:
+            gone += 1
+            notes.append(f"{piece.partition}: {error}")
         except ClientError as error:
             cause = error.__cause__ if isinstance(error, GaveUp) else error
             if isinstance(cause, BrokerRefused):
@@ -227,4 +245,4 @@ def _reachable(piece: Slice) -> tuple[list[AnyReplica], list[str], dict[int, str
             replicas.append(each)
     if not replicas:
         notes += [f"{piece.partition}: broker {broker}: {why}" for broker, why in refused.items()]
-    return replicas, notes, refused
+    return _Reached(replicas, notes, refused, gone + len(refused) == len(piece.replicas))

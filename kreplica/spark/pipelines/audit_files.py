@@ -15,7 +15,7 @@ from uuid import UUID
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import File
-from kreplica.spark.pipelines.replica_comparison import OFFSET_END, Batch, Gap, LogMoved
+from kreplica.spark.pipelines.replica_comparison import OFFSET_END, Batch, Gap, LogMoved, ReplicaGone
 from kreplica.spark.segment_files import NAME_DIGITS, FilesAsTheyAre, ReplicaFiles, replicas
 from kreplica.storage.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -65,14 +65,17 @@ class FileReplica(NamedTuple):
     def first_offset(self) -> int:
         """Where it begins now.
 
-        :raise StorageError: this machine does not have the directory.
+        :raise ReplicaGone: it was deleted.
+        :raise StorageError: this machine does not have the log directory.
         """
         directory = os.path.dirname(self.files.path)
         try:
             bases = self.files.bases()
             starts = read_offsets(FilesAsTheyAre(), f"{directory}/{LOG_START_OFFSETS}")
         except FileNotFoundError as error:
-            raise StorageError(f"{os.uname().nodename} does not reach {self.files.path}: {error}") from error
+            if os.path.isdir(directory):
+                raise ReplicaGone(f"{self.files.path} was deleted") from error
+            raise StorageError(f"{os.uname().nodename} does not reach {directory}: {error}") from error
         return max(starts.get(self.files.partition, 0), bases[0] if bases else self.files.start)
 
     def cleaned_end(self) -> int:

@@ -35,6 +35,10 @@ class LogMoved(KreplicaError):
     """What was to be read is not there any more, as after retention: the replicas have to be looked at anew."""
 
 
+class ReplicaGone(KreplicaError):
+    """There is no such replica any more."""
+
+
 class Kind(StrEnum):
     """What is wrong with a replica at one place."""
 
@@ -89,7 +93,10 @@ class Replica(Protocol):
         """Its list of leader epochs; empty where that is not to be had."""
 
     def first_offset(self) -> int:
-        """Where it begins now."""
+        """Where it begins now.
+
+        :raise ReplicaGone: it is not there any more.
+        """
 
     def cleaned_end(self) -> int:
         """Before it a cleaner may have been at work, as far as the replica itself says; 0 where it does not."""
@@ -259,6 +266,8 @@ def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) 
     cleaned = max([span.compacted_end, *(replica.cleaned_end() for replica in replicas)])
     span = Span(min(start, span.end), span.end, cleaned)
     found = Comparison(*partition, span.start, span.end)
+    if span.start == span.end:
+        return found  # nothing of it is left
     cursors = [_Cursor(replica, span, found) for replica in replicas]
     side_by_side = _SideBySide(cursors, span, found)
     lead, others = cursors[0], cursors[1:]
