@@ -73,9 +73,18 @@ def lane_id(sink_id: str, run: str, lane: int, attempt: int) -> str:
 
 
 def make_topic(cluster: Cluster, topic: str) -> None:
-    """Let the decisions' topic be there."""
+    """Let the decisions' topic be there.
+
+    :raise ValueError: it is, with too few partitions.
+    """
     cluster.retrying(lambda: cluster.refresh((topic,)))
-    if topic in cluster.view.topics:
+    found = cluster.view.topics.get(topic)
+    if found is not None and len(found.partitions) < PARTITIONS:
+        raise ValueError(
+            f"topic {topic} has {len(found.partitions)} partitions, and decisions need {PARTITIONS}: "
+            "let kreplica.decisions.topic name one that is not there yet"
+        )
+    if found is not None:
         return
     try:
         create_topic(cluster, topic, PARTITIONS)

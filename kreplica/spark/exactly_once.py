@@ -139,7 +139,10 @@ def _commit(cluster: Cluster, options: SinkOptions, task: Task, decision: Decisi
         if now is None or now.batch_id != decision.batch_id or not now.is_settled:
             raise
         return
-    settle(cluster, options.decisions_topic, task.sink_id, decision)
+    try:
+        settle(cluster, options.decisions_topic, task.sink_id, decision)
+    except ClientError as error:
+        log.warning("batch %d of %s is committed, which is not noted: %s", decision.batch_id, task.sink_id, error)
 
 
 def commit_lanes(cluster: Cluster, sink_id: str, decision: Decision) -> None:

@@ -38,7 +38,7 @@ from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 SEEDS = range(5)
 TOPICS = (
     *("redriven", "refused", "fewer", "zombie", "late", "aborted", "one", "switched", "timeless", "timed", "lost"),
-    *("settled", "begun-anew", "empty", "moved"),
+    *("settled", "begun-anew", "empty", "unmarked"),
     *(f"{mode}-{seed}" for mode in ("one", "many") for seed in SEEDS),
 )
 
@@ -159,6 +159,28 @@ def test_what_is_settled_is_not_asked_for_again(bootstrap: str, monkeypatch: pyt
     monkeypatch.setattr(exactly_once, "_end", dies)
     commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
     assert visible(bootstrap, "settled") == whole(0)
+
+
+def test_a_mark_that_cannot_be_written(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are there all the same; whoever comes next commits once more."""
+
+    def fails(*_: object) -> None:
+        raise LeaderUnknown("nobody leads")
+
+    chosen = options(bootstrap, "unmarked")
+    with monkeypatch.context() as patched:
+        patched.setattr(exactly_once, "settle", fails)
+        commit_prepared(prepare(chosen, 0, 2), chosen)
+    commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
+    commit_prepared(prepare(chosen, 1, 2, "b"), chosen)
+    assert visible(bootstrap, "unmarked") == whole(0, 1)
+
+
+def test_a_topic_that_is_too_small_for_decisions(bootstrap: str) -> None:
+    """It is refused before anything is written."""
+    chosen = options(bootstrap, "empty", kreplica_decisions_topic="settled")
+    with pytest.raises(ValueError, match="topic settled has 2 partitions, and decisions need 20"):
+        prepare(chosen, 0, 1)
 
 
 def test_a_new_checkpoint_with_an_old_sinks_name(bootstrap: str) -> None:

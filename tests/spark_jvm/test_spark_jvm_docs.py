@@ -25,9 +25,10 @@ def test_the_pages_programs_run(
     """In the tests' session, which is there already."""
     brokers.create_topic("orders", 3)
     brokers.create_topic("orders-loud", 3)
+    brokers.create_topic("orders-copies", 3)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    page = PAGE.read_text().replace(PLACEHOLDER, brokers.bootstrap_servers).replace('"checkpoint"', f'"{tmp_path}"')
+    page = PAGE.read_text().replace(PLACEHOLDER, brokers.bootstrap_servers).replace('"checkpoint', f'"{tmp_path}')
     tables = []
     for language, text in BLOCK.findall(page):
         if language == "python":
@@ -35,4 +36,5 @@ def test_the_pages_programs_run(
         else:
             tables.append(spark.sql(text).collect())
     assert sorted(written(brokers, "orders-loud").items()) == [("A TEA", 2), ("TWO COFFEES", 2)]
+    assert sorted(written(brokers, "orders-copies").items()) == [("a tea", 3), ("two coffees", 3)]
     assert sum(row.orders for row in tables[-1]) == 4

@@ -1,0 +1,73 @@
+"""The sink that writes exactly once against Apache Kafka itself; needs Java and Maven: a part of the soak."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from exactly_once_scene import World, decide_and_die, options, prepare, visible, whole
+
+from kreplica.blocking import Cluster
+from kreplica.blocking.admin import create_topic
+from kreplica.sansio.errors import UnsupportedVersion
+from kreplica.spark import range_reading
+from kreplica.spark.exactly_once import commit_prepared
+
+sys.path.append(str(Path(__file__).parents[1] / "interop"))
+
+import apache_kafka
+from kraft_cluster import KraftCluster
+
+pytestmark = pytest.mark.soak
+
+SEEDS = range(3)
+MODES = ("one", "many")
+
+
+@pytest.fixture(scope="module", params=[apache_kafka.KAFKA_VERSION, apache_kafka.NEWEST_VERSION])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Three nodes of Apache Kafka."""
+    try:
+        apache_kafka.server_class_path(request.param)
+        apache_kafka.class_path()
+    except apache_kafka.NoKafka as missing:
+        pytest.skip(f"not tried on Apache Kafka: {missing}")
+    with KraftCluster(tmp_path_factory.mktemp("kraft"), request.param) as kafka:
+        with Cluster(kafka.bootstrap_servers) as client:
+            for topic in ("redriven", "fewer", "strict", *(f"{mode}-{seed}" for mode in MODES for seed in SEEDS)):
+                create_topic(client, topic, 2)
+        yield kafka.bootstrap_servers
+        range_reading.forget_clusters()
+
+
+def test_a_driver_dies_between_decision_and_commit(bootstrap: str) -> None:
+    """The next one commits what was decided; what fewer tasks leave is found and aborted."""
+    chosen = options(bootstrap, "redriven")
+    decide_and_die(prepare(chosen, 0, 3), chosen, 1)
+    commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
+    assert visible(bootstrap, "redriven") == whole(0)
+    prepare(chosen, 1, 4, "b")
+    commit_prepared(prepare(chosen, 1, 2, "c"), chosen)
+    assert visible(bootstrap, "redriven") == whole(0, 1)
+
+
+def test_transactions_without_a_time_out(bootstrap: str) -> None:
+    """They are not to be had of it: who needs them is told so, others do without."""
+    chosen = options(bootstrap, "strict", kreplica_two_phase="required")
+    with pytest.raises(UnsupportedVersion, match="KIP-939"):
+        prepare(chosen, 0, 1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_crashes_at_random(bootstrap: str, mode: str, seed: int) -> None:
+    """As on our own cluster."""
+    chosen = options(bootstrap, f"{mode}-{seed}", kreplica_exactly_once=mode)
+    world = World(chosen, mode, seed)
+    while world.committed < 4:
+        world.step()
+    last = world.committed + 1
+    commit_prepared(prepare(chosen, last, 1, "f"), chosen)
+    assert visible(bootstrap, f"{mode}-{seed}") == whole(*range(last + 1))
