@@ -195,9 +195,8 @@ class Connection:
         if not self._surroundings.wait_readable([self.socket], left_s):
             self.check_time()
             return []
-        data = self._take()
         try:
-            answered = [self._answered(frame) for frame in list(self._frames.feed(data))]
+            answered = [self._answered(frame) for frame in self._take()]
         except ProtocolError as error:
             self.close()
             raise MalformedAnswer(f"{self.peer}: {error}") from error
@@ -212,15 +211,21 @@ class Connection:
             self.close()
             raise RequestTimedOut(f"{self.peer}: no answer to {name} in time")
 
-    def _take(self) -> bytes:
+    def _take(self) -> list[memoryview]:
+        """The frames that end with what has come; the rest of a long one is received where it stays."""
+        room = self._frames.room
         try:
             self.socket.settimeout(self._options.request_timeout_s)
-            data = self.socket.recv(RECEIVED_SIZE_MAX)
+            data = b"" if room is not None else self.socket.recv(RECEIVED_SIZE_MAX)
+            size = len(data) if room is None else self.socket.recv_into(room)
         except OSError as error:
             raise self._lost(error) from error
-        if not data:
+        if not size:
             raise self._lost("closed by the broker")
-        return data
+        if room is None:
+            return list(self._frames.feed(data))
+        frame = self._frames.fill(size)
+        return [] if frame is None else [frame]
 
     def _answered(self, frame: memoryview) -> Pending:
         if not self._pending:
