@@ -23,6 +23,7 @@ from kreplica.spark.pipelines.archive_layout import batch_file, checkpoint, read
 from kreplica.spark.pipelines.archive_reading import read_rows
 from kreplica.spark.pipelines.compare import CompareOptions, CompareReport, compare
 from kreplica.spark.pipelines.compare_findings import Kind
+from kreplica.spark.pipelines.file_stores import store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -320,3 +321,30 @@ def delete_before(brokers: KafkaCluster, topic: str, offset: int) -> None:
         admin.delete_records({KafkaPartition(topic, 0): offset})
     finally:
         admin.close()
+
+
+def test_an_archive_in_a_file_system_of_hadoops(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """A path with a scheme: notes go through Hadoop too, and a run resumes there; plain paths are none of it."""
+    spark.conf.set("fs.viewfs.mounttable.archives.link./data", f"file://{tmp_path}")
+    create(brokers, "elsewhere")
+    write(brokers, "elsewhere", numbers(0, 5))
+    path = "viewfs://archives/data/one"
+    options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("elsewhere",))
+    archive(spark, path, options)
+    write(brokers, "elsewhere", numbers(5, 5))
+    assert archive(spark, f"{path}/", options).first_batch == 1
+    store = store_of(path, spark)
+    there = read_archive(path, store)
+    assert there.spans == {TopicPartition("elsewhere", 0): (0, 10)}
+    assert sorted(bytes(row.value) for row in read_rows(spark, there).collect()) == numbers(0, 10)
+    assert compare(spark, path, CompareOptions(bootstrap=brokers.bootstrap_servers)).is_equal
+    assert read_archive(str(tmp_path / "one")).spans == there.spans
+    note = f"{path}/_archive/note"
+    store.write(note, "one")
+    store.write(note, "two")
+    assert (store.read(note), store.read(f"{note}s")) == ("two", None)
+    assert [each.size for each in store.find(path, "_archive/no*")] == [3]
+    store.delete(f"{path}/_archive")
+    assert store.names(path) == ["topic=elsewhere"]
+    assert store.names(f"{path}/_archive") == []
+    assert store.read(note) is None
