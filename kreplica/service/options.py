@@ -29,6 +29,12 @@ def _count(text: str) -> int:
     return count
 
 
+def _process(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is not the number of a process")
+    return int(text)
+
+
 class _Options(usage.Options):
     """What all three commands have."""
 
@@ -72,7 +78,13 @@ class BrokerOptions(_Options):
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["config", "c", None, "the broker's settings, as Kafka's server.properties"],
-        ["child-of", None, None, "the parent process, with which it ends (standalone --processes starts it so)", int],
+        [
+            "child-of",
+            None,
+            None,
+            "the parent process, with which it ends (standalone --processes starts it so)",
+            _process,
+        ],
     ]
 
     def postOptions(self) -> None:

@@ -111,6 +111,7 @@ def test_a_mistake_in_the_file(tmp_path):
         (("standalone", "--brokers", "0"), "is not a number of brokers"),
         (("standalone", "--log-format", "xml"), "text or json"),
         (("standalone", "--override", "x"), "name=value"),
+        (("broker", "--child-of", "me"), "is not the number of a process"),
     ],
 )
 def test_a_wrong_option(tmp_path, arguments, said):

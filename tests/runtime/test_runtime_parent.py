@@ -1,0 +1,30 @@
+"""A process ends with the one that started it, whatever either is doing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CHILD = "import os, sys, time; from kreplica.runtime.parent import end_with_parent; end_with_parent({}); {}"
+PARENT = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {child!r}.format(os.getpid(), {then!r})], stdout=subprocess.PIPE)
+sys.stdout.write(child.stdout.readline().decode())
+sys.stdout.flush()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_parent_that_had_ended_before() -> None:
+    """Another process is the parent by now: it ends at once."""
+    program = CHILD.format(1, "print('lives')")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (-9, b"")
+
+
+def test_a_parent_that_is_killed() -> None:
+    """The end of the child is the end of its standard error, which nobody else has open; it stands still even."""
+    then = "print('ready', flush=True); os.kill(os.getpid(), 19); time.sleep(600)"
+    program = PARENT.format(child=CHILD, then=then)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-9, b"ready\n", b"")
