@@ -7,7 +7,7 @@ from html import escape
 
 from kreplica.cli.screen import bytes_text
 from kreplica.spark.pipelines.audit_report import OfBroker
-from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Difference, Kind
+from kreplica.spark.pipelines.replica_findings import Comparison, Coverage, Difference, Kind
 
 WIDTH = 1000
 PLOT_START, PLOT_END = 230, 800

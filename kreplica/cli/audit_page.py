@@ -17,7 +17,7 @@ from kreplica.cli.audit_charts import (
 )
 from kreplica.cli.screen import bytes_text, counted, seconds_text
 from kreplica.spark.pipelines.audit_report import AuditReport
-from kreplica.spark.pipelines.replica_comparison import Comparison
+from kreplica.spark.pipelines.replica_findings import Comparison
 
 ROWS_MAX = 2000
 """In a table; a page of more is none that a browser opens gladly."""

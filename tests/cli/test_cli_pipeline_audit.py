@@ -16,7 +16,7 @@ from kreplica.cli.audit_page import audit_page
 from kreplica.spark.pipelines import audit as audit_module
 from kreplica.spark.pipelines.audit import AuditOptions
 from kreplica.spark.pipelines.audit_report import AuditReport
-from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Kind
+from kreplica.spark.pipelines.replica_findings import Comparison, Coverage, Kind
 
 Run = Callable[..., Result]
 
@@ -31,7 +31,9 @@ def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
     for each in range(differences):
         kind = list(Kind)[each % len(Kind)]
         found.add(1 + each % 3, 10 + each, kind, f"why <script>{each}</script>")
-    return AuditReport("files", "c-1", (1, 2, 3), (found, Comparison("empty", 0, 0, 0)), ("a <note>",), 1, 0, 12288, 2.0)
+    return AuditReport(
+        "files", "c-1", (1, 2, 3), (found, Comparison("empty", 0, 0, 0)), ("a <note>",), 1, 0, 12288, 2.0
+    )
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from kreplica.spark.pipelines.audit import AuditOptions, look, make_plan
 from kreplica.spark.pipelines.audit_plan import Slice, grouped
 from kreplica.spark.pipelines.audit_report import AuditReport
 from kreplica.spark.pipelines.audit_work import WorkFile
-from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Kind, LogMoved, Span
+from kreplica.spark.pipelines.replica_comparison import LogMoved, Span
+from kreplica.spark.pipelines.replica_findings import Comparison, Coverage, Kind
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 

@@ -17,7 +17,8 @@ from kreplica.spark.pipelines.audit import AuditOptions, look, make_plan
 from kreplica.spark.pipelines.audit_brokers import BrokerReplica
 from kreplica.spark.pipelines.audit_plan import Plan
 from kreplica.spark.pipelines.audit_report import AuditReport
-from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Kind, Span
+from kreplica.spark.pipelines.replica_comparison import Span
+from kreplica.spark.pipelines.replica_findings import Comparison, Coverage, Kind
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.audit_files import FileReplica
-from kreplica.spark.pipelines.replica_comparison import Comparison, Kind, LogMoved, Span, compare
+from kreplica.spark.pipelines.replica_comparison import LogMoved, Span, compare
+from kreplica.spark.pipelines.replica_findings import Comparison, Kind
 from kreplica.spark.segment_files import ReplicaFiles
 from kreplica.storage.leader_epochs import EpochEntry
 from kreplica.wire.batch_building import build_batch, filter_batch

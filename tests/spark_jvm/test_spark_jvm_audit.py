@@ -13,7 +13,7 @@ from kreplica.errors import StorageError
 from kreplica.spark.pipelines.audit import AuditOptions, audit
 from kreplica.spark.pipelines.audit_report import AuditReport
 from kreplica.spark.pipelines.progress import Progress
-from kreplica.spark.pipelines.replica_comparison import Kind
+from kreplica.spark.pipelines.replica_findings import Kind
 from kreplica.testing.standalone import StandaloneProcess
 from kreplica.wire.batches import iter_headers
 

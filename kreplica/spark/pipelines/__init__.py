@@ -6,7 +6,8 @@
   ``file_stores`` where an archive's own notes are, ``stream_checkpoint`` what a stream's checkpoint says
 * ``compare``: an archive and topics; ``compare_offsets`` record by record, ``compare_order`` by content and order,
   ``compare_rows`` digests, ``compare_findings`` what is found (no Spark in it)
-* ``replica_comparison`` whether replicas of one partition agree, batch by batch (no Spark in it); ``audit`` that of all
-  partitions: ``audit_plan`` which replicas and from where to where, ``audit_cluster`` what the cluster says of that,
-  ``audit_files`` and ``audit_brokers`` what replicas are read from, ``audit_report``, ``audit_work`` what is kept
+* ``replica_comparison`` whether replicas of one partition agree, ``replica_findings`` where not (no Spark in them);
+  ``audit`` those of all partitions: ``audit_plan`` which and from where to where, ``audit_cluster`` what the cluster
+  says of that, ``audit_files`` and ``audit_brokers`` what they are read from, ``audit_report``, ``audit_work`` what is
+  kept
 """

@@ -22,7 +22,8 @@ from kreplica.spark.pipelines.audit_report import AuditReport, merged
 from kreplica.spark.pipelines.audit_work import WorkFile
 from kreplica.spark.pipelines.jobs import in_jobs
 from kreplica.spark.pipelines.progress import Progress, Report, nobody
-from kreplica.spark.pipelines.replica_comparison import Comparison, Difference, Kind, LogMoved, ReplicaGone, compare
+from kreplica.spark.pipelines.replica_comparison import LogMoved, ReplicaGone, compare
+from kreplica.spark.pipelines.replica_findings import Comparison, Difference, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,8 @@ from kreplica.sansio.options import ClientOptions
 from kreplica.spark.pipelines.audit_brokers import BrokerReplica
 from kreplica.spark.pipelines.audit_cluster import ClusterFacts, PartitionFacts
 from kreplica.spark.pipelines.audit_files import FileReplica
-from kreplica.spark.pipelines.replica_comparison import Comparison, Kind, Span
+from kreplica.spark.pipelines.replica_comparison import Span
+from kreplica.spark.pipelines.replica_findings import Comparison, Kind
 
 SLICE_BYTES = 128 << 20
 """So much of one replica is compared in one piece: enough to be worth a task, little enough to share out."""

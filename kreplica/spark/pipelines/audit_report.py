@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from kreplica.spark.pipelines.replica_comparison import DIFFERENCES_MAX, Comparison, Coverage, Difference, Kind
+from kreplica.spark.pipelines.replica_findings import DIFFERENCES_MAX, Comparison, Coverage, Difference, Kind
 
 
 class OfBroker(NamedTuple):

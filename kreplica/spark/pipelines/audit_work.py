@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.replica_comparison import Comparison, Coverage, Difference, Kind
+from kreplica.spark.pipelines.replica_findings import Comparison, Coverage, Difference, Kind
 
 VERSION = 1
 
