@@ -3,7 +3,8 @@
 Two load programs write at once, each to a partition of its own; where there are two brokers, each has one of them.  The
 three standalones run side by side and take turns, so that a slow minute of the machine hits them all.  Page cache is
 filled ahead (``driver.write_ahead``), figures are medians.  CPU time is of all processes of a standalone, the one with
-the coordinator too.
+the coordinator too; "cores" is that time in a second: where one broker has much less than 1, the machine is busy with
+something else, and the ratios tell little.
 """
 
 from __future__ import annotations
@@ -163,6 +164,7 @@ def rows_of(batch_bytes: int, samples: Mapping[str, list[Written]]) -> list[dict
                 "lowest to highest": f"{min(rates):,.0f} to {max(rates):,.0f}",
                 "times one broker": times,
                 "brokers us/MB": statistics.median(each.broker_us_per_mb for each in written),
+                "brokers' cores": statistics.median(each.rate * each.broker_us_per_mb / 1e6 for each in written),
                 "clients us/MB": statistics.median(each.client_us_per_mb for each in written),
                 "target": f">= {TARGET:g} times" if is_judged else "",
                 "": verdict,

@@ -78,13 +78,7 @@ class BrokerOptions(_Options):
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["config", "c", None, "the broker's settings, as Kafka's server.properties"],
-        [
-            "child-of",
-            None,
-            None,
-            "the parent process, with which it ends (standalone --processes starts it so)",
-            _process,
-        ],
+        ["child-of", None, None, "the parent process, with which it ends", _process],
     ]
 
     def postOptions(self) -> None:
