@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from audited_here import audited
+from audited_here import audited, audited_plan
 
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsFile
 from kreplica.spark.pipelines import audit as audit_module
 from kreplica.spark.pipelines.audit import AuditOptions, look, make_plan
-from kreplica.spark.pipelines.audit_plan import Slice, grouped
+from kreplica.spark.pipelines.audit_cluster import ClusterFacts, PartitionFacts
+from kreplica.spark.pipelines.audit_files import BrokerDirectories, file_replicas
+from kreplica.spark.pipelines.audit_plan import Slice, grouped, plan_of_files
 from kreplica.spark.pipelines.audit_report import AuditReport
 from kreplica.spark.pipelines.audit_work import WorkFile
 from kreplica.spark.pipelines.replica_comparison import LogMoved, Span
@@ -204,6 +207,69 @@ def test_what_differs_is_looked_at_twice(directories: list[Directory], monkeypat
     found, *_ = look(plan.slices[0])
     assert ([each.base_offset for each in found.differences], found.difference_count) == ([10], 1)
     assert not answers
+
+
+# --- directories, and what the cluster says ---
+
+
+def facts(*in_sync: int, high_watermark: int | None = 50, partition: TopicPartition = T0) -> ClusterFacts:
+    """Of one partition whose replicas are to be on brokers 1 to 4."""
+    told = PartitionFacts((1, 2, 3, 4), frozenset(in_sync), UUID(int=7), 0, high_watermark)
+    return ClusterFacts("c", {}, {partition: told}, frozenset(), {})
+
+
+def with_facts(directories: list[Directory], told: ClusterFacts) -> AuditReport:
+    """An audit of directories whose cluster was asked."""
+    held = {
+        broker: file_replicas(BrokerDirectories(broker, "c", (str(each.path),)))
+        for broker, each in enumerate(directories, 1)
+    }
+    return audited_plan(plan_of_files(held, "c", frozenset(), told))
+
+
+def test_who_is_in_sync_has_to_have_everything(directories: list[Directory]) -> None:
+    """Whatever a replica noted itself: who is not in sync may have lost it, and catches up."""
+    (directories[2].path / "t-0" / f"{0:020}.log").write_bytes(b"".join(batch(number) for number in range(6)))
+    assert places(with_facts(directories, facts(1, 2, 3))) == [("t", 0, 30, 3, Kind.MISSING)]
+    report = with_facts(directories, facts(1, 2))
+    assert (report.agrees, [each.is_short for each in report.partitions[0].coverages]) == (True, [False, False, True])
+
+
+def test_leaders_say_what_is_committed(directories: list[Directory]) -> None:
+    """More than was noted, or, after an election of somebody who was not in sync, less."""
+    path = directories[2].path / "t-0" / f"{0:020}.log"
+    path.write_bytes(b"".join(batch(number, b"other" if number == 9 else b"value") for number in range(10)))
+    assert with_facts(directories, facts(1, 2, 3, high_watermark=45)).agrees
+    for each in directories:
+        each.checkpoint("replication-offset-checkpoint", t_0=20)
+    assert of(directories).agrees
+    assert places(with_facts(directories, facts(1, 2, 3))) == [("t", 0, 45, 3, Kind.DIFFERENT)]
+    assert with_facts(directories, facts(1, 2, 3, high_watermark=None)).partitions[0].high_watermark == 20
+
+
+def test_a_replica_that_is_not_there(directories: list[Directory]) -> None:
+    """It is named, unless nothing was ever written; brokers whose directories nobody gave are told of."""
+    (directories[1].path / "t-0").rename(directories[1].path / "elsewhere")
+    report = with_facts(directories, facts(1, 2, 3, 4))
+    assert places(report) == [("t", 0, 0, 2, Kind.MISSING)]
+    assert report.notes == ("broker 4: not looked at, replicas: 1",)
+    for each in (directories[0], directories[2]):
+        (each.path / "t-0").rename(each.path / "elsewhere")
+        (each.path / "replication-offset-checkpoint").unlink()
+    assert with_facts(directories, facts(1, 2, 3, high_watermark=0)).difference_count == 0
+
+
+def test_what_the_cluster_does_not_have(directories: list[Directory]) -> None:
+    """Partitions that are not there any more, and replicas that were given to others, are left out with a note."""
+    assert (
+        "the cluster has no such partition"
+        in with_facts(directories, facts(partition=TopicPartition("u", 0))).notes[-1]
+    )
+    told = facts(1, 2)
+    given = told.partitions[T0]._replace(replicas=(1, 2))
+    report = with_facts(directories, replace(told, partitions={T0: given}))
+    assert (report.agrees, len(report.partitions[0].coverages)) == (True, 2)
+    assert "broker 3 has no replica" in report.notes[0]
 
 
 # --- what is kept ---

@@ -83,8 +83,9 @@ def plan_of_files(
             plan.notes.append(f"{partition}: the cluster has no such partition (any more)")
             continue
         replicas = _of_one_topic(partition, replicas, told, plan)
-        noted = max((each.has_to for each in replicas), default=0)
-        end = max(noted, told.high_watermark or 0) if told is not None else noted
+        end = max((each.has_to for each in replicas), default=0)
+        if told is not None and told.high_watermark is not None:
+            end = told.high_watermark
         if told is not None:
             replicas = [_in_sync(each, told) for each in replicas]
             plan.unseen.update(set(told.replicas) - set(plan.brokers))
@@ -140,9 +141,10 @@ def _of_one_topic(
 
 
 def _in_sync(replica: FileReplica, told: PartitionFacts) -> FileReplica:
-    if replica.broker not in told.in_sync:
+    """What it has to have as the cluster says: who is not in sync may have noted more than it has any more."""
+    if told.high_watermark is None:
         return replica
-    return replica._replace(has_to=max(replica.has_to, told.high_watermark or 0))
+    return replica._replace(has_to=told.high_watermark if replica.broker in told.in_sync else 0)
 
 
 def _note_missing(partition: TopicPartition, having: set[int], told: PartitionFacts, plan: Plan) -> None:
