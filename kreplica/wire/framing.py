@@ -12,6 +12,9 @@ from kreplica.wire.primitives import Buffer, records_size
 REQUEST_SIZE_MAX = 104_857_600
 """Kafka's default of ``socket.request.max.bytes``."""
 
+ROOM_SIZE_MIN = 1 << 16
+"""What is missing of a frame is received in its place if it is as much; less is copied sooner."""
+
 _LENGTH = Struct(">i")
 
 
@@ -23,18 +26,44 @@ class FrameReader:
     :param size_max: the longest body accepted, in bytes.
     """
 
-    __slots__ = ("_held", "_size_max", "_wanted")
+    __slots__ = ("_filled", "_held", "_size_max", "_wanted", "_whole")
 
     def __init__(self, size_max: int = REQUEST_SIZE_MAX) -> None:
         self._size_max = size_max
         self._held = bytearray()
         # Nothing is looked at until this many bytes are held, so a long frame in many pieces is not copied every time.
         self._wanted = _LENGTH.size
+        self._whole: memoryview | None = None
+        self._filled = 0
 
     @property
     def held_size(self) -> int:
         """Bytes held of a frame that is not complete yet."""
-        return len(self._held)
+        return len(self._held) if self._whole is None else self._filled
+
+    @property
+    def room(self) -> memoryview | None:
+        """Where the rest of a long frame goes, for who trusts its length and can receive into a buffer.
+
+        Then ``fill`` is called; None: ``feed`` takes what comes.
+        """
+        if self._whole is None:
+            if self._wanted - len(self._held) < ROOM_SIZE_MIN:
+                return None
+            self._whole, self._filled = memoryview(bytearray(self._wanted)), len(self._held)
+            self._whole[: self._filled] = self._held
+            self._held = bytearray()
+        return self._whole[self._filled :]
+
+    def fill(self, size: int) -> memoryview | None:
+        """So many bytes were put where ``room`` is; give the body of the frame, if that completes it."""
+        assert self._whole is not None
+        self._filled += size
+        if self._filled < self._wanted:
+            return None
+        whole, self._whole = self._whole, None
+        self._wanted = _LENGTH.size
+        return whole[_LENGTH.size :]
 
     def feed(self, data: Buffer) -> Iterator[memoryview]:
         """Take bytes in; give the body of every frame that they complete.

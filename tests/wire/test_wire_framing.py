@@ -110,3 +110,36 @@ def test_the_length_before_pieces_counts_all_of_them() -> None:
     assert pieces[0] == pack(">i", 4 + 5_000 + 3 + 10) + b"head"
     assert pieces[1] is file_range
     assert pieces[2:] == [b"mid", bytes(10)]
+
+
+@pytest.mark.parametrize("first", [4, 5, 1_000, 300_000])
+def test_the_rest_of_a_long_frame_is_received_in_its_place(first: int) -> None:
+    """Whoever can receive into a buffer is given one, of what is missing of the frame and no more."""
+    bodies = [bytes([number]) * 400_000 for number in range(3)]
+    reader, got = FrameReader(), []
+    for body in bodies:
+        data = frame(body)
+        assert reader.room is None
+        got += reader.feed(data[:first])
+        position = first
+        while position < len(data):
+            room = reader.room
+            assert room is not None
+            assert len(room) == len(data) - position
+            assert reader.held_size == position
+            size = min(len(room), 70_000)
+            room[:size] = data[position : position + size]
+            position += size
+            frame_body = reader.fill(size)
+            got += [] if frame_body is None else [frame_body]
+        assert reader.held_size == 0
+    assert got == bodies
+
+
+def test_there_is_room_only_for_what_is_long() -> None:
+    """A little that is missing is fed."""
+    reader = FrameReader()
+    data = frame(bytes(400_000))
+    assert list(reader.feed(data[:-1000])) == []
+    assert reader.room is None
+    assert list(reader.feed(data[-1000:])) == [bytes(400_000)]
