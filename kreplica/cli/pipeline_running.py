@@ -92,6 +92,7 @@ def spark_for(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
     missing = [each for each in NEEDED if find_spec(each) is None]
     if missing:
         raise Failed(f"{', '.join(missing)} is not installed: pip install 'kreplica[spark]'")
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from kreplica.spark.session import spark_session
@@ -102,20 +103,29 @@ def spark_for(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
         session.sparkContext.setLogLevel("FATAL")
     except (PySparkException, KreplicaError) as error:
         raise Failed(str(error)) from error
+    except Py4JError as error:
+        where = f" at {choice.master}" if choice.master else ""
+        raise Failed(f"Spark{where} gave no session, as its log says above: {java_cause(error)}") from error
     try:
         yield session
     except (KreplicaError, ValueError, OSError) as error:
         raise Failed(str(error)) from error
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise Failed(cause_of(error)) from error
     finally:
         session.stop()
 
 
+def java_cause(error: Exception) -> str:
+    """The first exception of Java that an error tells of."""
+    lines = [line.strip(": ") for line in str(error).splitlines()]
+    return next((line for line in lines if "Exception" in line or "Error:" in line), lines[0] if lines else "")
+
+
 def cause_of(error: Exception) -> str:
     """What our own code said, out of what Spark wraps around it; all of it where that is not to be found."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    traced = [at for at, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    traced = [at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if traced:
         for line in lines[traced[-1] + 1 :]:
             name, sign, text = line.partition(": ")
@@ -128,6 +138,8 @@ def cause_of(error: Exception) -> str:
                 return text
             if sign and name in ("ValueError", "RuntimeError", "OSError"):
                 return text
+            if name == "ModuleNotFoundError":
+                return f"{text} where Spark's tasks run: it has to be installed there too, or sent (docs/spark.md)"
     return "\n".join(lines[:20]) or type(error).__name__
 
 
