@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import pairwise
 from struct import Struct
 from typing import TypedDict, Unpack
 
@@ -41,10 +39,8 @@ NO_LEADER_EPOCH = -1
 _CRC_COVERED = Struct(">hiqqqhii")
 _TWO_BYTES = Struct("BB")
 _ZIGZAG_BYTES = [bytes((number,)) for number in range(128)]
-_NULL = _ZIGZAG_BYTES[1]
-_NO_HEADERS = _ZIGZAG_BYTES[0]
-_VARINT_ENDS = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 31)
-"""The first numbers, not below 0, whose zigzag varints take two bytes, three, and so on."""
+NULL = _ZIGZAG_BYTES[1]
+NO_HEADERS = _ZIGZAG_BYTES[0]
 
 
 class BatchOptions(TypedDict, total=False):
@@ -223,89 +219,6 @@ def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
     return seal(changed, compress(header.codec, b"".join(parts)))
 
 
-def build_producer_batch(
-    timestamps: Sequence[int],
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    headers: Sequence[Headers],
-    codec: int,
-    *,
-    transactional: bool = False,
-) -> bytearray:
-    """A batch as a producer sends it, in one go; its numbers may be stamped into it.
-
-    :param timestamps: of each record; all four are of one length.
-    :raise ValueError: there is no record.
-    """
-    if not timestamps:
-        raise ValueError("a batch without records")
-    count, base_timestamp = len(timestamps), timestamps[0]
-    header = BatchHeader(
-        base_offset=0,
-        length=0,
-        partition_leader_epoch=NO_LEADER_EPOCH,
-        magic=MAGIC,
-        crc=0,
-        attributes=codec | TRANSACTIONAL_BIT if transactional else codec,
-        last_offset_delta=count - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max(timestamps),
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
-        base_sequence=NO_SEQUENCE,
-        record_count=count,
-    )
-    parts: list[bytes] = []
-    rows = zip(timestamps, keys, values, headers, strict=True)
-    for begin, end in pairwise((0, *_VARINT_ENDS)):
-        if begin < count:
-            deltas = (
-                _small_varints()[begin:end] if end <= _VARINT_ENDS[1] else map(_varint, range(begin, min(end, count)))
-            )
-            _encode_run(parts, deltas, rows, base_timestamp)
-    return bytearray(seal(header, compress(codec, b"".join(parts))))
-
-
-def _encode_run(
-    parts: list[bytes],
-    deltas: Iterable[bytes],
-    rows: Iterator[tuple[int, bytes | None, bytes | None, Headers]],
-    base_timestamp: int,
-) -> None:
-    """Encode records as ``encode_record`` does, those that resemble the one before them in a fraction of the time.
-
-    :param deltas: the varints of their offsets' deltas, all of one size: so many records are taken, if there are.
-    """
-    small, small_end = _small_varints(), _VARINT_ENDS[1]
-    last_timestamp_ms = last_key_size = last_value_size = -2
-    timestamp_delta = head = key_head = value_head = b""
-    for delta, (timestamp_ms, key, value, headers) in zip(deltas, rows, strict=False):
-        if value is None or headers:
-            parts.append(_encode_record(_varint(timestamp_ms - base_timestamp), delta, key, value, headers))
-            continue
-        key_size, value_size = -1 if key is None else len(key), len(value)
-        if value_size != last_value_size or timestamp_ms != last_timestamp_ms or key_size != last_key_size:
-            if timestamp_ms != last_timestamp_ms:
-                timestamp_delta = b"\x00" + _varint(timestamp_ms - base_timestamp)
-            value_head = small[value_size] if value_size < small_end else _varint(value_size)
-            size = 2 + len(timestamp_delta) + len(delta) + len(value_head) + value_size
-            if key is not None:
-                key_head = small[key_size] if key_size < small_end else _varint(key_size)
-                size += len(key_head) + key_size - 1
-            head = (small[size] if size < small_end else _varint(size)) + timestamp_delta
-            last_timestamp_ms, last_key_size, last_value_size = timestamp_ms, key_size, value_size
-        if key is None:
-            parts += (head, delta, _NULL, value_head, value, _NO_HEADERS)
-        else:
-            parts += (head, delta, key_head, key, value_head, value, _NO_HEADERS)
-
-
-@cache
-def _small_varints() -> list[bytes]:
-    """The varints of all numbers that take up to two bytes."""
-    return [_varint(number) for number in range(_VARINT_ENDS[1])]
-
-
 def seal(header: BatchHeader, records: bytes) -> bytes:
     """A batch from its header, whose length and CRC are made here, and its (compressed) records."""
     covered = _CRC_COVERED.pack(*header[5:])
@@ -318,25 +231,25 @@ def encode_record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
 ) -> bytes:
     """One record as it lies in a batch, its length first."""
-    return _encode_record(_varint(timestamp_delta), _varint(offset_delta), key, value, headers)
+    return encode_fields(varint(timestamp_delta), varint(offset_delta), key, value, headers)
 
 
-def _encode_record(
+def encode_fields(
     timestamp_delta: bytes, offset_delta: bytes, key: bytes | None, value: bytes | None, headers: Headers
 ) -> bytes:
     parts = [b"\x00", timestamp_delta, offset_delta]
-    parts += (_NULL,) if key is None else (_varint(len(key)), key)
-    parts += (_NULL,) if value is None else (_varint(len(value)), value)
+    parts += (NULL,) if key is None else (varint(len(key)), key)
+    parts += (NULL,) if value is None else (varint(len(value)), value)
     if headers:
-        parts.append(_varint(len(headers)))
+        parts.append(varint(len(headers)))
         for name, content in headers:
             name_bytes = name.encode(errors="surrogateescape")
-            parts += (_varint(len(name_bytes)), name_bytes)
-            parts += (_NULL,) if content is None else (_varint(len(content)), content)
+            parts += (varint(len(name_bytes)), name_bytes)
+            parts += (NULL,) if content is None else (varint(len(content)), content)
     else:
-        parts.append(_NO_HEADERS)
+        parts.append(NO_HEADERS)
     body = b"".join(parts)
-    return _varint(len(body)) + body
+    return varint(len(body)) + body
 
 
 def _encode(record: Record, base_offset: int, base_timestamp: int) -> bytes:
@@ -350,7 +263,7 @@ def _empty(header: BatchHeader) -> bytes:
     return seal(header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0), b"")
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """A zigzag varint of up to 64 bits."""
     zigzag = (number << 1) ^ (number >> 63)
     if zigzag < 0x80:

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from kreplica.wire.batch_building import BatchBuilder, build_producer_batch
+from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.compression import Codec
+from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.records import Headers
 
 
@@ -53,3 +54,15 @@ def test_no_record() -> None:
     """There is no such batch."""
     with pytest.raises(ValueError, match="without records"):
         build_producer_batch([], [], [], [], Codec.NONE)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 300])
+@pytest.mark.parametrize("last_ms", [0, 63, 64, -1])
+@pytest.mark.parametrize("size_max", [0, 70, 7_999, 8_000, 9_000])
+def test_values_alone(count: int, last_ms: int, size_max: int) -> None:
+    """Records without key and headers, whose sizes and times are within what is encoded by columns, or just not."""
+    random = Random(count)
+    values = [bytes(random.randint(0, 70)) for _ in range(count - 1)] + [bytes(size_max)]
+    records = [(5, None, value, ()) for value in values[:-1]] + [(5 + last_ms, None, values[-1], ())]
+    one_go, one_by_one = both_ways(records, Codec.NONE)
+    assert one_go == one_by_one

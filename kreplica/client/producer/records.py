@@ -13,9 +13,9 @@ from kreplica.client.producer.written import Written
 from kreplica.model import TopicPartition
 from kreplica.sansio.delivery import UNKNOWN_OFFSET
 from kreplica.sansio.lanes import ORDERS_BETWEEN, OutgoingBatch
-from kreplica.wire.batch_building import build_producer_batch
 from kreplica.wire.batches import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MASK, stamp_producer
 from kreplica.wire.compression import Codec
+from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.records import Headers, Record, iter_records
 
 RECORD_OVERHEAD = 14
