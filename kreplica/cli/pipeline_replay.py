@@ -18,12 +18,13 @@ from kreplica.cli.pipeline_running import (
     spark_options,
 )
 from kreplica.cli.screen import Screen, bytes_text, seconds_text
-from kreplica.cli.texts import ParameterType, Size, Time
+from kreplica.cli.texts import ParameterType, Setting, Size, Time
 from kreplica.model import TopicPartition
 from kreplica.wire.compression import Codec
 
 if TYPE_CHECKING:
-    from kreplica.spark.pipelines.replay import Plan, ReplayReport, Target
+    from kreplica.spark.pipelines.replay import ReplayReport
+    from kreplica.spark.pipelines.replay_plan import Plan, Target
 
 
 class Where(ParameterType):
@@ -65,6 +66,7 @@ class Rename(ParameterType):
 @click.option("--to", "end", type=Where(), help="Before a time, or before offsets.")
 @click.option("--create", is_flag=True, help="Make topics that are not there, with as many partitions as records need.")
 @click.option("--replication-factor", type=click.IntRange(min=1), help="With --create.  [default: the cluster's]")
+@click.option("--config", "configs", multiple=True, type=Setting(), help="With --create: a setting of them.")
 @click.option("--by-key", is_flag=True, help="Choose partitions by keys instead of keeping them.")
 @click.option(
     "--name", help="By which this replay is known to the target's cluster.  [default: made of what is chosen]"
@@ -121,9 +123,10 @@ def _wanted(
     end: int | Mapping[TopicPartition, int] | None,
     step_records: int | None,
     step_size: int | None,
+    configs: tuple[tuple[str, str], ...],
     **same: Any,
 ) -> Any:
-    from kreplica.spark.pipelines.replay import STEP_BYTES, STEP_RECORDS, Wanted
+    from kreplica.spark.pipelines.replay_plan import STEP_BYTES, STEP_RECORDS, Wanted
 
     return Wanted(
         bootstrap=bootstrap,
@@ -136,6 +139,7 @@ def _wanted(
         step_records=step_records or STEP_RECORDS,
         step_bytes=step_size or STEP_BYTES,
         options=options,
+        configs=dict(configs),
         **same,
     )
 

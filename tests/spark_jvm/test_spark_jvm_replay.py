@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from click.testing import CliRunner
 from jvm_tables import put
 
 from kreplica.blocking import Cluster, Isolation
+from kreplica.blocking.admin import create_topic
 from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.cli import pipeline_replay
@@ -28,7 +31,8 @@ from kreplica.spark.exactly_once import Task, commit_prepared, prepare_rows
 from kreplica.spark.pipelines.archive_layout import About, ArchivedFile, ArchivedRange, Batch, write_about, write_batch
 from kreplica.spark.pipelines.file_stores import LocalStore
 from kreplica.spark.pipelines.progress import Progress
-from kreplica.spark.pipelines.replay import TargetRefused, Wanted, arranged, plan_replay, replay
+from kreplica.spark.pipelines.replay import arranged, plan_replay, replay
+from kreplica.spark.pipelines.replay_plan import TargetRefused, Wanted
 from kreplica.spark.pipelines.replay_sources import NotReplayable
 from kreplica.spark.rows import TIMESTAMP
 from kreplica.spark.sink_options import sink_options
@@ -38,7 +42,12 @@ if TYPE_CHECKING:
 
     from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
-NOON_MS = 1_767_268_800_000
+pytestmark = pytest.mark.timeout(600)
+
+BEGAN_MS = (int(time()) - 3600) * 1000
+"""Not long ago: brokers delete what is old."""
+
+DAY = datetime.fromtimestamp(BEGAN_MS / 1000, UTC).date().isoformat()
 BATCHES = 2
 ROWS = 300
 """Of each partition in each batch."""
@@ -61,7 +70,7 @@ def archived_row(topic: str, partition: int, offset: int) -> Row:
     headers = (("h", b"%d" % offset), ("none", None)) if offset % 3 == 0 else ()
     key = None if offset % 5 == 0 else b"key-%d" % (offset % 11)
     value = None if offset % 7 == 0 else f"{topic}/{partition}/{offset}".encode()
-    return Row(NOON_MS + offset * 7919 % 100_000, key, value, headers)
+    return Row(BEGAN_MS + offset * 7919 % 100_000, key, value, headers)
 
 
 def offsets(batch: int) -> range:
@@ -106,12 +115,12 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
             ranges += [ArchivedRange(topic, partition, offsets(number).start, offsets(number).stop, len(rows) // count)
                        for partition in range(count)]  # fmt: skip
             for part, chosen in enumerate((rows[::2], rows[1::2])):
-                name = f"topic={topic}/day=2026-01-01/batch={number}/part-{part}.parquet"
+                name = f"topic={topic}/day={DAY}/batch={number}/part-{part}.parquet"
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 parquet.write_table(table(chosen), path / name)
                 files.append(ArchivedFile(name, (path / name).stat().st_size))
         write_batch(str(path), Batch(number, tuple(ranges), tuple(files)), store)
-    write_about(str(path), About(cluster_id="elsewhere", topics=tuple(PARTITIONS), made_ms=NOON_MS), store)
+    write_about(str(path), About(cluster_id="elsewhere", topics=tuple(PARTITIONS), made_ms=BEGAN_MS), store)
     return str(path)
 
 
@@ -191,7 +200,7 @@ def test_some_of_it(spark: SparkSession, brokers: KafkaCluster, archive: str) ->
     brokers.create_topic("some", 4)
     put(brokers, "some", ["old"])
     starts, ends = {TopicPartition(ORDERS, 1): 350}, {TopicPartition(ORDERS, 0): 200}
-    times = {"from_ms": NOON_MS + 20_000, "to_ms": NOON_MS + 70_000}
+    times = {"from_ms": BEGAN_MS + 20_000, "to_ms": BEGAN_MS + 70_000}
     chosen = wanted(brokers, "some", topics=(ORDERS,), starts=starts, ends=ends, **times)
     report = replay(spark, archive, chosen)
     assert report.notes == ("some has records already, at 1 offsets: these come behind them",)
@@ -204,6 +213,17 @@ def test_some_of_it(spark: SparkSession, brokers: KafkaCluster, archive: str) ->
 
     assert found == {**expected(ORDERS, where=is_wanted), 3: []}
     assert report.records == sum(map(len, found.values()))
+
+
+def test_targets_that_forget(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
+    """Records keep their times, and brokers that delete old ones, or give them other times, are told of."""
+    with Cluster(brokers.bootstrap_servers) as cluster:
+        create_topic(cluster, "short", 3, configs={"retention.ms": "1000"})
+        create_topic(cluster, "restamped", 3, configs={"message.timestamp.type": "LogAppendTime"})
+    (short,) = plan_replay(spark, archive, wanted(brokers, "short", topics=(ORDERS,))).notes
+    assert short.startswith("short has retention.ms=1000, and there are older records")
+    (restamped,) = plan_replay(spark, archive, wanted(brokers, "restamped", topics=(ORDERS,))).notes
+    assert restamped == "restamped has message.timestamp.type=LogAppendTime: times are not kept"
 
 
 def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:

@@ -4,6 +4,8 @@
 * ``archive``: topics become files; ``archive_layout`` how those lie on a disk (no Spark in it), ``archive_batches`` one
   micro-batch, ``json_schema`` and ``json_values`` fields of JSON that grow, ``archive_reading`` all as a table;
   ``file_stores`` where an archive's own notes are, ``stream_checkpoint`` what a stream's checkpoint says
+* ``replay``: files become records; ``replay_plan`` which go where, ``replay_steps`` how they are cut (no Spark in it),
+  ``replay_sources`` archives and other directories
 * ``compare``: an archive and topics; ``compare_offsets`` record by record, ``compare_order`` by content and order,
   ``compare_rows`` digests, ``compare_findings`` what is found (no Spark in it)
 * ``replica_comparison`` whether replicas of one partition agree, ``replica_findings`` where not (no Spark in them);

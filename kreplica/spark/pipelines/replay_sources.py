@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ NO_TOPIC = ""
 LANE, LOT = "kreplica_lane", "kreplica_lot"
 _FIRST, _BEHIND, _FILE = "kreplica_first", "kreplica_behind", "kreplica_file"
 _SINK_COLUMNS = ("key", "value", "topic", "partition", "timestamp", "headers")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _PUSHED_RANGES_MAX = 64
 """So many ranges are also told to the reader of files, which leaves out what its statistics say; more take long."""
 
@@ -39,6 +42,7 @@ class Source(ABC):
     :param path: where it is.
     :param key: what it is, whatever is added to it; ``identity``: which of its states must not be taken for another.
     :param partition_counts: by topic, how many partitions its records have; 0 where they do not say.
+    :param oldest_ms: a time that no record is much older than; None where they have no times.
     """
 
     path: str
@@ -46,6 +50,7 @@ class Source(ABC):
     identity: str
     lots: tuple[Lot, ...]
     partition_counts: Mapping[str, int]
+    oldest_ms: int | None
 
     @abstractmethod
     def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
@@ -135,7 +140,9 @@ def archive_source(archive: Archive) -> ByOffset:
         counts[topic] = max(counts.get(topic, 0), partition + 1)
     identity = f"the archive made at {archive.about.made_ms} ms"
     plain = replace(archive, about=replace(archive.about, values="binary"))  # what is parsed is in the values too
-    return ByOffset(archive.path, identity, identity, tuple(lots), counts, plain)
+    days = [each.day for batch in archive.batches for each in batch.files if _DAY.fullmatch(each.day)]
+    oldest_ms = int(datetime.fromisoformat(f"{min(days)}T00:00Z").timestamp() * 1000) if days else None
+    return ByOffset(archive.path, identity, identity, tuple(lots), counts, oldest_ms, plain)
 
 
 def directory_source(spark: SparkSession, path: str) -> Source:
@@ -161,7 +168,7 @@ def directory_source(spark: SparkSession, path: str) -> Source:
     offset = F.col("offset") if "offset" in rows.columns else F.lit(None).cast("long")
     groups = rows.groupBy("topic", partition.alias("partition"))
     found = groups.agg(F.min(offset).alias("first"), F.max(offset).alias("last"), F.count(offset).alias("told"),
-                       F.count(F.lit(1)).alias("rows")).collect()  # fmt: skip
+                       F.count(F.lit(1)).alias("rows"), _oldest(rows).alias("oldest")).collect()  # fmt: skip
     found.sort(key=lambda row: (row["topic"] or "", -1 if row["partition"] is None else row["partition"]))
     counts: dict[str, int] = {}
     for row in found:
@@ -171,14 +178,21 @@ def directory_source(spark: SparkSession, path: str) -> Source:
         counts[row["topic"]] = max(counts.get(row["topic"], 0), needs)
     sums = [(row["name"].rpartition("/")[2], row["rows"]) for row in files]
     identity = f"{path}: {len(files)} files, {sum(row['rows'] for row in files)} rows, {digest(repr(sums))}"
+    oldest_ms = min((row["oldest"] for row in found if row["oldest"] is not None), default=None)
     if all(row["partition"] is not None and row["told"] == row["rows"] for row in found):
         ranges = [OffsetRange(TopicPartition(row["topic"], row["partition"]), row["first"], row["last"] + 1)
                   for row in found]  # fmt: skip
         lot = Lot(0, tuple(ranges), sum(row["size"] for row in files))
-        return ByOffset(path, path, identity, (lot,), counts)
+        return ByOffset(path, path, identity, (lot,), counts, oldest_ms)
     lots = [Lot(number, (OffsetRange(TopicPartition(NO_TOPIC, number), 0, row["rows"]),), row["size"])
             for number, row in enumerate(files)]  # fmt: skip
-    return ByFile(path, path, identity, tuple(lots), counts, tuple(row["name"] for row in files))
+    return ByFile(path, path, identity, tuple(lots), counts, oldest_ms, tuple(row["name"] for row in files))
+
+
+def _oldest(rows: DataFrame) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.min(F.unix_millis("timestamp")) if "timestamp" in rows.columns else F.lit(None).cast("long")
 
 
 def digest(text: str) -> str:
