@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -16,6 +17,9 @@ from kreplica.spark.encoding import encode
 from kreplica.spark.range_reading import worker_cluster
 from kreplica.spark.row_columns import RowSorter, RowsRefused
 from kreplica.spark.sink_options import SinkOptions
+
+PIECE_SIZE_MAX = 32 << 20
+"""Bytes of rows that are encoded at once, about: Spark gives ten thousand rows at a time, whatever is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
         cluster.surroundings.wall_clock_ms,
         cluster.surroundings.random.randrange(1 << 16),
     )
-    for batch in batches:
+    for batch in chain.from_iterable(map(_pieces, batches)):
         for partition, rows in sorter.sorted(batch):
             for encoded in encode(
                 rows,
@@ -73,6 +77,14 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
                 transactional=producer.is_transactional,
             ):
                 producer.send_batch(partition, encoded.data, encoded.record_count)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in parts of about ``PIECE_SIZE_MAX``, or of a row: what is made of one is in memory more than once."""
+    count = max(1, -(-batch.nbytes // PIECE_SIZE_MAX))
+    rows = max(1, -(-batch.num_rows // count))
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)
 
 
 def _partition_count(cluster: Cluster, topic: str) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
-from kreplica.spark import offset_lookup, range_reading, stream_read
+from kreplica.spark import offset_lookup, range_reading, stream_read, writing
 from kreplica.spark.range_reading import DataLoss
 from kreplica.spark.row_columns import RowsRefused
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
@@ -26,7 +26,7 @@ TEXT = StructType([StructField("value", StringType())])
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[KafkaCluster]:
-    topics = {"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1, "back": 1, "slow": 1}
+    topics = {"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1, "back": 1, "slow": 1, "large": 1}
     settings = {"log.cleaner.backoff.ms": 100}
     cluster = KafkaCluster(3, topics=topics, settings=settings, session_timeout_ms=5000)  # nobody dies here
     yield cluster
@@ -123,6 +123,20 @@ def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
         assert order == sorted(order)
     keyed = {(row["key"], row["partition"]) for row in found if row["topic"] == "t" and row["key"]}
     assert len(keyed) == 7
+
+
+def test_large_rows_are_written_a_few_at_a_time(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their order; what Spark gives at once may be as large as it likes."""
+    monkeypatch.setattr(writing, "PIECE_SIZE_MAX", 5000)
+    values = [b"%d" % number * 300 for number in range(100)]
+    made: list[int] = []
+    encode = writing.encode
+    monkeypatch.setattr(writing, "encode", lambda rows, **how: made.append(len(rows.values)) or encode(rows, **how))
+    batch = pa.RecordBatch.from_pydict({"value": pa.array([b"before", *values]), "key": pa.array(["k"] * 101)})
+    source(brokers, topic="large").writer(TEXT, overwrite=False).write(iter([batch.slice(1), batch.slice(0, 0)]))
+    assert [row["value"] for row in read(brokers, subscribe="large")] == values
+    assert sum(made) == 100
+    assert 5 < max(made) <= 10
 
 
 def test_rows_that_cannot_be_written(brokers: KafkaCluster) -> None:
