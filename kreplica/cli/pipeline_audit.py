@@ -70,7 +70,7 @@ def command(
 
     \b
     kreplica pipeline audit --log-dirs /data/1/a,/data/1/b --log-dirs /data/2
-    kreplica pipeline audit --log-dirs /srv/*/kafka --bootstrap kafka-1:9092 --html audit.html
+    kreplica pipeline audit --log-dirs 1=/srv/1 --log-dirs 2=/srv/2 --bootstrap kafka-1:9092 --html audit.html
     kreplica pipeline audit --via-brokers --bootstrap kafka-1:9092 orders payments
     """
     named, of_brokers = log_dirs
