@@ -1,0 +1,262 @@
+"""The data pipeline on Spark: three broker processes, real data in five codecs, and all that is to be done with it.
+
+Rates of reading are those of ``local[2]`` to a sink that takes everything, from one broker's segment files and through
+the brokers, which work on the same cores.  A micro-batch's time is what Spark calls ``triggerExecution``.  Then topics
+go to Parquet, from there to other topics, both are compared record by record, and all replicas are audited.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.spark_data import CODECS, PARTITIONS, digests, write
+from kreplica.blocking import Cluster, Producer
+from kreplica.spark.pipelines.archive import ArchiveOptions, archive
+from kreplica.spark.pipelines.audit import AuditOptions, audit
+from kreplica.spark.pipelines.compare import CompareOptions, compare
+from kreplica.spark.pipelines.replay import replay
+from kreplica.spark.pipelines.replay_plan import Wanted
+from kreplica.spark.session import spark_session
+from kreplica.testing.coordinator import CoordinatorProcess
+from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCRATCH = Path(__file__).parent / "results"
+SETTINGS = {
+    "zookeeper.session.timeout.ms": 18_000,
+    "replica.lag.time.max.ms": 30_000,
+    "replica.high.watermark.checkpoint.interval.ms": 500,
+    "transaction.two.phase.commit.enable": "true",
+}
+RECORDS = {"quick": {100: 250_000, 1000: 50_000}, "full": {100: 5_000_000, 1000: 1_000_000}}
+"""By scale, and by size in bytes."""
+
+ROUNDS = 3
+READ_RATE_MIN = {100: 1_700_000, 1000: 500_000}
+BROKERS_SHARE_MIN = 0.7
+MICRO_BATCH_MS_MAX = 250
+AUDIT_RATE_MIN = 0.4e9
+KEY_SIZE = 16
+MICRO_BATCHES = 40
+MICRO_BATCH_ROWS = 10
+
+
+@dataclass
+class Bench:
+    """One cluster, one session, and the rows so far."""
+
+    spark: SparkSession
+    cluster: ProcessCluster
+    records: dict[int, int]
+    directory: Path
+    rows: list[dict[str, Any]]
+
+    @property
+    def bootstrap(self) -> str:
+        """For any client."""
+        return self.cluster.bootstrap_servers
+
+    def add(
+        self, what: str, figure: float, unit: str, target: float | None = None, *, seconds: float | None = None,
+        at_most: bool = False,
+    ) -> None:  # fmt: skip
+        """Note a figure, and whether it is as it is to be."""
+        is_met = None if target is None else figure <= target if at_most else figure >= target
+        told = None if target is None else f"{'<=' if at_most else '>='} {target:,g} {unit}"
+        row = {"what": what, "figure": figure, "unit": unit, "seconds": seconds, "target": told, "met": is_met}
+        row["load"] = os.getloadavg()[0]
+        self.rows.append(row)
+        print(row, file=sys.stderr, flush=True)
+
+
+def run(scale: str = "quick", rounds: int = ROUNDS) -> list[dict[str, Any]]:
+    """See ``benchmarks.__main__``."""
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    with (
+        TemporaryDirectory(prefix="spark-", dir=SCRATCH, ignore_cleanup_errors=True) as name,
+        CoordinatorProcess(Path(name, "coordinator")) as coordinator,
+        ProcessCluster(Path(name), direct_places(coordinator.address), settings=SETTINGS) as cluster,
+        _session(Path(name)) as spark,
+    ):
+        bench = Bench(spark, cluster, RECORDS[scale], Path(name), [])
+        _write(bench)
+        _read(bench, rounds)
+        _micro_batches(bench)
+        _pipelines(bench)
+        return bench.rows
+
+
+@contextmanager
+def _session(directory: Path) -> Iterator[SparkSession]:
+    settings = {"spark.ui.showConsoleProgress": "false", "spark.local.dir": str(directory / "spark")}
+    spark = spark_session("kreplica-benchmark", master="local[2]", settings=settings)
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _topic(size: int) -> str:
+    return f"records-{size}"
+
+
+# --- writing and reading ---
+
+
+def _write(bench: Bench) -> None:
+    for size, count in bench.records.items():
+        bench.cluster.create_topic(_topic(size), PARTITIONS)
+        seconds = _timed(partial(write, bench.bootstrap, _topic(size), count, size))
+        bench.add(
+            f"write {count:,} x {size} B, {len(CODECS)} codecs, RF 3", count / seconds, "records/s", seconds=seconds
+        )
+
+
+def _read(bench: Bench, rounds: int) -> None:
+    log_dirs = ",".join(map(str, bench.cluster.brokers[1].log_directories))
+    sources = {
+        "segment files": {"kreplica.source": "segments", "kreplica.log.dirs": log_dirs},
+        "brokers": {"kafka.bootstrap.servers": bench.bootstrap},
+    }
+    for size, count in bench.records.items():
+        for name, partitions in (("no codec", [0, len(CODECS)]), ("5 codecs", list(range(PARTITIONS)))):
+            from_files = 0.0
+            for source, options in sources.items():
+                read = _times_over(bench, options, size, partitions)
+                _wait_for(read, count)
+                seconds = min(_timed(partial(_drain, read())) for _ in range(rounds))
+                target = READ_RATE_MIN[size] if source == "segment files" else BROKERS_SHARE_MIN * from_files
+                from_files = from_files or count / seconds
+                what = f"read {count:,} x {size} B, {name}, from {source}"
+                bench.add(what, count / seconds, "rows/s", target, seconds=seconds)
+
+
+def _wait_for(read: Callable[[], DataFrame], count: int) -> None:
+    """Brokers note their high watermarks in files now and then."""
+    wait_until(lambda: read().count() == count, f"{count} records", 60.0)
+
+
+def _times_over(bench: Bench, options: dict[str, str], size: int, partitions: list[int]) -> Callable[[], DataFrame]:
+    """Some partitions, so often that it is as much as all of them."""
+    numbers = ",".join(map(str, partitions))
+    assign = f'{{"{_topic(size)}": [{numbers}]}}'
+
+    def read() -> DataFrame:
+        found = None
+        for _ in range(PARTITIONS // len(partitions)):
+            frame = bench.spark.read.format("kreplica").options(**options).option("assign", assign).load()
+            found = frame if found is None else found.unionAll(frame)
+        assert found is not None
+        return found
+
+    return read
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began_s = time.monotonic()
+    work()
+    return time.monotonic() - began_s
+
+
+# --- micro-batches ---
+
+
+def _micro_batches(bench: Bench) -> None:
+    bench.cluster.create_topic("few", 1)
+    with Cluster(bench.bootstrap) as cluster, Producer(cluster) as producer:
+        for number in range(MICRO_BATCHES * MICRO_BATCH_ROWS):
+            producer.send("few", b"%d" % number, partition=0)
+    sinks = {
+        "noop": {},
+        "the exactly-once sink, many lanes": {"kreplica.exactly.once": "many"},
+        "the exactly-once sink, one lane": {"kreplica.exactly.once": "one"},
+    }
+    for number, (name, options) in enumerate(sinks.items()):
+        target = f"few-{number}"
+        bench.cluster.create_topic(target, 1)
+        taken_ms = _triggers_ms(bench, target, options)
+        what = f"micro-batch of {MICRO_BATCH_ROWS} rows to {name}, p50 of {len(taken_ms)}"
+        bench.add(what, statistics.median(taken_ms), "ms", MICRO_BATCH_MS_MAX, at_most=True)
+
+
+def _triggers_ms(bench: Bench, target: str, options: dict[str, str]) -> list[float]:
+    reading = bench.spark.readStream.format("kreplica").option("kafka.bootstrap.servers", bench.bootstrap)
+    reading = reading.option("subscribe", "few").option("startingOffsets", "earliest")
+    frame = reading.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS)).load().select("key", "value")
+    writing = frame.writeStream.option("checkpointLocation", str(bench.directory / f"checkpoint-{target}"))
+    if options:
+        options = {**options, "kafka.bootstrap.servers": bench.bootstrap, "topic": target}
+        writing = writing.format("kreplica").options(**options)
+    else:
+        writing = writing.format("noop")
+    query = writing.trigger(processingTime="0 seconds").start()
+    try:
+        query.processAllAvailable()
+        told = [each for each in query.recentProgress if each["numInputRows"] == MICRO_BATCH_ROWS]
+    finally:
+        query.stop()
+    return [each["durationMs"]["triggerExecution"] for each in told[MICRO_BATCHES // 4 :]]
+
+
+# --- there and back ---
+
+
+def _pipelines(bench: Bench) -> None:
+    """Topic, Parquet, topic, audit: with equal content."""
+    path = str(bench.directory / "archive")
+    topics = tuple(map(_topic, bench.records))
+    count = sum(bench.records.values())
+    size = sum(each * (size + KEY_SIZE) for size, each in bench.records.items())
+    before = {topic: digests(bench.bootstrap, topic) for topic in topics}
+    archived = archive(bench.spark, path, ArchiveOptions(bootstrap=bench.bootstrap, topics=topics))
+    _check(archived.records == count, f"{archived.records} of {count} records are archived")
+    _add_rates(bench, "archive to Parquet", count, size, archived.seconds)
+    others = {topic: f"{topic}-again" for topic in topics}
+    options = {"kafka.compression.type": "lz4"}
+    wanted = Wanted(bootstrap=bench.bootstrap, renamed=others, create=True, replication_factor=3, options=options)
+    replayed = replay(bench.spark, path, wanted)
+    _check(replayed.records == count, f"{replayed.records} of {count} records are replayed")
+    _add_rates(bench, f"replay to topics, exactly once, {replayed.steps} steps", count, size, replayed.seconds)
+    again = {topic: digests(bench.bootstrap, f"{topic}-again") for topic in topics}
+    same = sum(again[topic][each] == found for topic in topics for each, found in before[topic].items())
+    bench.add("partitions whose replayed records are the same", same, "partitions", len(topics) * PARTITIONS)
+    nothing: dict[str, str] = {}
+    for what, named in (("its topics", nothing), ("the topics it was replayed to", others)):
+        compared = compare(bench.spark, path, CompareOptions(bootstrap=bench.bootstrap, topics=topics, others=named))
+        _add_rates(bench, f"compare the archive with {what}", count, size, compared.seconds)
+        bench.add(f"differences between the archive and {what}", compared.difference_count, "", 0, at_most=True)
+    _audit(bench)
+
+
+def _audit(bench: Bench) -> None:
+    directories = tuple(str(each) for broker in bench.cluster.brokers.values() for each in broker.log_directories)
+    report = audit(bench.spark, AuditOptions(log_dirs=directories, bootstrap=bench.bootstrap))
+    what = f"audit of {report.compared} partitions, {report.size_bytes:,} B"
+    bench.add(what, report.size_bytes / report.seconds / 1e9, "GB/s", AUDIT_RATE_MIN / 1e9, seconds=report.seconds)
+    bench.add("differences between replicas", report.difference_count, "", 0, at_most=True)
+
+
+def _add_rates(bench: Bench, what: str, count: int, size: int, seconds: float) -> None:
+    bench.add(f"{what}, {size / seconds / 1e6:,.0f} MB/s", count / seconds, "records/s", seconds=seconds)
+
+
+def _check(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise AssertionError(what)
