@@ -61,7 +61,7 @@ def test_the_sessions_go_as_shown(index, started, request):
 
 def test_the_python_example_runs(process):
     """It prints the record that it wrote."""
-    program, _ = blocks("python")  # tests/docs/test_docs_client.py runs the other one
+    program, *_ = blocks("python")  # tests/docs/test_docs_client.py and tests/spark_jvm run the others
     done = subprocess.run([sys.executable, "-c", moved(program, process)], capture_output=True, text=True, timeout=60)
     assert done.stdout == "b'42' b'two coffees'\n", done.stderr
     (command,) = re.findall(r"^curl .*/lag$", README, re.MULTILINE)
