@@ -6,6 +6,7 @@ It neither connects again nor sends again: whoever owns it knows what its reques
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from socket import SO_RCVBUF, SOL_SOCKET
 from typing import Any
@@ -26,6 +27,7 @@ from kreplica.client.errors import (
     TooManyRequests,
 )
 from kreplica.client.negotiation import VersionRange, common_version, negotiate_versions, parse_answer
+from kreplica.client.receiving import receive_in_place
 from kreplica.client.surroundings import EndpointMaker, tcp_endpoint
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
@@ -220,13 +222,22 @@ class Connection(Protocol):
             self.transport.setTcpNoDelay(True)
             self.transport.setTcpKeepAlive(True)
         self.transport.registerProducer(self, True)
+        receive_in_place(self.transport, lambda: self._frames.room, self._filled)
+
+    def _filled(self, size: int) -> None:
+        """A part of an answer was received in its place."""
+        frame = self._frames.fill(size)
+        if frame is not None and not self.closed:
+            self._take([frame])
 
     def dataReceived(self, data: bytes) -> None:
         """Give each answer to the oldest request."""
-        if self.closed:
-            return
+        if not self.closed:
+            self._take(self._frames.feed(data))
+
+    def _take(self, frames: Iterable[memoryview]) -> None:
         try:
-            for frame in self._frames.feed(data):
+            for frame in frames:
                 self._answer(frame)
                 if self.closed:
                     return

@@ -1,0 +1,134 @@
+"""Long answers over real connections: the rest of them is received in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from client_peer import answer_bytes, heartbeat, heartbeat_answer
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory, Protocol
+
+from kreplica.client.connection import Connection, connect
+from kreplica.client.errors import ConnectionLost
+from kreplica.sansio.batches import Isolation
+from kreplica.sansio.fetching import FetchLimits, fetch_body
+from kreplica.testing.real_reactor import run
+from kreplica.wire.framing import FrameReader
+from kreplica.wire.headers import parse_request_header
+from kreplica.wire.messages import FETCH, HEARTBEAT
+
+VERSION = 12
+LIMITS = FetchLimits(isolation=Isolation.READ_UNCOMMITTED, wait_ms=0, size_min=1, size_max=1, partition_size_max=1)
+LONG = bytes(range(256)) * 12_000
+HELD_BACK = 1_000_000
+
+
+def fetch_answer(correlation_id: int, records: bytes) -> bytes:
+    partition = {
+        "partition_index": 0,
+        "error_code": 0,
+        "high_watermark": 1,
+        "last_stable_offset": 1,
+        "log_start_offset": 0,
+        "aborted_transactions": None,
+        "preferred_read_replica": -1,
+        "records": records,
+    }
+    body = {"throttle_time_ms": 0, "error_code": 0, "session_id": 0}
+    return answer_bytes(
+        FETCH, VERSION, correlation_id, {**body, "responses": [{"topic": "t", "partitions": [partition]}]}
+    )
+
+
+class Broker(Protocol):
+    """Answers a fetch with long records, each a byte longer than the one before, and a heartbeat at once.
+
+    :ivar ends_early: closes the connection in the middle of a long answer.
+    """
+
+    ends_early = False
+
+    def connectionMade(self) -> None:
+        """Start a stream of frames."""
+        self.frames = FrameReader()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Answer what is complete."""
+        for request in self.frames.feed(data):
+            header = parse_request_header(request)
+            if header.api_key == HEARTBEAT.key:
+                self.transport.write(heartbeat_answer(header.correlation_id))
+                continue
+            answer = fetch_answer(header.correlation_id, LONG + bytes(header.correlation_id))
+            if self.ends_early:
+                self.transport.write(answer[:-HELD_BACK])
+                self.transport.loseConnection()
+            else:
+                self.transport.write(answer)
+
+
+def talk(use: Callable[[Connection], Awaitable[Any]], *, ends_early: bool = False) -> Any:
+    """What is done with a connection to such a broker gives."""
+
+    async def scene() -> Any:
+        from twisted.internet import reactor
+
+        loopback: Any = reactor
+        factory = Factory.forProtocol(Broker)
+        factory.protocol = type("Made", (Broker,), {"ends_early": ends_early})
+        port = loopback.listenTCP(0, factory, interface="127.0.0.1")
+        try:
+            connection = await connect(loopback, "127.0.0.1", port.getHost().port, client_id="me")
+            try:
+                return await use(connection)
+            finally:
+                await connection.close()
+        finally:
+            await port.stopListening()
+
+    return run(scene())
+
+
+def fetch(connection: Connection) -> Deferred[dict[str, Any]]:
+    return connection.request(FETCH, VERSION, fetch_body({}, LIMITS))
+
+
+def test_long_answers_and_short_ones_by_turns() -> None:
+    """Each comes whole, and in order; what was given is not written over by what comes later."""
+
+    async def use(connection: Connection) -> list[bytes]:
+        fetches = []
+        for _ in range(4):
+            fetches.append(fetch(connection))
+            heartbeat(connection)
+        answers = [await answer for answer in fetches]
+        return [bytes(answer["responses"][0]["partitions"][0]["records"]) for answer in answers]
+
+    assert talk(use) == [LONG + bytes(number) for number in (0, 2, 4, 6)]
+
+
+def test_a_connection_that_ends_in_the_middle() -> None:
+    """The request fails as any other does."""
+
+    async def use(connection: Connection) -> None:
+        with pytest.raises(ConnectionLost):
+            await fetch(connection)
+
+    talk(use, ends_early=True)
+
+
+def test_a_connection_that_is_closed_in_the_middle() -> None:
+    """What comes after that is nobody's answer."""
+
+    async def use(connection: Connection) -> None:
+        asked = fetch(connection)
+        first = heartbeat(connection)
+        behind = fetch(connection)
+        first.addCallback(lambda _: connection.close())
+        await asked
+        with pytest.raises(ConnectionLost):
+            await behind
+
+    talk(use)
