@@ -22,11 +22,11 @@ class Countdown:
         self.first: ClientError | None = None
         self.done: Deferred[None] | None = None
 
-    def told(self, error: ClientError | None) -> None:
-        """One has its outcome."""
-        self.pending -= 1
+    def told(self, error: ClientError | None, count: int = 1) -> None:
+        """So many have their outcome, the same one."""
+        self.pending -= count
         if error is not None:
-            self.failures += 1
+            self.failures += count
             self.first = self.first or error
         if self.pending == 0 and self.done is not None:
             done, self.done = self.done, None

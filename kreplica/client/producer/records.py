@@ -142,6 +142,10 @@ class GatheredBatch(OutgoingBatch):
             flush.told(None)
 
     def _tell_written(self, timestamps: list[int], waiters: list[Waiter]) -> None:
+        first = waiters[0] if waiters else None
+        if isinstance(first, Countdown) and waiters.count(first) == len(waiters):
+            first.told(None, len(waiters))
+            return
         outcome = self.outcome
         offsets = count(outcome.base_offset) if outcome.base_offset >= 0 else repeat(UNKNOWN_OFFSET)
         stamps = timestamps if outcome.log_append_time_ms < 0 else repeat(outcome.log_append_time_ms)
