@@ -102,6 +102,37 @@ def test_who_is_alone_is_named(tmp_path: Path, change: Change, kind: Kind) -> No
     assert [each.end for each in found.coverages] == [50] * 3
 
 
+def test_whichever_byte_it_is(tmp_path: Path) -> None:
+    """A bit that is another, anywhere: that batch of that broker is named, and nothing else."""
+    made = replicas(tmp_path, {})
+    size = len(batch(0))
+    for base, first in ((0, 0), (30, 6)):
+        path = Path(made[1].files.path) / f"{base:020}.log"
+        data = path.read_bytes()
+        for position in range(len(data)):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << (position * 5 % 8)
+            path.write_bytes(damaged)
+            place = 5 * (first + position // size)
+            assert [each[:2] for each in told(compared(made))] == [(2, place)], (position, told(compared(made)))
+        path.write_bytes(data)
+
+
+def test_wherever_it_ends(tmp_path: Path) -> None:
+    """Of a log that is cut anywhere the first batch that is not whole is missing, once, where it was to be there."""
+    made = replicas(tmp_path, {})
+    size = len(batch(0))
+    path = Path(made[1].files.path) / f"{30:020}.log"
+    data = path.read_bytes()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        end = 30 + 5 * (length // size)
+        assert told(compared(made)) == [(2, end, Kind.MISSING)]
+        catching_up = [made[0], made[1]._replace(has_to=end), made[2]]
+        found = compared(catching_up)
+        assert (told(found), found.coverages[1].end, found.coverages[1].is_short) == ([], end, True)
+
+
 def test_a_whole_segment_is_gone(tmp_path: Path) -> None:
     """That is one difference, not one for each batch."""
     made = replicas(tmp_path, {1: lambda batches: [*batches[:2], *batches[5:]]})

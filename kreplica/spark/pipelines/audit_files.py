@@ -172,8 +172,10 @@ class _Walk:
         """
         if header.base_offset < self._expected or (bound is not None and header.next_offset > bound):
             return True
-        if (is_sound and header.base_offset == self._expected) or behind + HEADER_SIZE > size:
+        if (is_sound and header.base_offset == self._expected) or behind == size:
             return False
+        if behind + HEADER_SIZE > size:
+            return bound is not None or not is_sound
         following = header_at(file.read_at(behind, HEADER_SIZE), 0)
         return following is None or following.base_offset < header.next_offset
 
