@@ -192,7 +192,7 @@ def _is_torn(file: File, position: int, size: int) -> bool:
     if size - position < HEADER_SIZE:
         return True
     header = header_at(file.read_at(position, HEADER_SIZE), 0)
-    return header is not None and HEADER_SIZE < size - position < header.size <= BATCH_SIZE_MAX
+    return header is not None and size - position < header.size <= BATCH_SIZE_MAX
 
 
 def broker_directories(paths: Sequence[str], given: Mapping[int, Sequence[str]]) -> list[BrokerDirectories]:
