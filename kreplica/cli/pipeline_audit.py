@@ -147,7 +147,7 @@ def _describe(report: AuditReport, screen: Screen) -> None:
     if report.taken_over:
         screen.line(f"{counted(report.taken_over, 'partition')} as the run before found them")
     rate = report.read_bytes / max(report.seconds, 1e-3) / 1e9
-    took = f"{bytes_text(report.size_bytes)} in {seconds_text(report.seconds)}, {rate:.2f} GB/s"
+    took = f"{bytes_text(report.read_bytes)} in {seconds_text(report.seconds)}, {rate:.2f} GB/s"
     screen.line(f"{counted(report.batches, 'batch', 'batches')}, {took}")
     screen.line(report.verdict, "bold green" if report.agrees else "bold red")
 

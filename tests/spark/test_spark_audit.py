@@ -116,7 +116,10 @@ def test_a_directory_that_is_given_to_the_wrong_broker(directories: list[Directo
     """What it says itself counts."""
     with pytest.raises(StorageError, match="is of broker 1, not of 4"):
         audited(AuditOptions(log_dirs_of={4: (str(directories[0].path),)}))
-    (directories[0].path / "meta.properties").unlink()
+    properties = directories[0].path / "meta.properties"
+    properties.write_text("version=1\nnode.id=1\n")
+    assert audited(AuditOptions(log_dirs_of={4: (str(directories[0].path),)})).brokers == (4,)
+    properties.unlink()
     assert audited(AuditOptions(log_dirs_of={4: (str(directories[0].path),)})).brokers == (4,)
 
 

@@ -207,8 +207,13 @@ def broker_directories(paths: Sequence[str], given: Mapping[int, Sequence[str]])
     for path in (*paths, *(each for own in given.values() for each in own)):
         if not os.path.isdir(path):
             raise StorageError(f"{path} is no directory that this machine reaches")
-        meta = read_meta_properties(FilesAsTheyAre(), f"{path}/{META_PROPERTIES}")
         holder = next((broker for broker, own in given.items() if path in own), None)
+        try:
+            meta = read_meta_properties(FilesAsTheyAre(), f"{path}/{META_PROPERTIES}")
+        except StorageError:
+            if holder is None:
+                raise
+            continue  # another's, as of a cluster without ZooKeeper: the user knows whose it is
         if meta is None:
             if holder is None:
                 raise StorageError(f"{path} has no {META_PROPERTIES}: say whose it is, --log-dirs BROKER={path}")
