@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JOBS_MIN = 8
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -16,7 +18,8 @@ R = TypeVar("R")
 def in_jobs(spark: SparkSession, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
     """What a function gives for each item, in the order in which they are done: each one a job of one task.
 
-    As many run at once as Spark has cores; those that have not begun never do, where the caller stops.
+    Spark always has some to begin with, also while a cluster is growing; those that wait never begin where the caller
+    stops.
 
     :param function: travels to executors, as items and results do.
     """
@@ -27,7 +30,7 @@ def in_jobs(spark: SparkSession, function: Callable[[T], R], items: Sequence[T])
         result: R = found
         return result
 
-    with ThreadPoolExecutor(max(1, context.defaultParallelism)) as pool:
+    with ThreadPoolExecutor(max(JOBS_MIN, 2 * context.defaultParallelism)) as pool:
         running: set[Future[R]] = {pool.submit(job, item) for item in items}
         try:
             while running:
