@@ -13,6 +13,6 @@
   says of that, ``audit_files`` and ``audit_brokers`` what they are read from, ``audit_report``, ``audit_work`` what is
   kept
 * ``profile``: what topics hold, slice by slice, in ``jobs``; ``profile_batches`` the batches of one as they lie in the
-  log, ``profile_measures`` what is measured of them, ``profile_sketches`` of many values and ``profile_transactions`` of
+  log, ``profile_measures`` what is measured of them, ``profile_sketches`` of many values, ``profile_transactions`` of
   markers (no Spark in these), ``profile_report`` in figures, ``profile_plan`` as weights of a rebalance
 """
