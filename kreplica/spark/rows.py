@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,12 @@ def arrow_rows(partition: TopicPartition, records: Decoded, columns: Sequence[st
 
 
 def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    return _many(value, kind, 1 << count.bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=2)
+def _many(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    """Kept, for each of the two columns that say where the rows of a task are from."""
     return pa.repeat(pa.scalar(value, kind), count)
 
 
