@@ -101,22 +101,26 @@ def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iter
     )
     partition, start, end = wanted
     gathered: list[Section] = []
-    size = 0
+    size, behind = 0, start
     with BatchesReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
         since = cluster.surroundings.clock()
-        while not reader.is_done:
-            answers: list[Any] = reader.read(options.poll_timeout_s)
-            if answers or reader.positions[partition] > start:
-                since = cluster.surroundings.clock()
-            elif cluster.surroundings.clock() - since >= options.poll_timeout_s:
-                _explain_silence(cluster, partition, reader.positions[partition], options)
-            for header, batch in chain.from_iterable(answer.batches for answer in answers):
-                gathered.append(_opened(partition, header, batch))
-                size += len(gathered[-1].records)
-                if size >= CHUNK_SIZE:
-                    yield min(header.next_offset, end), _rows(gathered, wanted, options)
-                    gathered, size = [], 0
-            start = reader.positions[partition]
+        try:
+            while not reader.is_done:
+                answers: list[Any] = reader.read(options.poll_timeout_s)
+                if answers or reader.positions[partition] > behind:
+                    since = cluster.surroundings.clock()
+                elif cluster.surroundings.clock() - since >= options.poll_timeout_s:
+                    _explain_silence(cluster, partition, behind, options)
+                for header, batch in chain.from_iterable(answer.batches for answer in answers):
+                    gathered.append(_opened(partition, header, batch))
+                    size, behind = size + len(gathered[-1].records), min(header.next_offset, end)
+                    if size >= CHUNK_SIZE:
+                        yield behind, _rows(gathered, wanted, options)
+                        gathered, size = [], 0
+                behind = reader.positions[partition]
+        except ClientError:
+            yield behind, _rows(gathered, wanted, options) if gathered else None  # what came before is not lost
+            raise
         yield end, _rows(gathered, wanted, options) if gathered else None
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.sansio.errors import GaveUp
 from kreplica.spark import offset_lookup, range_reading, stream_read, writing
 from kreplica.spark.range_reading import DataLoss
 from kreplica.spark.row_columns import RowsRefused
@@ -26,7 +27,8 @@ TEXT = StructType([StructField("value", StringType())])
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[KafkaCluster]:
-    topics = {"t": 3, "u": 2, "codecs": 1, "short": 1, "aborted": 1, "grows": 1, "back": 1, "slow": 1, "large": 1}
+    names = ("codecs", "short", "aborted", "grows", "back", "slow", "large", "open")
+    topics = {"t": 3, "u": 2, **dict.fromkeys(names, 1)}
     settings = {"log.cleaner.backoff.ms": 100}
     cluster = KafkaCluster(3, topics=topics, settings=settings, session_timeout_ms=5000)  # nobody dies here
     yield cluster
@@ -176,8 +178,31 @@ def test_data_that_is_lost(brokers: KafkaCluster) -> None:
     assert [row["offset"] for row in rows(careless.reader(schema=careless.schema()), tasks)] == list(range(60, 100))
     with pytest.raises(ValueError, match="short-0 has no record"):
         read(brokers, subscribe="short", startingTimestamp="99999999999999")
+    late = {"startingTimestamp": "99999999999999", "startingOffsetsByTimestampStrategy": "latest"}
+    assert read(brokers, subscribe="short", **late) == []
     with pytest.raises(ValueError, match="t-1 is missing"):
         read(brokers, subscribe="t", startingOffsets='{"t":{"0":0}}')
+
+
+def test_records_that_do_not_come(brokers: KafkaCluster) -> None:
+    """Those behind the end are lost; those of a transaction that is open are there, and nobody skips them."""
+    options = ProducerOptions(transactional_id="open")
+    given = {"subscribe": "open", "kafka.isolation.level": "read_committed", "kafkaConsumer.pollTimeoutMs": "300"}
+    careless = {**given, "failOnDataLoss": "false"}
+    until = '{"open":{"0":%d}}'
+    with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, options) as producer:
+        write(brokers, "open", [b"before"])
+        producer.begin()
+        producer.send("open", b"open", partition=0)
+        producer.flush()
+        for which in (given, careless):
+            with pytest.raises(GaveUp, match=r"open-0: nothing came from offset 1 on in 0\.3 s"):
+                read(brokers, **which, endingOffsets=until % 2)
+        producer.commit()
+    assert len(read(brokers, **given, endingOffsets=until % 3)) == 2
+    with pytest.raises(DataLoss, match="open-0: offsets 3 to 9 are gone"):
+        read(brokers, **given, endingOffsets=until % 9)
+    assert len(read(brokers, **careless, endingOffsets=until % 9)) == 2
 
 
 def test_aborted_records_are_gaps(brokers: KafkaCluster) -> None:
