@@ -57,7 +57,8 @@ class BatchSequence:
             self.settle(NONE_DECIDED)
             return NONE_DECIDED
         if settled < decision.batch_id:
-            commit_lanes(self._cluster, self._sink_id, decision)
+            if not decision.is_settled:
+                commit_lanes(self._cluster, self._sink_id, decision)
             self.settle(decision.batch_id)
         return decision.batch_id
 
