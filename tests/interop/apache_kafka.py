@@ -27,9 +27,8 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>
 """
-_DEPENDENCY = (
-    "<dependency><groupId>org.apache.kafka</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
-)
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
 class NoKafka(Exception):
@@ -70,6 +69,19 @@ def streams_class_path(version: str) -> str:
     return _class_path(JARS.with_name(f"kafka-streams-{version}"), (f"kafka-streams:{version}",))
 
 
+def jars_alone(name: str, artifacts: Sequence[str]) -> list[Path]:
+    """Some jars without what they need, fetched once.
+
+    :param name: of the folder where they are kept.
+    :param artifacts: ``group:artifact:version``.
+    :raise NoKafka: as ``class_path``.
+    """
+    folder = JARS.with_name(name)
+    _class_path(folder, artifacts)
+    wanted = ["-".join(artifact.split(":")[1:]) + ".jar" for artifact in artifacts]
+    return [folder / each for each in wanted]
+
+
 def _class_path(jars: Path, artifacts: Sequence[str]) -> str:
     if shutil.which("java") is None:
         raise NoKafka("java is not installed")
@@ -82,13 +94,19 @@ def _fetch(jars: Path, artifacts: Sequence[str]) -> None:
     if shutil.which("mvn") is None:
         raise NoKafka(f"mvn is not installed, and {jars} is not there")
     with tempfile.TemporaryDirectory() as directory:
-        dependencies = "\n".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
+        dependencies = "\n".join(map(_dependency, artifacts))
         (Path(directory) / "pom.xml").write_text(_POM.format(dependencies))
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}.part"]
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600, check=False)
     if result.returncode:
         raise NoKafka(f"mvn could not fetch {', '.join(artifacts)}: {result.stdout[-500:]}")
     Path(f"{jars}.part").rename(jars)
+
+
+def _dependency(artifact: str) -> str:
+    """One of Kafka's with all that it needs; one that names its group alone."""
+    parts = artifact.split(":")
+    return _DEPENDENCY.format(*parts, _ALONE) if len(parts) == 3 else _DEPENDENCY.format("org.apache.kafka", *parts, "")
 
 
 def run_program(version: str, source: Path, *arguments: object) -> str:

@@ -1,0 +1,126 @@
+"""Spark's own connector and ours side by side, in a process of its own: ``python ... BOOTSTRAP FOLDER JAR,...``.
+
+Prints one JSON object: what ``test_interop_spark_connector.py`` compares.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kreplica.spark.session import spark_session
+
+COUNT = 900
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TRANSACTIONS = "transactions"
+OURS, THEIRS = "kreplica", "kafka"
+
+
+class Program:
+    """:param bootstrap: of the cluster under test."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, folder: Path) -> None:
+        self._spark = spark
+        self._bootstrap = bootstrap
+        self._folder = folder
+
+    def run(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "schemas": [self.read(name, TRANSACTIONS).schema.simpleString() for name in (THEIRS, OURS)],
+            "written": {writer: self.written(writer) for writer in (THEIRS, OURS)},
+            "isolation": {level: self.isolated(level) for level in ("read_committed", "read_uncommitted")},
+            "options": self.options(),
+            "handed_over": self.handed_over(),
+        }
+
+    def rows(self, count: int = COUNT) -> DataFrame:
+        """Keys, some of them null, values, headers."""
+        return self._spark.range(count).selectExpr(
+            "if(id % 10 = 0, null, binary(string(id % 50))) key",
+            "binary(concat('value ', id)) value",
+            "if(id % 3 = 0, array(named_struct('key', 'h', 'value', binary(string(id)))), null) headers",
+        )
+
+    def read(self, name: str, topic: str, **options: str) -> DataFrame:
+        """A batch read by one of the two."""
+        given = {"kafka.bootstrap.servers": self._bootstrap, "subscribe": topic, "includeHeaders": "true", **options}
+        return self._spark.read.format(name).options(**given).load()
+
+    def write(self, name: str, topic: str, rows: DataFrame, **options: str) -> None:
+        """A batch write by one of the two."""
+        given = {"kafka.bootstrap.servers": self._bootstrap, "topic": topic, **options}
+        rows.write.format(name).mode("append").options(**given).save()
+
+    def both(self, topic: str, **options: str) -> dict[str, int]:
+        """How many rows each reads, and how many the other one does not have, or not like that."""
+        theirs, ours = (sorted(map(repr, self.read(name, topic, **options).collect())) for name in (THEIRS, OURS))
+        return {"theirs": len(theirs), "ours": len(ours), "different": len(set(theirs) ^ set(ours))}
+
+    def written(self, writer: str) -> dict[str, int]:
+        """A topic that one of the two wrote, in every codec."""
+        topic = f"written-by-{writer}"
+        for codec in CODECS:
+            self.write(writer, topic, self.rows(), **{"kafka.compression.type": codec})
+        return self.both(topic)
+
+    def isolated(self, level: str) -> dict[str, int]:
+        """A topic with transactions that were committed and aborted."""
+        return self.both(TRANSACTIONS, **{"kafka.isolation.level": level})
+
+    def options(self) -> dict[str, dict[str, int]]:
+        """Reads that begin and end somewhere, in more tasks than partitions."""
+        topic = f"written-by-{THEIRS}"
+        times = sorted(row.timestamp for row in self.read(THEIRS, topic).select("timestamp").collect())
+        middle = int(times[len(times) // 2].timestamp() * 1000)
+        part = json.dumps({topic: {"0": 10, "1": -2, "2": 30}})
+        return {
+            "startingTimestamp": self.both(topic, startingTimestamp=str(middle)),
+            "startingOffsets": self.both(topic, startingOffsets=part),
+            "endingOffsets": self.both(topic, endingOffsets=json.dumps({topic: {"0": 50, "1": 70, "2": -1}})),
+            "minPartitions": self.both(topic, minPartitions="7"),
+        }
+
+    def handed_over(self) -> dict[str, Any]:
+        """A stream from topic to topic that begins in the one, goes on in the other, and goes back, three times."""
+        checkpoint = self._folder / "checkpoint"
+        copied = []
+        for name in (THEIRS, OURS, THEIRS):
+            self.write(OURS, "stream", self.rows())
+            self._stream(name, checkpoint)
+            copied.append(self.read(OURS, "stream-copy").count())
+        same = (
+            self.read(OURS, "stream")
+            .select("key", "value")
+            .exceptAll(self.read(THEIRS, "stream-copy").select("key", "value"))
+        )
+        offsets = [path.read_text().splitlines()[-1] for path in sorted(checkpoint.glob("offsets/[0-9]*"))]
+        return {"copied": copied, "missing": same.count(), "offsets": [json.loads(each) for each in offsets]}
+
+    def _stream(self, name: str, checkpoint: Path) -> None:
+        given = {"kafka.bootstrap.servers": self._bootstrap}
+        stream = self._spark.readStream.format(name).options(
+            **given, subscribe="stream", startingOffsets="earliest", maxOffsetsPerTrigger="500"
+        )
+        writing = stream.load().select("key", "value").writeStream.format(name)
+        query = writing.options(**given, topic="stream-copy", checkpointLocation=str(checkpoint))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+
+def main(bootstrap: str, folder: str, jars: str) -> None:
+    """Start Spark with the connector's jars, and print what is found."""
+    settings = {"spark.jars": jars, "spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
+    spark = spark_session("connectors", master="local[2]", settings=settings)
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        print(json.dumps(Program(spark, bootstrap, Path(folder)).run()))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

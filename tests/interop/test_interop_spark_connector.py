@@ -1,0 +1,99 @@
+"""Spark's own connector, of the JVM, against our brokers, and beside ours; needs Maven: a part of the soak.
+
+Its jars go with Spark 4.2; it runs in the Spark that is installed.  They are named one by one, without what they need,
+which Spark has: the newest of each that Maven serves.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import apache_kafka
+import pytest
+
+from kreplica.blocking import Cluster, Producer, ProducerOptions
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
+
+JARS = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.0",
+)
+PROGRAM = Path(__file__).with_name("spark_connector_program.py")
+COUNT = 900
+CODECS = 5
+TOPICS = {"written-by-kafka": 3, "written-by-kreplica": 3, "transactions": 1, "stream": 3, "stream-copy": 3}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the program found."""
+    jars = apache_kafka.jars_alone("spark-connector", JARS)
+    with KafkaCluster(3, topics=TOPICS) as cluster:
+        write_transactions(cluster.bootstrap_servers)
+        folder = tmp_path_factory.mktemp("connectors")
+        command = [sys.executable, str(PROGRAM), cluster.bootstrap_servers, str(folder), ",".join(map(str, jars))]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1000, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def write_transactions(bootstrap: str) -> None:
+    """Two committed, one aborted between them."""
+    with (
+        Cluster(bootstrap) as cluster,
+        Producer(cluster, ProducerOptions(transactional_id="connectors")) as producer,
+    ):
+        for number, commits in enumerate((True, False, True)):
+            producer.begin()
+            for index in range(10):
+                producer.send("transactions", b"%d %d" % (number, index))
+            producer.flush()  # what is not sent yet would not be there after an abort
+            if commits:
+                producer.commit()
+            else:
+                producer.abort()
+
+
+def test_the_tables_are_the_same(found: dict[str, Any]) -> None:
+    """Columns and types."""
+    theirs, ours = found["schemas"]
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("writer", ["kafka", "kreplica"])
+def test_both_read_what_either_wrote(found: dict[str, Any], writer: str) -> None:
+    """In every codec, with null keys and headers: the same rows, offsets and timestamps."""
+    count = COUNT * CODECS
+    assert found["written"][writer] == {"theirs": count, "ours": count, "different": 0}
+
+
+@pytest.mark.parametrize(("level", "count"), [("read_committed", 20), ("read_uncommitted", 30)])
+def test_both_see_the_same_of_transactions(found: dict[str, Any], level: str, count: int) -> None:
+    """What was aborted is left out by both, or by neither."""
+    assert found["isolation"][level] == {"theirs": count, "ours": count, "different": 0}
+
+
+@pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsets", "endingOffsets", "minPartitions"])
+def test_options_mean_the_same(found: dict[str, Any], option: str) -> None:
+    """Where a read begins and ends, and in how many parts it is done."""
+    rows = found["options"][option]
+    assert rows["different"] == 0
+    assert 0 < rows["ours"] == rows["theirs"]
+
+
+def test_a_checkpoint_goes_from_one_to_the_other_and_back(found: dict[str, Any]) -> None:
+    """A stream that begins in the one goes on in the other: each record once, and offsets of one form."""
+    handed = found["handed_over"]
+    assert handed["copied"] == [COUNT, 2 * COUNT, 3 * COUNT]
+    assert handed["missing"] == 0
+    assert all(set(each) == {"stream"} and set(each["stream"]) == {"0", "1", "2"} for each in handed["offsets"])
+    assert sum(handed["offsets"][-1]["stream"].values()) == 3 * COUNT
