@@ -30,11 +30,11 @@ from kreplica.wire.records import (
 ALIKE_MIN = 12
 """Fewer records that may have one size are read one by one."""
 
-VALUES_CACHED = 32
-"""Sizes and counts of values for which what cuts them is kept."""
+CUTS_CACHED = 32
+"""Sizes and counts of records for which what cuts them is kept."""
 
-PLAIN_PAUSE = 16
-"""So many records are read one by one where the next one was not plain."""
+PAUSE = 16
+"""So many records are read one by one where others could not be read faster twice."""
 
 _TIMESTAMP_MAX = 1 << 62
 _new = tuple.__new__
@@ -92,17 +92,17 @@ class _Section:
     """A section that is being read.
 
     :ivar end: where the records end that were read; ``delta``: the offset delta of the last one.
-    :ivar time_size: bytes that its timestamp takes.
+    :ivar start: where the last one begins that was read one by one; ``time_size``: bytes that its timestamp takes.
     """
 
-    __slots__ = ("columns", "count", "delta", "end", "header", "section", "time_size")
+    __slots__ = ("columns", "count", "delta", "end", "header", "section", "start", "time_size")
 
     def __init__(self, section: bytes, header: BatchHeader) -> None:
         self.section = section
         self.header = header
         self.count = header.record_count
         self.columns = Columns([], [], [], [], [])
-        self.end = 0
+        self.start = self.end = 0
         self.delta = -1
         self.time_size = 1
 
@@ -110,11 +110,14 @@ class _Section:
         """:raise OverflowError: something is wrong, as it is with whatever else is raised."""
         header, count, columns = self.header, self.count, self.columns
         values, timestamps = columns.values, columns.timestamps
-        plain_from = 0
+        try_from, was_tried = 0, False
         while len(values) < count:
-            if len(values) < plain_from or not self._read_plain():
-                plain_from = max(plain_from, len(values) + PLAIN_PAUSE)
-                self._read_one_by_one(plain_from)
+            if len(values) >= try_from:
+                if self._read_plain() or self._read_keyed():
+                    was_tried = False
+                    continue
+                try_from, was_tried = len(values) + (PAUSE if was_tried else 1), True
+            self._read_one_by_one(try_from)
         if self.end != len(self.section) or self.delta > header.last_offset_delta:
             raise OverflowError
         if timestamps:
@@ -130,7 +133,7 @@ class _Section:
 
         Each of their lengths takes one byte or two, timestamps and offsets as many as the first one's.
         """
-        columns, header, first, start = self.columns, self.header, self.delta + 1, self.end
+        columns, first, start = self.columns, self.delta + 1, self.end
         is_wide = first > 63
         key_at = start + (3 if self.section[start] < 0x80 else 4) + self.time_size + is_wide
         if self.section[key_at] != 1:
@@ -141,12 +144,29 @@ class _Section:
         else:
             times = self._read_each(deltas[:1], is_wide)
             if times:
-                times += self._read_alike(start, deltas, is_wide) or self._read_each(deltas[1:], is_wide)
+                times += self._read_alike(start, None, first + 1, len(deltas) - 1) or self._read_each(
+                    deltas[1:], is_wide
+                )
+        columns.keys.extend(repeat(None, len(times)))
+        return self._add(first, times)
+
+    def _read_keyed(self) -> int:
+        """Read the records that follow the last one, which has a key, if they have its size; how many those are."""
+        columns, first = self.columns, self.delta + 1
+        key = columns.keys[-1] if columns.values else None
+        is_wide = first > 63
+        if key is None or columns.values[-1] is None or columns.headers[-1] or is_wide != (self.delta > 63):
+            return 0
+        count = min(self.count - len(columns.values), len(_DELTAS[is_wide]) - first)
+        return self._add(first, self._read_alike(self.start, key, first, count))
+
+    def _add(self, first: int, times: list[int]) -> int:
+        """What else belongs to the records whose keys and values were added; how many those are."""
         count = len(times)
         if count:
+            columns, header = self.columns, self.header
             columns.offsets.extend(range(header[0] + first, header[0] + first + count))
             columns.timestamps.extend(_times(times, header[7], _NUMBERS[self.time_size - 1]))
-            columns.keys.extend(repeat(None, count))
             columns.headers.extend(repeat((), count))
             self.delta = first + count - 1
         return count
@@ -183,39 +203,52 @@ class _Section:
         self.end = start
         return times
 
-    def _read_alike(self, start: int, deltas: list[int], is_wide: bool) -> list[int]:
-        """As ``_read_each`` for all that follow the one from ``start`` on, if they have its size; none otherwise.
+    def _read_alike(self, start: int, key: bytes | None, first: int, count: int) -> list[int]:
+        """Add keys and values of all that follow the record from ``start`` on, if they have its size; none otherwise.
 
         They are checked and cut by slices with a stride, a column of bytes at a time.
+
+        :param key: of that record; ``first`` is the offset delta of the one behind it.
+        :param count: how many may follow.
+        :return: their timestamps, as they lie there.
         """
-        section, end, values, first = self.section, self.end, self.columns.values, self.delta + 2
-        size, value = end - start, values[-1] or b""
-        count = min(len(deltas) - 1, (len(section) - end) // size)
+        section, end, columns, is_wide = self.section, self.end, self.columns, first > 63
+        size, value = end - start, columns.values[-1] or b""
+        count = min(count, (len(section) - end) // size)
+        if count < ALIKE_MIN:
+            return []
         behind = end + count * size
         time_at = start + (2 if section[start] < 0x80 else 3)
         delta_at = time_at + self.time_size
-        key_at, value_at = delta_at + 1 + is_wide, end - 1 - len(value)
-        for place in (*range(start, time_at - 1), *range(key_at, value_at), end - 1):
+        length_at, value_at = delta_at + 1 + is_wide, end - 1 - len(value)
+        key_at = read_varint(section, length_at)[1]
+        key_end = key_at + len(key or b"")
+        for place in (*range(start, time_at - 1), *range(length_at, key_at), *range(key_end, value_at), end - 1):
             if section[place + size : behind : size] != section[place : place + 1] * count:
                 return []
         for place, expected in enumerate(_DELTA_BYTES[is_wide], delta_at + size):
             if section[place:behind:size] != expected[first : first + count]:
                 return []
-        values.extend(_values_of(value_at - start, len(value), count)(section, end))
+        if key is None:
+            columns.values.extend(_cut(value_at - start, 0, 0, len(value), count)(section, end))
+        else:
+            cut = _cut(key_at - start, len(key), value_at - key_end, len(value), count)(section, end)
+            columns.keys.extend(cut[::2])
+            columns.values.extend(cut[1::2])
         self.end = behind
         times = section[time_at + size : behind : size]
         if self.time_size == 1:
             return list(times)
         return [low | high << 8 for low, high in zip(times, section[time_at + size + 1 : behind : size], strict=True)]
 
-    def _read_one_by_one(self, plain_from: int) -> None:
-        """Read records up to one after which plain ones may come, or to the end."""
+    def _read_one_by_one(self, try_from: int) -> None:
+        """Read records up to one after which others may be read faster, or to the end."""
         section, header, count = self.section, self.header, self.count
         base_offset, base_timestamp = header.base_offset, header.base_timestamp
         columns = self.columns
         add_offset, add_timestamp = columns.offsets.append, columns.timestamps.append
         add_key, add_value, add_headers = columns.keys.append, columns.values.append, columns.headers.append
-        index, end, previous = len(columns.values), self.end, self.delta
+        index, end, previous, section_end = len(columns.values), self.end, self.delta, len(section)
         while index < count:
             start = end
             if (byte := section[start]) < 0x80:
@@ -264,16 +297,22 @@ class _Section:
             add_key(key)
             add_value(value)
             add_headers(headers)
-            if index >= plain_from and key is None and not headers and delta_at - timestamp_at <= 2:
-                self.time_size = delta_at - timestamp_at
+            if (
+                (key is None or (end < section_end and section[end] == section[start]))
+                and index >= try_from
+                and not headers
+                and delta_at - timestamp_at <= 2
+            ):
+                self.start, self.time_size = start, delta_at - timestamp_at
                 break
         self.end, self.delta = end, previous
 
 
-@lru_cache(maxsize=VALUES_CACHED)
-def _values_of(before: int, size: int, count: int) -> Callable[[bytes, int], tuple[bytes, ...]]:
-    """What cuts values of one size, with so many bytes before each, and one behind it."""
-    return Struct(f"{before}x{size}sx" * count).unpack_from
+@lru_cache(maxsize=CUTS_CACHED)
+def _cut(before: int, key: int, between: int, value: int, count: int) -> Callable[[bytes, int], tuple[bytes, ...]]:
+    """What cuts keys and values of one size, with so many bytes before and between them, and one behind."""
+    fields = f"{before}x{key}s{between}x{value}sx" if between else f"{before}x{value}sx"
+    return Struct(fields * count).unpack_from
 
 
 def _times(raw: list[int], base: int, numbers: list[int]) -> list[int]:
