@@ -1,0 +1,69 @@
+"""A streaming query that copies one topic to another, exactly once: in this process's session, or as a process.
+
+python failing_query.py '{"bootstrap": ..., "checkpoint": ...}'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE = "sent"
+ROWS_PER_BATCH = 80
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What is copied, and how.
+
+    :param lanes: so many tasks at most.
+    """
+
+    bootstrap: str
+    topic: str
+    checkpoint: str
+    plan: str
+    mode: str = "many"
+    lanes: int = 4
+    patience_s: float = 800.0
+
+    def run(self, spark: SparkSession) -> None:
+        """All that is there, in micro-batches; raises what the query fails of."""
+        from failing_sink import FailingSource
+
+        spark.sparkContext.addPyFile(str(Path(__file__).with_name("failing_sink.py")))
+        spark.dataSource.register(FailingSource)
+        brokers = {"kafka.bootstrap.servers": self.bootstrap}
+        begin = {"subscribe": SOURCE, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS_PER_BATCH)}
+        frame = spark.readStream.format("kreplica").options(**brokers, **begin).load()
+        sink = frame.select("key", "value").coalesce(self.lanes).writeStream.format("kreplica_failing")
+        about = {"topic": self.topic, "kreplica.exactly.once": self.mode, "failing.plan": self.plan}
+        query = sink.options(**brokers, **about, checkpointLocation=self.checkpoint).trigger(availableNow=True).start()
+        if not query.awaitTermination(self.patience_s):
+            query.stop()
+            raise TimeoutError("the query takes too long")
+
+
+def command(copy: Copy) -> list[str]:
+    """Of a process that does it."""
+    return [sys.executable, __file__, json.dumps(asdict(copy))]
+
+
+def main() -> None:
+    """As such a process; tasks are tried three times."""
+    from kreplica.spark.session import spark_session
+
+    session = spark_session("copy", master="local[2,3]", settings={"spark.driver.memory": "512m"})
+    session.sparkContext.setLogLevel("ERROR")
+    Copy(**json.loads(sys.argv[1])).run(session)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

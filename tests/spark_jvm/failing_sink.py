@@ -1,0 +1,123 @@
+"""The sink, whose tasks and drivers fail where a plan says so: a folder with a file for each failure, used once.
+
+A file's name says the micro-batch, where it fails, and how: ``3.decided.error``.  Workers import this module.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from kreplica.spark import exactly_once
+from kreplica.spark.sink_options import SinkOptions
+from kreplica.spark.source import KreplicaDataSource
+from kreplica.spark.writers import ExactlyOnceWriter
+
+TASK = "task"
+"""A task, when it has prepared its rows; ``half``: when it has written some of them."""
+
+HALF = "half"
+BEFORE, DECIDED, BETWEEN, AFTER = "before", "decided", "between", "after"
+"""The driver: before it decides, when it has decided, when it has committed one lane, and all of them."""
+
+ERROR, KILL = "error", "kill"
+PLAN = "failing.plan"
+
+
+class Failed(Exception):
+    """As it was planned."""
+
+
+def plan_failure(plan: Path, batch_id: int, where: str, how: str) -> None:
+    """Let something fail once."""
+    plan.mkdir(exist_ok=True)
+    (plan / f"{batch_id}.{where}.{how}").touch()
+
+
+def planned(plan: Path) -> list[str]:
+    """What has not failed yet."""
+    return sorted(each.name for each in plan.glob("*.*.*") if each.suffix != ".done")
+
+
+class FailingSource(KreplicaDataSource):
+    """``format("kreplica_failing")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kreplica_failing"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        given = {name: value for name, value in self.options.items() if name.lower() != PLAN}
+        sink = KreplicaDataSource(given)
+        sink.streamWriter(schema, overwrite)
+        return FailingWriter(sink._sink_options(schema), Path(self.options[PLAN]))
+
+
+class FailingWriter(ExactlyOnceWriter):
+    """Fails as it is planned."""
+
+    def __init__(self, options: SinkOptions, plan: Path) -> None:
+        super().__init__(options)
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        batch_id = self._task().batch_id
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            for batch in iterator:
+                yield batch.slice(0, batch.num_rows // 2)
+                self._fail(batch_id, HALF, _kill_worker)
+                yield batch.slice(batch.num_rows // 2)
+
+        message = super().write(rows())
+        self._fail(batch_id, TASK, _kill_worker)
+        return message
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._fail(batchId, BEFORE, _kill_driver)
+        really, ended = exactly_once._end, 0
+
+        def end(*given: Any) -> None:
+            nonlocal ended
+            self._fail(batchId, BETWEEN if ended else DECIDED, _kill_driver)
+            really(*given)
+            ended += 1
+
+        exactly_once._end = end
+        try:
+            super().commit(messages, batchId)
+        finally:
+            exactly_once._end = really
+        self._fail(batchId, AFTER, _kill_driver)
+
+    def _fail(self, batch_id: int, where: str, kill: Callable[[], None]) -> None:
+        for how in (ERROR, KILL):
+            file = self._plan / f"{batch_id}.{where}.{how}"
+            try:
+                file.rename(file.with_suffix(f".{how}.done"))
+            except FileNotFoundError:
+                continue
+            if how == KILL:
+                kill()
+            raise Failed(f"batch {batch_id}: {where}")
+
+
+def _kill_worker() -> None:
+    os.kill(os.getpid(), SIGKILL)
+
+
+def _kill_driver() -> None:
+    """The virtual machine, of which this worker is a descendant, and with it this worker."""
+    pid = os.getpid()
+    while "java" not in Path(f"/proc/{pid}/comm").read_text():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        assert pid > 1, "no virtual machine is above this worker"
+    os.kill(pid, SIGKILL)
+    _kill_worker()

@@ -1,0 +1,191 @@
+"""Exactly once in real Spark: tasks die, workers, drivers and brokers are killed; no row is lost, none is doubled."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from failing_query import ROWS_PER_BATCH, SOURCE, Copy, command
+from failing_sink import AFTER, BEFORE, BETWEEN, DECIDED, ERROR, HALF, KILL, TASK, plan_failure, planned
+
+from kreplica.blocking import Cluster, Isolation, Producer, Reader, ReaderOptions
+from kreplica.blocking.offsets import end_offsets, topic_partitions
+from kreplica.model import TopicPartition
+from kreplica.sansio.errors import LeaderUnknown
+from kreplica.sansio.offsets import EARLIEST
+from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 4
+BATCHES = 5
+ROWS = ROWS_PER_BATCH * BATCHES // PARTITIONS
+SLOW_S = 900
+"""So long a test may take where other things run beside it."""
+
+SLOW = "Python worker failed to connect back"
+"""What Spark says then, now and then."""
+
+DRIVER_FAILURES = (BEFORE, DECIDED, BETWEEN, AFTER)
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[KafkaCluster]:
+    """Brokers that die, and come back."""
+    settings = {"transaction.two.phase.commit.enable": True}
+    with KafkaCluster(3, topics={SOURCE: PARTITIONS}, settings=settings, session_timeout_ms=5000) as cluster:
+        with Cluster(cluster.bootstrap_servers) as client, Producer(client) as producer:
+            for number in range(ROWS):
+                for partition in range(PARTITIONS):
+                    producer.send(SOURCE, str(number).encode(), key=str(partition).encode(), partition=partition)
+        yield cluster
+
+
+def check(brokers: KafkaCluster, topic: str) -> None:
+    """Each row is there once, in order, and no transaction is open that would hide later ones."""
+    with Cluster(brokers.bootstrap_servers) as cluster:
+        partitions = topic_partitions(cluster, topic)
+
+        def ended() -> dict[TopicPartition, int]:
+            committed, ends = (end_offsets(cluster, partitions, each) for each in reversed(Isolation))
+            if committed != ends:
+                raise LeaderUnknown("a transaction is open")
+            return ends
+
+        ends = cluster.retrying(ended, 30.0)
+        options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
+        with Reader(cluster, dict.fromkeys(partitions, EARLIEST), ends=ends, options=options) as reader:
+            found: dict[bytes | None, list[int]] = {}
+            for record in reader.records():
+                assert record.value is not None
+                found.setdefault(record.key, []).append(int(record.value))
+    assert found == {str(partition).encode(): list(range(ROWS)) for partition in range(PARTITIONS)}
+
+
+@contextmanager
+def dying_brokers(brokers: KafkaCluster, seed: int) -> Iterator[None]:
+    """One broker at a time is killed and started again."""
+    over, random = threading.Event(), Random(seed)
+
+    def shoot() -> None:
+        while not over.wait(random.uniform(0.2, 1.5)):
+            broker = random.choice(brokers.brokers)
+            brokers.kill(broker, notice=random.choice(("now", "session")))
+            over.wait(random.uniform(0.2, 1.5))
+            brokers.start(broker)
+            brokers.wait_until_in_sync()
+
+    shooter = threading.Thread(target=shoot)
+    shooter.start()
+    try:
+        yield
+    finally:
+        over.set()
+        shooter.join()
+
+
+def copy_of(brokers: KafkaCluster, tmp_path: Path, mode: str, name: str) -> tuple[Copy, Path]:
+    topic, plan = f"{name}-{mode}", tmp_path / "plan"
+    brokers.create_topic(topic, 2)
+    plan.mkdir()
+    return Copy(brokers.bootstrap_servers, topic, str(tmp_path / "checkpoint"), str(plan), mode, 4), plan
+
+
+@contextmanager
+def running(copy: Copy) -> Iterator[subprocess.Popen[str]]:
+    """A driver in a process of its own, which ends with this."""
+    with subprocess.Popen(command(copy), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as driver:
+        try:
+            yield driver
+        finally:
+            driver.kill()
+
+
+def with_lanes(copy: Copy, random: Random) -> Copy:
+    lanes = random.randint(2, PARTITIONS) if copy.mode == "many" else 1
+    return Copy(copy.bootstrap, copy.topic, copy.checkpoint, copy.plan, copy.mode, lanes)
+
+
+def run_until_done(spark: SparkSession, copy: Copy, random: Random) -> int:
+    """Start the query again, with another number of tasks, each time it fails as planned.
+
+    :return: how often it failed.
+    """
+    failures = 0
+    while True:
+        try:
+            with_lanes(copy, random).run(spark)
+        except Exception as error:
+            failures += "Failed: batch" in str(error)
+            if "Failed: batch" not in str(error) and SLOW not in str(error):
+                raise
+        else:
+            return failures
+
+
+@pytest.mark.timeout(SLOW_S)
+@pytest.mark.parametrize("mode", ["one", "many"])
+def test_a_query_that_fails_at_every_step(
+    spark: SparkSession, fragile: KafkaCluster, tmp_path: Path, mode: str
+) -> None:
+    """It is started again with another number of tasks each time, and nothing of that is to be seen."""
+    copy, plan = copy_of(fragile, tmp_path, mode, "steps")
+    failures = [(0, DECIDED), (1, AFTER)]
+    if mode == "many":
+        failures += [(2, HALF), (3, BETWEEN), (4, BEFORE)]
+    for batch_id, where in failures:
+        plan_failure(plan, batch_id, where, ERROR)
+    assert run_until_done(spark, copy, Random(1)) == len(failures)
+    assert not planned(plan)
+    check(fragile, copy.topic)
+
+
+@pytest.mark.timeout(SLOW_S)
+def test_a_driver_that_is_killed(spark: SparkSession, fragile: KafkaCluster, tmp_path: Path) -> None:
+    """So are a task, its worker, and a broker before that; another driver goes on with fewer tasks."""
+    copy, plan = copy_of(fragile, tmp_path, "many", "killed")
+    plan_failure(plan, 0, HALF, ERROR)
+    plan_failure(plan, 0, TASK, KILL)
+    plan_failure(plan, 2, BETWEEN, KILL)
+    leader = fragile.leader_of(copy.topic)
+    with running(copy) as driver:
+        while len(planned(plan)) == 3 and driver.poll() is None:
+            time.sleep(0.05)
+        fragile.kill(leader)
+        _, told = driver.communicate(timeout=SLOW_S)
+    assert driver.returncode != 0
+    assert not planned(plan), told
+    Copy(copy.bootstrap, copy.topic, copy.checkpoint, copy.plan, "many", 1).run(spark)
+    fragile.start(leader)
+    check(fragile, copy.topic)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("mode", ["one", "many"])
+def test_crash_matrix(fragile: KafkaCluster, tmp_path: Path, mode: str, seed: int) -> None:
+    """Whatever is killed when, and however often: every driver is a process, and brokers die all the while."""
+    random = Random(f"{mode}-{seed}")
+    copy, plan = copy_of(fragile, tmp_path, mode, f"matrix-{seed}")
+    for batch_id in range(BATCHES):
+        for where in random.sample((HALF, TASK), random.randint(0, 2)):
+            plan_failure(plan, batch_id, where, random.choice((ERROR, KILL)))
+        for where in random.sample(DRIVER_FAILURES, random.randint(0, 1)):
+            if mode == "many" or where != BETWEEN:
+                plan_failure(plan, batch_id, where, random.choice((ERROR, KILL, KILL)))
+    with dying_brokers(fragile, seed):
+        for _ in range(3 * BATCHES):
+            with running(with_lanes(copy, random)) as driver:
+                _, told = driver.communicate(timeout=SLOW_S)
+            if not driver.returncode:
+                break
+        assert driver.returncode == 0, told
+    check(fragile, copy.topic)
