@@ -210,6 +210,8 @@ def test_what_an_archive_is_of_is_not_mixed(spark: SparkSession, brokers: KafkaC
     path = tmp_path / "archive"
     with pytest.raises(ArchiveRefused, match="no topic 'nobody'"):
         archive(spark, str(path), replace(options, topics=("nobody",)))
+    with pytest.raises(ArchiveRefused, match="no topic's name matches"):
+        archive(spark, str(path), replace(options, topics=(), pattern="nobody.*"))
     archive(spark, str(path), options)
     for other in (
         replace(options, topics=("mixed", "more")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -159,7 +160,7 @@ def archive(
     store = store_of(path, spark)
     with closing(Cluster(wanted.bootstrap, options=wanted.settings.client)) as cluster:
         lookup = OffsetLookup(cluster, wanted)
-        partitions = _partitions(lookup, wanted)
+        partitions = _partitions(lookup, wanted, may_come=options.follow_every is not None)
         about = options.about(cluster.refresh([]).cluster_id)
         _refuse_strange(path, store)
         with store.alone(lock_file(path)):
@@ -170,13 +171,19 @@ def archive(
         return run.report(lookup.latest(lookup.partitions()), is_resumed)
 
 
-def _partitions(lookup: OffsetLookup, wanted: SourceOptions) -> list[TopicPartition]:
-    """:raise ArchiveRefused: a topic that is named is not there."""
+def _partitions(lookup: OffsetLookup, wanted: SourceOptions, *, may_come: bool) -> list[TopicPartition]:
+    """Those that there are now.
+
+    :param may_come: topics that match a pattern.
+    :raise ArchiveRefused: a topic that is named is not there, or none is that matches.
+    """
     partitions = lookup.partitions()
     if isinstance(wanted.selection, Topics):
         missing = sorted(set(wanted.selection.names) - {each.topic for each in partitions})
         if missing:
             raise ArchiveRefused(f"there is no topic {missing[0]!r}")
+    elif not partitions and not may_come:
+        raise ArchiveRefused("no topic's name matches the pattern")
     return partitions
 
 
@@ -223,6 +230,27 @@ def _told(value: Any) -> str:
     return ",".join(value) or "no names" if isinstance(value, tuple) else str(value)
 
 
+@dataclass(slots=True)
+class _Totals:
+    """Of the batches that a run wrote."""
+
+    first: int | None = None
+    batches: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    offsets: int = 0
+    records: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: Batch) -> None:
+        self.first = batch.number if self.first is None else self.first
+        self.batches += 1
+        self.files += len(batch.files)
+        self.size_bytes += batch.size
+        for each in batch.ranges:
+            self.offsets += each.end - each.start
+            self.records[each.topic] += each.records
+
+
 class _Run:
     """One run of the stream."""
 
@@ -235,7 +263,7 @@ class _Run:
         self._options = options
         self._lookup = lookup
         self._tell = tell
-        self._batches: list[Batch] = []
+        self._totals = _Totals()
         self._ends: dict[TopicPartition, int] = {}
         self._total: int | None = None
         self._began_s = monotonic()
@@ -291,38 +319,34 @@ class _Run:
         return with_json(rows, self._path, batch, self._store)
 
     def _wrote(self, batch: Batch) -> None:
-        self._batches.append(batch)
+        self._totals.add(batch)
         self._ends.update(batch.ends())
         self._told()
 
     def _told(self) -> None:
-        done = sum(each.end - each.start for batch in self._batches for each in batch.ranges)
-        records, size = sum(batch.records for batch in self._batches), sum(batch.size for batch in self._batches)
-        self._tell(Progress("archive", done, self._total, records, size))
+        totals = self._totals
+        self._tell(Progress("archive", totals.offsets, self._total, totals.records.total(), totals.size_bytes))
 
     def report(self, latest: Mapping[TopicPartition, int], is_resumed: bool) -> ArchiveReport:
         """What was done, and what the cluster has now that the archive has not."""
-        lags: dict[str, int] = {}
-        partitions: dict[str, int] = {}
+        lags: Counter[str] = Counter()
+        partitions: Counter[str] = Counter()
         for each, end in latest.items():
-            lags[each.topic] = lags.get(each.topic, 0) + max(0, end - self._ends.get(each, 0))
-            partitions[each.topic] = partitions.get(each.topic, 0) + 1
-        records = dict.fromkeys(lags, 0)
-        for batch in self._batches:
-            for part in batch.ranges:
-                records[part.topic] = records.get(part.topic, 0) + part.records
+            lags[each.topic] += max(0, end - self._ends.get(each, 0))
+            partitions[each.topic] += 1
+        totals = self._totals
         return ArchiveReport(
             path=self._path,
             topics=tuple(
-                TopicTotal(topic, partitions.get(topic, 0), count, lags.get(topic, 0))
-                for topic, count in sorted(records.items())
+                TopicTotal(topic, partitions[topic], totals.records[topic], lags[topic])
+                for topic in sorted(lags.keys() | totals.records.keys())
             ),
-            records=sum(batch.records for batch in self._batches),
-            size_bytes=sum(batch.size for batch in self._batches),
-            batches=len(self._batches),
-            files=sum(len(batch.files) for batch in self._batches),
+            records=totals.records.total(),
+            size_bytes=totals.size_bytes,
+            batches=totals.batches,
+            files=totals.files,
             seconds=monotonic() - self._began_s,
-            lag=sum(lags.values()),
-            first_batch=self._batches[0].number if self._batches else None,
+            lag=lags.total(),
+            first_batch=totals.first,
             is_resumed=is_resumed,
         )

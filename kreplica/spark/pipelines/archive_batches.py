@@ -32,6 +32,8 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A job that lists the few folders of a batch takes longer than the driver.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
+    # Streams do not adapt, and counts by partition are few rows.
+    "spark.sql.shuffle.partitions": "4",
 }
 """Of the session that a stream has for itself."""
 

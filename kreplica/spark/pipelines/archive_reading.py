@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kreplica.spark.pipelines.archive_layout import COLUMNS, Archive, Batch
-from kreplica.spark.pipelines.file_stores import store_of
+from kreplica.spark.pipelines.file_stores import LocalStore, store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kreplica.spark.pipelines.json_schema import History
 
 SETTING = ("spark.sql.sources.parallelPartitionDiscovery.threshold", "10000")
-"""The driver lists folders in no time; a job that does it takes seconds."""
+"""The driver looks at files of its own machine in no time; a job that does it takes seconds."""
 
 
 def read_rows(
@@ -55,7 +55,7 @@ def _read(spark: SparkSession, path: str, files: list[str], history: History) ->
         schema = schema.add(history.column, history.schema)
     schema = schema.add("topic", "string").add("day", "string").add("batch", "long")
     name, value = SETTING
-    if spark.conf.get(name) != value:
+    if isinstance(store_of(path, spark), LocalStore) and spark.conf.get(name) != value:
         spark.conf.set(name, value)
     reader = spark.read.schema(schema).option("basePath", path)
     rows = reader.parquet(*files) if files else spark.createDataFrame([], schema)
