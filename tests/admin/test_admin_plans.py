@@ -125,6 +125,14 @@ def test_sizes_are_asked_of_those_who_hold_the_replicas(scene):
     assert gets["bytes_in"] == tried["bytes"]
 
 
+def test_a_rebalance_may_be_by_weights(shared):
+    """It is said how uneven brokers are by them; a body with weights is as its schema says."""
+    body = {"kind": "rebalance", "weights": [{"topic": "orders", "partition": 0, "weight": 5}]}
+    tried = shared.api.document("POST", "/v1/plans", body, dry_run=True)
+    assert any(each.startswith("By the given weights brokers hold") for each in tried["warnings"])
+    assert tried["plan"]["request"]["weights"] == body["weights"]
+
+
 @pytest.mark.parametrize(
     ("body", "part"),
     [
@@ -132,6 +140,7 @@ def test_sizes_are_asked_of_those_who_hold_the_replicas(scene):
         ({"kind": "drain", "brokers": [9]}, "9"),
         ({"kind": "replication_factor", "topics": ["nothing"], "replication_factor": 2}, "nothing"),
         ({"kind": "add_partitions", "topic": "orders", "partitions": 4}, "orders"),
+        ({"kind": "rebalance", "weights": [{"topic": "no", "partition": 0, "weight": 1}]}, "there is no topic 'no'"),
     ],
 )
 def test_a_plan_that_cannot_be_says_why(shared, body, part):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PythonException
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.cli.pipeline_running import cause_of
 from kreplica.spark.pipelines.profile import profile
 from kreplica.spark.pipelines.progress import Progress
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
@@ -15,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNT = 3000
+README = Path(__file__).parents[2] / "README.md"
+ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.9-killed.tar.xz"
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +50,32 @@ def test_of_brokers(spark: SparkSession, brokers: KafkaCluster, topic: str) -> N
     assert len(figures.keys.top) == 3
     assert (told[0].done, told[-1].done, told[-1].total) == (0, 3 * COUNT, 3 * COUNT)
     assert len(told) == 1 + 3 + 2
+
+
+def test_the_readmes_program_runs(
+    brokers: KafkaCluster, topic: str, capsys: pytest.CaptureFixture[str], spark: SparkSession
+) -> None:
+    """In the tests' session, which is there already."""
+    page = README.read_text().replace("127.0.0.1:9092", brokers.bootstrap_servers)
+    (program,) = (text for text in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "kreplica.spark" in text)
+    exec(compile(program.replace('"subscribe": "orders"', f'"subscribe": "{topic}"'), "README.md", "exec"), {})
+    assert re.search(r"^\| *key-0\| *value 0\| *0\| *0\|$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_of_files_and_what_a_task_says(spark: SparkSession, tmp_path: Path) -> None:
+    """A damaged batch is told by what found it, without the traces of Java around it."""
+    with tarfile.open(ARCHIVE) as packed:
+        packed.extractall(tmp_path, filter="data")
+    given = {"kreplica.source": "segments", "kreplica.log.dirs": str(tmp_path), "subscribePattern": ".*"}
+    report = profile(spark, given, sample=0.5)
+    assert {each.topic for each in report.topics} >= {"codecs", "transactions"}
+    path = tmp_path / "codecs-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(PythonException) as caught:
+        profile(spark, given)
+    assert cause_of(caught.value) == "codecs-0: the batch at offset 0 is damaged"
 
 
 def test_what_is_wrong_is_said(spark: SparkSession, brokers: KafkaCluster) -> None:
