@@ -329,3 +329,36 @@ def test_a_schema_of_ones_own_is_refused(brokers: KafkaCluster) -> None:
     """Spark hands it over as if it were ours."""
     with pytest.raises(ValueError, match="fixed schema"):
         source(brokers, subscribe="t").reader(schema=TEXT)
+
+
+def test_a_topic_that_is_deleted_under_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told soon, not after all the patience that there is for leaders; where nobody minds, the others go on."""
+    monkeypatch.setattr(stream_read, "ASK_S", 0.3)
+    monkeypatch.setattr(stream_read, "DOUBT_S", 0.5)
+    for topic in ("stays", "goes"):
+        brokers.create_topic(topic, 1)
+        write(brokers, topic, [b"here"])
+    planners = []
+    for is_careful in ("true", "false"):
+        made = source(brokers, subscribe="goes,stays", startingOffsets="earliest", failOnDataLoss=is_careful)
+        planner = made.streamReader(schema=made.schema())
+        first = planner.latestOffset(planner.initialOffset(), ReadAllAvailable())
+        assert first == {"goes": {"0": 1}, "stays": {"0": 1}}
+        planners.append(planner)
+    admin = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
+    admin.delete_topics(["goes"])
+    admin.close()
+    write(brokers, "stays", [b"more"])
+    deadline_s = time.monotonic() + 60
+
+    def end_without_it(planner) -> dict:
+        end = first
+        while "goes" in end:  # brokers learn of it one after the other
+            assert time.monotonic() < deadline_s
+            end = planner.latestOffset(first, ReadAllAvailable())
+        return end
+
+    careful, careless = planners
+    with pytest.raises(DataLoss, match="goes-0: there is no such partition any more"):
+        end_without_it(careful)
+    assert end_without_it(careless) == {"stays": {"0": 2}}

@@ -119,7 +119,7 @@ def test_records_that_are_gone(
 def test_an_idle_query_rests_and_then_is_quick(
     spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The process that asks for offsets hardly runs; what is written is soon read; deletion of the topic is told."""
+    """The process that asks for offsets hardly runs; what is written is soon read; it ends with its query."""
     for topic in ("jvm-idle", "jvm-idle-copy"):
         brokers.create_topic(topic, 1)
     frame = streamed(spark, brokers, subscribe="jvm-idle", startingOffsets="earliest")
