@@ -1,8 +1,9 @@
 """The data pipeline on Spark: three broker processes, real data in five codecs, and all that is to be done with it.
 
 Rates of reading are those of ``local[2]`` to a sink that takes everything, from one broker's segment files and through
-the brokers, which work on the same cores.  A micro-batch's time is what Spark calls ``triggerExecution``.  Then topics
-go to Parquet, from there to other topics, both are compared record by record, and all replicas are audited.
+the brokers, which work on the same cores; where others use the machine too, CPU times say more.  Then topics go to
+Parquet, from there to other topics, both are compared record by record, and all replicas are audited.  A micro-batch's
+time is what Spark calls ``triggerExecution``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from benchmarks.spark_data import CODECS, PARTITIONS, digests, write
 from kreplica.blocking import Cluster, Producer
@@ -32,6 +33,8 @@ from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
 
 SCRATCH = Path(__file__).parent / "results"
 SETTINGS = {
@@ -53,6 +56,13 @@ MICRO_BATCHES = 40
 MICRO_BATCH_ROWS = 10
 
 
+class Spent(NamedTuple):
+    """What some work took; CPU time is that of this process, of Spark's and of the brokers."""
+
+    seconds: float
+    cpu_s: float
+
+
 @dataclass
 class Bench:
     """One cluster, one session, and the rows so far."""
@@ -69,14 +79,22 @@ class Bench:
         return self.cluster.bootstrap_servers
 
     def add(
-        self, what: str, figure: float, unit: str, target: float | None = None, *, seconds: float | None = None,
+        self, what: str, figure: float, unit: str, target: float | None = None, *, spent: Spent | None = None,
         at_most: bool = False,
     ) -> None:  # fmt: skip
         """Note a figure, and whether it is as it is to be."""
         is_met = None if target is None else figure <= target if at_most else figure >= target
         told = None if target is None else f"{'<=' if at_most else '>='} {target:,g} {unit}"
-        row = {"what": what, "figure": figure, "unit": unit, "seconds": seconds, "target": told, "met": is_met}
-        row["load"] = os.getloadavg()[0]
+        row = {
+            "what": what,
+            "figure": figure,
+            "unit": unit,
+            "target": told,
+            "met": is_met,
+            "seconds": spent and spent.seconds,
+            "CPU s": spent and spent.cpu_s,
+            "load": os.getloadavg()[0],
+        }
         self.rows.append(row)
         print(row, file=sys.stderr, flush=True)
 
@@ -93,8 +111,8 @@ def run(scale: str = "quick", rounds: int = ROUNDS) -> list[dict[str, Any]]:
         bench = Bench(spark, cluster, RECORDS[scale], Path(name), [])
         _write(bench)
         _read(bench, rounds)
-        _micro_batches(bench)
         _pipelines(bench)
+        _micro_batches(bench)
         return bench.rows
 
 
@@ -119,9 +137,12 @@ def _topic(size: int) -> str:
 def _write(bench: Bench) -> None:
     for size, count in bench.records.items():
         bench.cluster.create_topic(_topic(size), PARTITIONS)
-        seconds = _timed(partial(write, bench.bootstrap, _topic(size), count, size))
+        spent = _timed(partial(write, bench.bootstrap, _topic(size), count, size))
         bench.add(
-            f"write {count:,} x {size} B, {len(CODECS)} codecs, RF 3", count / seconds, "records/s", seconds=seconds
+            f"write {count:,} x {size} B, {len(CODECS)} codecs, RF 3",
+            count / spent.seconds,
+            "records/s",
+            spent=spent,
         )
 
 
@@ -137,11 +158,12 @@ def _read(bench: Bench, rounds: int) -> None:
             for source, options in sources.items():
                 read = _times_over(bench, options, size, partitions)
                 _wait_for(read, count)
-                seconds = min(_timed(partial(_drain, read())) for _ in range(rounds))
+                spent = min(_timed(partial(_drain, read())) for _ in range(rounds))
                 target = READ_RATE_MIN[size] if source == "segment files" else BROKERS_SHARE_MIN * from_files
-                from_files = from_files or count / seconds
+                rate = count / spent.seconds
+                from_files = from_files or rate
                 what = f"read {count:,} x {size} B, {name}, from {source}"
-                bench.add(what, count / seconds, "rows/s", target, seconds=seconds)
+                bench.add(what, rate, "rows/s", target, spent=spent)
 
 
 def _wait_for(read: Callable[[], DataFrame], count: int) -> None:
@@ -169,10 +191,25 @@ def _drain(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _timed(work: Callable[[], object]) -> float:
-    began_s = time.monotonic()
+def _timed(work: Callable[[], object]) -> Spent:
+    cpu_s, began_s = _cpu_s(), time.monotonic()
     work()
-    return time.monotonic() - began_s
+    return Spent(time.monotonic() - began_s, _cpu_s() - cpu_s)
+
+
+def _cpu_s() -> float:
+    """Of this process and all that came of it, also of those that have ended."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        stats[int(path.parent.name)] = (int(fields[1]), sum(map(int, fields[11:15])))
+    own = {os.getpid()}
+    while found := {pid for pid, (parent, _) in stats.items() if parent in own} - own:
+        own |= found
+    return sum(stats[pid][1] for pid in own) / os.sysconf("SC_CLK_TCK")
 
 
 # --- micro-batches ---
@@ -225,36 +262,48 @@ def _pipelines(bench: Bench) -> None:
     count = sum(bench.records.values())
     size = sum(each * (size + KEY_SIZE) for size, each in bench.records.items())
     before = {topic: digests(bench.bootstrap, topic) for topic in topics}
-    archived = archive(bench.spark, path, ArchiveOptions(bootstrap=bench.bootstrap, topics=topics))
+    archived, spent = _told(
+        partial(archive, bench.spark, path, ArchiveOptions(bootstrap=bench.bootstrap, topics=topics))
+    )
     _check(archived.records == count, f"{archived.records} of {count} records are archived")
-    _add_rates(bench, "archive to Parquet", count, size, archived.seconds)
+    _add_rates(bench, "archive to Parquet", count, size, spent)
     others = {topic: f"{topic}-again" for topic in topics}
     options = {"kafka.compression.type": "lz4"}
     wanted = Wanted(bootstrap=bench.bootstrap, renamed=others, create=True, replication_factor=3, options=options)
-    replayed = replay(bench.spark, path, wanted)
+    replayed, spent = _told(partial(replay, bench.spark, path, wanted))
     _check(replayed.records == count, f"{replayed.records} of {count} records are replayed")
-    _add_rates(bench, f"replay to topics, exactly once, {replayed.steps} steps", count, size, replayed.seconds)
+    _add_rates(bench, f"replay to topics, exactly once, {replayed.steps} steps", count, size, spent)
     again = {topic: digests(bench.bootstrap, f"{topic}-again") for topic in topics}
     same = sum(again[topic][each] == found for topic in topics for each, found in before[topic].items())
     bench.add("partitions whose replayed records are the same", same, "partitions", len(topics) * PARTITIONS)
     nothing: dict[str, str] = {}
     for what, named in (("its topics", nothing), ("the topics it was replayed to", others)):
-        compared = compare(bench.spark, path, CompareOptions(bootstrap=bench.bootstrap, topics=topics, others=named))
-        _add_rates(bench, f"compare the archive with {what}", count, size, compared.seconds)
+        chosen = CompareOptions(bootstrap=bench.bootstrap, topics=topics, others=named)
+        compared, spent = _told(partial(compare, bench.spark, path, chosen))
+        _add_rates(bench, f"compare the archive with {what}", count, size, spent)
         bench.add(f"differences between the archive and {what}", compared.difference_count, "", 0, at_most=True)
     _audit(bench)
 
 
 def _audit(bench: Bench) -> None:
     directories = tuple(str(each) for broker in bench.cluster.brokers.values() for each in broker.log_directories)
-    report = audit(bench.spark, AuditOptions(log_dirs=directories, bootstrap=bench.bootstrap))
+    options = AuditOptions(log_dirs=directories, bootstrap=bench.bootstrap)
+    report, spent = _told(partial(audit, bench.spark, options))
     what = f"audit of {report.compared} partitions, {report.size_bytes:,} B"
-    bench.add(what, report.size_bytes / report.seconds / 1e9, "GB/s", AUDIT_RATE_MIN / 1e9, seconds=report.seconds)
+    bench.add(what, report.size_bytes / spent.seconds / 1e9, "GB/s", AUDIT_RATE_MIN / 1e9, spent=spent)
     bench.add("differences between replicas", report.difference_count, "", 0, at_most=True)
 
 
-def _add_rates(bench: Bench, what: str, count: int, size: int, seconds: float) -> None:
-    bench.add(f"{what}, {size / seconds / 1e6:,.0f} MB/s", count / seconds, "records/s", seconds=seconds)
+def _told(work: Callable[[], T]) -> tuple[T, Spent]:
+    """What some work gave, and took."""
+    found: list[T] = []
+    spent = _timed(lambda: found.append(work()))
+    return found[0], spent
+
+
+def _add_rates(bench: Bench, what: str, count: int, size: int, spent: Spent) -> None:
+    what = f"{what}, {size / spent.seconds / 1e6:,.0f} MB/s"
+    bench.add(what, count / spent.seconds, "records/s", spent=spent)
 
 
 def _check(is_so: bool, what: str) -> None:
