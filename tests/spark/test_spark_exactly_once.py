@@ -38,22 +38,26 @@ from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 SEEDS = range(5)
 TOPICS = (
     *("redriven", "refused", "fewer", "zombie", "late", "aborted", "one", "switched", "timeless", "timed", "lost"),
-    *("settled", "begun-anew", "empty", "unmarked"),
+    *("settled", "begun-anew", "empty", "unmarked", "failover"),
     *(f"{mode}-{seed}" for mode in ("one", "many") for seed in SEEDS),
 )
 
 
 @pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    """Three brokers."""
+def brokers() -> Iterator[KafkaCluster]:
     settings = {
         "transaction.two.phase.commit.enable": True,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
     }
     cluster = KafkaCluster(3, topics=dict.fromkeys(TOPICS, 2), settings=settings, session_timeout_ms=5000)
-    yield cluster.bootstrap_servers
+    yield cluster
     range_reading.forget_clusters()
     cluster.close()
+
+
+@pytest.fixture(scope="module")
+def bootstrap(brokers: KafkaCluster) -> str:
+    return brokers.bootstrap_servers
 
 
 @pytest.mark.parametrize("ends", [0, 1])
@@ -190,6 +194,18 @@ def test_a_new_checkpoint_with_an_old_sinks_name(bootstrap: str) -> None:
     with pytest.raises(OtherQuery, match="belongs to query old"):
         prepare(chosen, 0, 2, "b", query="new", of_stream=True)
     assert visible(bootstrap, "begun-anew") == whole(0)
+
+
+def test_each_broker_is_killed_between_prepare_and_commit(brokers: KafkaCluster, bootstrap: str) -> None:
+    """Whoever coordinates the decider, the lanes or the sink's group: the next one goes on."""
+    chosen = options(bootstrap, "failover")
+    for batch_id, broker in enumerate(brokers.brokers):
+        prepared = prepare(chosen, batch_id, 3)
+        brokers.kill(broker)
+        commit_prepared(prepared, chosen)
+        brokers.start(broker)
+        brokers.wait_until_in_sync()
+    assert visible(bootstrap, "failover") == whole(*range(len(brokers.brokers)))
 
 
 # --- time-outs ---
