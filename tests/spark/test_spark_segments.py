@@ -117,6 +117,8 @@ def test_what_is_not_there_or_damaged(unpacked: Path, tmp_path: Path) -> None:
     copied = tmp_path / "copied"
     shutil.copytree(unpacked, copied)
     beyond = {"assign": '{"codecs":[0]}', "endingOffsets": '{"codecs":{"0":100000}}'}
+    with pytest.raises(ValueError, match="topic 'codec' is not in"):
+        read(unpacked, subscribe="codec")
     with pytest.raises(DataLoss, match="to be read up to 100000"):
         read(copied, **beyond)
     every = read(copied, subscribe="codecs")
