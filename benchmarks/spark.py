@@ -118,7 +118,12 @@ def run(scale: str = "quick", rounds: int = ROUNDS) -> list[dict[str, Any]]:
 
 @contextmanager
 def _session(directory: Path) -> Iterator[SparkSession]:
-    settings = {"spark.ui.showConsoleProgress": "false", "spark.local.dir": str(directory / "spark")}
+    folder = str(directory / "spark")
+    settings = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": folder,
+    }
     spark = spark_session("kreplica-benchmark", master="local[2]", settings=settings)
     spark.sparkContext.setLogLevel("ERROR")
     try:
