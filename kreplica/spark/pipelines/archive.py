@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from time import monotonic, time
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any
 
 from kreplica.blocking import Cluster
@@ -37,7 +37,7 @@ BATCH_RECORDS_MAX = 10_000_000
 FILE_RECORDS_MAX = 2_000_000
 FOLLOW_EVERY = "1 minute"
 
-_LOOK_S = 1
+_LOOK_S = 0.2
 _NO_PATH = "*?[]{}\\"
 
 
@@ -149,7 +149,7 @@ def archive(
 ) -> ArchiveReport:
     """Write what topics have to an archive, which is made where there is none, or goes on where it ended.
 
-    :param is_over: asked each second: where it says so, the run ends; what is not whole is done by the next one.
+    :param is_over: asked again and again: where it says so, the run ends; what is not whole is done by the next one.
     :raise ArchiveRefused: the archive is of another cluster or of other topics.
     :raise StoreFailed: another run is writing it.
     :raise ValueError: an option is wrong.
@@ -283,9 +283,11 @@ class _Run:
         """Until there is nothing more, or it is over."""
         query = self._started(source)
         try:
-            while not query.awaitTermination(_LOOK_S):
+            while query.isActive:
                 if is_over():
-                    break
+                    return
+                sleep(_LOOK_S)
+            query.awaitTermination()  # tells why, where it failed
         except KeyboardInterrupt:
             if self._options.follow_every is None:
                 raise  # else it is how people end it
