@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.transactions import Transactions, end_transaction
@@ -120,6 +120,7 @@ def _commit_again(cluster: Cluster, options: SinkOptions, messages: Sequence[Pre
     decided = {lane_id(task.sink_id, decision.run, each.number, each.attempt) for each in decision.lanes}
     leftovers = _leftovers(cluster, messages, decided)
     _commit(cluster, options, task, decision)
+    _abort(cluster, [(_name(message), message) for message in messages], decision)
     if leftovers and _is_latest(cluster, messages):
         abort_leftovers(cluster, leftovers)
 
@@ -186,16 +187,20 @@ def abort_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
         return
     task = messages[0].task
     cluster = worker_cluster(options.bootstrap, options.settings)
-    decided: set[ProducerIdentity] = set()
-    if options.exactly_once is not ExactlyOnce.ONE:
+    if options.exactly_once is ExactlyOnce.ONE:
+        _abort(cluster, [(task.sink_id, message) for message in messages], None)
+    else:
         _is_latest(cluster, messages)  # Either way: as who these tasks said nobody decides from now on.
         decision = read_decision(cluster, options.decisions_topic, task.sink_id)
-        if decision is not None:
-            decided = {lane.identity for lane in decision.lanes}
-    for message in messages:
+        _abort(cluster, [(_name(message), message) for message in messages], decision)
+
+
+def _abort(cluster: Cluster, prepared: Iterable[tuple[str, Prepared]], decision: Decision | None) -> None:
+    """Abort what tasks prepared, by transactional id, where it is no part of a decision."""
+    decided = set() if decision is None else {lane.identity for lane in decision.lanes}
+    for name, message in prepared:
         if message.identity is None or message.identity in decided:
             continue
-        name = task.sink_id if options.exactly_once is ExactlyOnce.ONE else _name(message)
         try:
             end_transaction(cluster, name, message.identity, commit=False)
         except ClientError as error:

@@ -113,20 +113,24 @@ def test_an_old_driver_decides_no_more(bootstrap: str) -> None:
     assert visible(bootstrap, "zombie") == whole(0)
 
 
-def test_an_old_driver_whose_last_task_begins_late(bootstrap: str) -> None:
+def test_an_old_driver_whose_last_task_begins_late(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tasks' lanes are its own, so it may decide, whole; the new driver's tasks have written for nothing."""
     chosen = options(bootstrap, "late")
-    old = [prepare_lane(chosen, 0, 0, 2)]
-    new = [prepare_lane(chosen, 0, 0, 3, "b"), prepare_lane(chosen, 0, 1, 3, "b")]
-    old.append(prepare_lane(chosen, 0, 1, 2))
-    decide_and_die(old, chosen, 1)
-    new.append(prepare_lane(chosen, 0, 2, 3, "b"))
+    commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
+    old = [prepare_lane(chosen, 1, 0, 2)]
+    new = [prepare_lane(chosen, 1, 0, 3, "b"), prepare_lane(chosen, 1, 1, 3, "b")]
+    old.append(prepare_lane(chosen, 1, 1, 2))
+    with monkeypatch.context() as patched:
+        patched.setattr(exactly_once, "abort_leftovers", dies)
+        with pytest.raises(KeyboardInterrupt):
+            commit_prepared(old, chosen)
+    new.append(prepare_lane(chosen, 1, 2, 3, "b"))
     assert [each.was_decided for each in new] == [False, False, True]
     commit_prepared(new, chosen)
-    assert visible(bootstrap, "late") == whole(0)
-    commit_prepared(prepare(chosen, 1, 1, "b"), chosen)
+    assert visible(bootstrap, "late") == whole(0, 1)
+    commit_prepared(prepare(chosen, 2, 1, "b"), chosen)
     with pytest.raises(AnotherAtWork):
-        prepare(chosen, 0, 2)
+        prepare(chosen, 1, 2)
 
 
 def test_a_task_is_tried_again(bootstrap: str) -> None:
