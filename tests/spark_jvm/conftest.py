@@ -22,6 +22,18 @@ SETTINGS = {
 }
 
 
+TIMEOUT_S = 900
+"""Of each test, with what it is the first to need: Spark's processes start slowly where others work too."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Only of this room: every conftest is given all items."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session: two cores of this machine."""
