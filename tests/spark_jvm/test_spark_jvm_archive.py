@@ -292,6 +292,9 @@ def test_a_replayed_topic_that_differs(spark: SparkSession, brokers: KafkaCluste
     rows = [(row.key, row.value, row.timestamp_ms, row.headers) for row in brokers.records("played")]
     played_again(brokers, "same", rows)
     assert compared(spark, brokers, tmp_path, others={"played": "same"}).is_equal
+    delete_before(brokers, "same", 10)
+    shortened = compared(spark, brokers, tmp_path, others={"played": "same"})
+    assert (shortened.is_equal, shortened.records, shortened.deleted) == (True, 90, 10)
 
     rows[80], rows[81] = rows[81], rows[80]
     rows[60:60] = [(None, b"nobody wrote that", NOON_MS, ())]
