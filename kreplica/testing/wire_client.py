@@ -10,9 +10,10 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.connection import Connection, connect
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
-from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID
-from kreplica.replication import READ_UNCOMMITTED
+from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID, TopicPartition
+from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.runtime import Reactor
+from kreplica.sansio.batches import FetchedRecords, aborted_of, next_offset_behind, open_batches
 from kreplica.wire import messages
 from kreplica.wire.batches import BatchHeader, iter_headers, verify_crc
 from kreplica.wire.messages import Api
@@ -277,6 +278,22 @@ class WireClient:
             found += records
             offset = records[-1].offset + 1
         return found
+
+    async def read_visible(self, topic: str, partition: int) -> list[Record]:
+        """What a reader of committed records sees now: none of open or aborted transactions, and no markers."""
+        offset = await self.list_offset(topic, partition, -2)
+        found: list[Record] = []
+        while True:
+            row = await self.fetch_row(topic, partition, offset, isolation=READ_COMMITTED)
+            _check(row)
+            data = memoryview(bytes(row["records"] or b""))
+            key = TopicPartition(topic, partition)
+            if not data:
+                return found
+            following = next_offset_behind(data, offset, key)
+            fetched = FetchedRecords(key, data, offset, following, aborted_of(row))
+            found += [record for batch in open_batches(fetched) for record in batch.records]
+            offset = following
 
 
 def sleep(reactor: Reactor, seconds: float) -> Deferred[None]:
