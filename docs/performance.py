@@ -1,7 +1,6 @@
 """Writes ``performance.md`` and its chart from ``performance/kafka.json``.  ``python docs/performance.py [ROWS.json]``
 
-Given rows that ``make bench-kafka ARGS="--json ROWS.json"`` has written, it keeps them first.  ``tests/docs`` fails
-where page or chart differ from what would be written.
+Given rows that ``make bench-kafka ARGS="--json ROWS.json"`` has written, it keeps them first.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def page(results: Mapping[str, Any]) -> str:
             "",
             *_table(rows),
             "",
-            NOTES.read_text().strip(),
+            NOTES.read_text().strip() if NOTES.exists() else "",
             "",
         ]
     )
@@ -130,6 +129,7 @@ def written() -> dict[Path, str]:
 
 def main() -> None:
     if len(sys.argv) > 1:
+        ROWS.parent.mkdir(exist_ok=True)
         ROWS.write_text(json.dumps(json.loads(Path(sys.argv[1]).read_text()), indent=1) + "\n")
     for path, text in written().items():
         path.write_text(text)
