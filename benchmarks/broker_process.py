@@ -154,22 +154,28 @@ class BrokerProcess:
 
     def cpu_s(self) -> float:
         """CPU time of all its threads so far, from the scheduler's own books (nanoseconds, not ticks)."""
-        assert self._process is not None
-        total_ns = 0
-        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
-            try:
-                total_ns += int((task / "schedstat").read_text().split()[0])
-            except FileNotFoundError:
-                continue  # a thread that has just ended
-        return total_ns / 1e9
+        return cpu_s(self.pid)
 
     def resident_mb(self) -> float:
         """Resident memory, in MB (1e6 bytes)."""
-        assert self._process is not None
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024 / 1e6
-        raise RuntimeError("the kernel says nothing of VmRSS")
+        return resident_mb(self.pid)
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of all threads of a process so far, from the scheduler's own books (nanoseconds, not ticks)."""
+    total_ns = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total_ns += int((task / "schedstat").read_text().split()[0])
+        except FileNotFoundError:
+            continue  # a thread that has just ended
+    return total_ns / 1e9
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process, in MB (1e6 bytes)."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
 
 
 def allow_files() -> int:

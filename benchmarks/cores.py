@@ -21,7 +21,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from benchmarks.broker import BATCHES, FIRST_SEGMENT, MB, OVERRIDES
-from benchmarks.broker_process import SCRATCH
+from benchmarks.broker_process import SCRATCH, cpu_s
 from benchmarks.driver import Driver, find_driver, measure_together, remove_driver, write_ahead
 from kreplica.testing.standalone import StandaloneProcess
 
@@ -71,7 +71,7 @@ class Cluster:
 
     def cpu_s(self) -> float:
         """CPU time so far, from the scheduler's own books (nanoseconds, not ticks)."""
-        return sum(map(_cpu_s, (self._process.pid, *_children(self._process.pid))))
+        return sum(map(cpu_s, (self._process.pid, *_children(self._process.pid))))
 
     def check_running(self) -> None:
         """:raise RuntimeError: with its own words, where the process has ended."""
@@ -99,16 +99,6 @@ class Cluster:
 
 def _children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _cpu_s(pid: int) -> float:
-    total_ns = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            total_ns += int((task / "schedstat").read_text().split()[0])
-        except FileNotFoundError:
-            continue  # a thread that has just ended
-    return total_ns / 1e9
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker_process import BrokerProcess, resident_mb
 from benchmarks.comparison import deployments
-from benchmarks.comparison.deployments import Deployment, KafkaBroker, resident_mb
+from benchmarks.comparison.deployments import Deployment, KafkaBroker
 from benchmarks.comparison.measuring import Run, first_record_s
 from benchmarks.comparison.scenarios import SCALES, SCENARIOS, Bound, Figures, Kind, Scale, Scenario
 from benchmarks.driver import Driver, find_driver, remove_driver

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.broker_process import SCRATCH
+from benchmarks.broker_process import SCRATCH, cpu_s, resident_mb
 from benchmarks.broker_process import BrokerProcess as Standalone
 from benchmarks.zookeeper import ZOOKEEPER_FLAGS
 from kreplica.testing.process_cluster import ProcessCluster, direct_places
@@ -75,23 +75,6 @@ class Deployment(ABC):
     def resident_mb(self) -> float:
         """Resident memory of all brokers, in MB (1e6 bytes)."""
         return sum(map(resident_mb, self.pids().values()))
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of all threads of a process so far, from the scheduler's own books."""
-    total_ns = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            total_ns += int((task / "schedstat").read_text().split()[0])
-        except FileNotFoundError:
-            continue  # a thread that has just ended
-    return total_ns / 1e9
-
-
-def resident_mb(pid: int) -> float:
-    """Resident memory, in MB (1e6 bytes)."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(text.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
 
 
 class OneKreplica(Deployment):
