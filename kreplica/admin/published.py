@@ -89,7 +89,9 @@ class Published(Protocol):
 class BrokerConnections(Protocol):
     """The ways to all brokers, this one among them, by Kafka's protocol."""
 
-    def request(self, broker_id: int, api: Api, body: dict[str, Any], *, timeout_s: float) -> Deferred[dict[str, Any]]:
+    def request(
+        self, broker_id: int, api: Api, body: dict[str, Any], *, timeout_s: float
+    ) -> Deferred[dict[str, Any]]:
         """:return: the answer's body; fails with a ``ClientError``."""
 
 

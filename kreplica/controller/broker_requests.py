@@ -146,7 +146,9 @@ class BrokerRequests:
             for part in self._cut([partition for partition, deletes in stops.items() if deletes is delete]):
                 self._queue(broker, STOP_REPLICA, part, bodies.stop_replica(broker, part, delete=delete), delete)
 
-    def _queue(self, broker: int, api: Api, what: tuple[TopicPartition, ...], form: Form, delete: bool = False) -> None:
+    def _queue(
+        self, broker: int, api: Api, what: tuple[TopicPartition, ...], form: Form, delete: bool = False
+    ) -> None:
         self._context.commands_count += 1
         numbered = _numbered(form, self._context.commands_count)
         self._send(broker, Command(api, what, numbered, self._context.brokers[broker].epoch, delete))

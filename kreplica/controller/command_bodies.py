@@ -93,14 +93,10 @@ class Bodies:
             kind = {"type": WHOLE, "part": piece.number, "parts": piece.pieces_count}
 
         async def form(reactor: Reactor) -> Row:
-            return (
-                self._head(broker)
-                | kind
-                | {
-                    "topic_states": await self._topics(reactor, self._metadata, partitions),
-                    "live_brokers": self._live_brokers(),
-                }
-            )
+            return self._head(broker) | kind | {
+                "topic_states": await self._topics(reactor, self._metadata, partitions),
+                "live_brokers": self._live_brokers(),
+            }
 
         return form
 

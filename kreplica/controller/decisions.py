@@ -191,7 +191,9 @@ def preferred_elections(
     return changes
 
 
-def shutdowns(context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf) -> list[StateChange]:
+def shutdowns(
+    context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
+) -> list[StateChange]:
     """The states without the brokers that are shutting down: others lead, and they leave the in-sync sets.
 
     A partition that nobody else can lead stays with its leader.

@@ -154,7 +154,9 @@ class CountedClient:
     def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[Stat | None]:
         return self._counted(self._client.exists(path, watch))
 
-    def get_data(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[tuple[bytes, Stat]]:
+    def get_data(
+        self, path: str, watch: Callable[[WatchEvent], None] | None = None
+    ) -> Deferred[tuple[bytes, Stat]]:
         return self._counted(self._client.get_data(path, watch))
 
     def get_children(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[list[str]]:

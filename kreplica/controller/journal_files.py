@@ -278,3 +278,5 @@ class _Files:
             del older[path]
         if self._size > bytes_max:
             raise OSError(f"{bytes_max} bytes do not hold what a controller does until it comes to rest")
+
+

@@ -69,7 +69,9 @@ class RecordedReactor:
         self._call_later = reactor.callLater
         self.seconds = reactor.seconds
 
-    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> IDelayedCall:
+    def callLater(
+        self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object
+    ) -> IDelayedCall:
         number = self._journal.next_number("timer")
         self._journal.note({"out": "timer", "timer": number, "after_s": delay})
 
@@ -181,7 +183,9 @@ class RecordedClient:
         return self._journal.operation("create", lambda: self._client.create(path, data), path=path, data=data_text)
 
     def delete(self, path: str, version: int = -1) -> Deferred[None]:
-        return self._journal.operation("delete", lambda: self._client.delete(path, version), path=path, version=version)
+        return self._journal.operation(
+            "delete", lambda: self._client.delete(path, version), path=path, version=version
+        )
 
     def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
         return self._journal.operation(

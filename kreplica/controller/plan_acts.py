@@ -46,7 +46,9 @@ async def _begin_moves(office: Office, moves: Sequence[Begun]) -> None:
         return
     forced = [each for each in moves if _is_lost(office, each.step.key)]
     await _elect_unclean(office, forced)
-    targets: dict[TopicPartition, tuple[int, ...] | None] = {each.step.key: each.run.goal(each.step) for each in moves}
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {
+        each.step.key: each.run.goal(each.step) for each in moves
+    }
     results = await reassignment.reassign(office, targets)
     for each in moves:
         error = results[each.step.key]

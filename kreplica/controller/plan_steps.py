@@ -117,7 +117,10 @@ def ends_of(context: ControllerContext, run: PlanRun, step: Step) -> tuple[int, 
 def loads(context: ControllerContext, runs: Iterable[PlanRun]) -> Counter[int]:
     """By broker, of how many moves of all plans it is an end."""
     return Counter(
-        broker for run in runs for number in run.moving for broker in ends_of(context, run, run.steps[number])
+        broker
+        for run in runs
+        for number in run.moving
+        for broker in ends_of(context, run, run.steps[number])
     )
 
 

@@ -89,7 +89,9 @@ class StateWrites:
     :param breathe: lets others have a turn of the reactor, where this one has lasted long enough.
     """
 
-    def __init__(self, client: CountedClient, epoch_znode_version: int, breathe: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, client: CountedClient, epoch_znode_version: int, breathe: Callable[[], Awaitable[None]]
+    ) -> None:
         self._client = client
         self._breathe = breathe
         self._guard = guard_of_term(epoch_znode_version)

@@ -29,7 +29,9 @@ class Loading:
     :ivar offset: everything below it was given.
     """
 
-    def __init__(self, runtime: Runtime, partition: Partition, replay: Replay, end_transaction: EndTransaction) -> None:
+    def __init__(
+        self, runtime: Runtime, partition: Partition, replay: Replay, end_transaction: EndTransaction
+    ) -> None:
         self._runtime = runtime
         self._log = partition.log
         self._replay = replay

@@ -180,7 +180,9 @@ class DynamicSettings:
 
     # --- changes by this broker's clients ----------------------------------------------------------------------------
 
-    async def replace(self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
+    async def replace(
+        self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool
+    ) -> None:
         """Make these the only dynamic settings of a topic or broker.
 
         :raise KafkaError: whatever is wrong with the resource or its settings.

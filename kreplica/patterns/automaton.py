@@ -50,7 +50,6 @@ class _Step:
 _END = -1
 """The place where all is matched."""
 
-
 class _State:
     """:ivar places: that are reached, sorted; none are a dead end.
 

@@ -300,7 +300,9 @@ class Fetcher:
         self._failures += 1
         if not self._closed:
             tell = log.warn if self._failures == 1 else log.debug
-            tell("fetching from broker {leader} failed, trying again: {error}", leader=self.leader_id, error=str(error))
+            tell(
+                "fetching from broker {leader} failed, trying again: {error}", leader=self.leader_id, error=str(error)
+            )
         self._forget_sent()
         self._session.reset()
         connection, self._connection = self._connection, None
@@ -378,7 +380,9 @@ class Fetcher:
 
     async def _find_ranges(self, connection: Connection, followed: list[Followed]) -> None:
         """Those whose position the leader does not have go on where it has something."""
-        asking = find_ranges(connection, followed, broker_id=self._follower.broker_id, timeout_s=self._config.timeout_s)
+        asking = find_ranges(
+            connection, followed, broker_id=self._follower.broker_id, timeout_s=self._config.timeout_s
+        )
         ranges: Ranges = await self._wait(Deferred.fromCoroutine(asking))
         for one in followed:
             if self._followed.get(one.key) is one:

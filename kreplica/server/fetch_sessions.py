@@ -79,7 +79,9 @@ class FetchSession:
         "watch",
     )
 
-    def __init__(self, session_id: int, wanted: Iterable[Wanted], *, by_id: bool, now_s: float, follower: bool) -> None:
+    def __init__(
+        self, session_id: int, wanted: Iterable[Wanted], *, by_id: bool, now_s: float, follower: bool
+    ) -> None:
         self.session_id = session_id
         self.follower = follower
         self.epoch = 1

@@ -154,7 +154,9 @@ class PartitionReads:
             partition.check_leader(wanted.current_leader_epoch)
         return partition
 
-    def _read(self, reader: Reader, wanted: Wanted, partition: Partition, space: int, *, at_least_one: bool) -> Read:
+    def _read(
+        self, reader: Reader, wanted: Wanted, partition: Partition, space: int, *, at_least_one: bool
+    ) -> Read:
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = _diverging(partition, wanted)
             if diverging is not None:
@@ -234,7 +236,9 @@ class PartitionReads:
             return ()
         return throttle.leading(partition.topic_partition, reader.replica_id, partition.leadership.adding)
 
-    def _preferred(self, selector: ReplicaSelector, rack: str, wanted: Wanted, partition: Partition) -> int | None:
+    def _preferred(
+        self, selector: ReplicaSelector, rack: str, wanted: Wanted, partition: Partition
+    ) -> int | None:
         """The in-sync follower to which a consumer is sent, where one that has its offset is nearer."""
         leader_id = partition.leadership.leader
         followers = [

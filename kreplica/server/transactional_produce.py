@@ -89,7 +89,9 @@ class _UnderWay:
 
     __slots__ = ("_acks", "_error", "_left", "_pending", "_produced", "_produces", "_responses", "_version")
 
-    def __init__(self, produces: TransactionalProduces, request: Request, produced: Callable[[Produced], None]) -> None:
+    def __init__(
+        self, produces: TransactionalProduces, request: Request, produced: Callable[[Produced], None]
+    ) -> None:
         self._produces = produces
         self._produced = produced
         self._version = request.version
@@ -170,7 +172,9 @@ class _UnderWay:
         self._decided()
 
     def _refuse(self, batch: Batch, code: ErrorCode) -> None:
-        told = refusal_of(code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM)
+        told = refusal_of(
+            code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM
+        )
         if told.retriable:
             batch.partition.log.producers.note_refusal(batch.header)
         self._note(KafkaError(told, f"its transaction could not be verified: {code.name}"), batch.row)

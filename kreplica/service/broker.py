@@ -73,7 +73,9 @@ class Broker:
     :ivar standalone: the brokers of the same process, where they can be killed alone; set before the start.
     """
 
-    def __init__(self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None
+    ) -> None:
         self.runtime = runtime
         self.settings = settings
         self._failed = failed or self._stop_alone

@@ -61,7 +61,9 @@ def _plans(context: ControllerContext) -> Iterator[Family]:
         for plan_id, progress in plans
         for state in ("waiting", "moving", "finished", "failed", "cancelled")
     ]
-    yield Family("kreplica_plan_moves", Kind.GAUGE, "Moves of plans that have not ended.", ("plan", "state"), moves)
+    yield Family(
+        "kreplica_plan_moves", Kind.GAUGE, "Moves of plans that have not ended.", ("plan", "state"), moves
+    )
     for name, text, figures in (
         ("bytes", "Bytes that a plan copies.", [(p, progress.bytes) for p, progress in plans]),
         ("bytes_done", "Bytes that its finished moves copied.", [(p, progress.bytes_done) for p, progress in plans]),

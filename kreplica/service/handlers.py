@@ -172,6 +172,8 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         *transaction_handlers(broker, internal_topics),
     ]
     return {
-        api.key: HandlerEntry(api, LOWEST.get(api.key, api.versions[0]), HIGHEST.get(api.key, api.versions[1]), handle)
+        api.key: HandlerEntry(
+            api, LOWEST.get(api.key, api.versions[0]), HIGHEST.get(api.key, api.versions[1]), handle
+        )
         for api, handle in handlers
     }

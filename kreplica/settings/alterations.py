@@ -55,7 +55,9 @@ def alter_incrementally(
     return altered
 
 
-def validate_topic_config(configs: Mapping[str, str | None], defaults: Mapping[str, Value] | None = None) -> None:
+def validate_topic_config(
+    configs: Mapping[str, str | None], defaults: Mapping[str, Value] | None = None
+) -> None:
     """Refuse what a topic may not be told.
 
     :param configs: all overrides that the topic is to have.

@@ -92,7 +92,6 @@ class LogDirectory(CheckpointedDirectory):
         self._removals = Removals(runtime, self._removal_failed)
         self._refused_told_s = -_REFUSED_TOLD_SECONDS
         self._flusher = Flusher(runtime, synced, self._failed)
-
     # --- opening ---
 
     async def open(self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig]) -> None:

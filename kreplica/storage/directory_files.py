@@ -113,5 +113,7 @@ def start_offsets(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
     """Only where the first segment does not say it, as in Kafka."""
     offsets = {key: one.to_open.log_start_offset for key, one in failed.items()}
     return {key: offset for key, offset in offsets.items() if offset} | {
-        key: log.log_start_offset for key, log in logs.items() if log.log_start_offset > log.segments.first.base_offset
+        key: log.log_start_offset
+        for key, log in logs.items()
+        if log.log_start_offset > log.segments.first.base_offset
     }

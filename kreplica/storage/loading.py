@@ -55,7 +55,9 @@ class Opened:
     damages: Mapping[int, Damage] = field(default_factory=dict)
 
 
-def nothing_yet(path: str, disk: Disk, open_segments: OpenSegments, producer_expiration_ms: int, now_ms: int) -> Opened:
+def nothing_yet(
+    path: str, disk: Disk, open_segments: OpenSegments, producer_expiration_ms: int, now_ms: int
+) -> Opened:
     """A new log in an empty directory: nothing is read or made."""
     first = Segment(path, 0, disk, open_segments, size=0, new=True)
     first.created_ms = now_ms

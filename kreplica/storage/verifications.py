@@ -55,7 +55,9 @@ class Verifications:
     def marker_written(self, producer_id: int, marker_epoch: int, *, epoch_grows: bool) -> None:
         """A transaction of that producer has ended; what was asked about it counts no more."""
         verification = self._by_producer.get(producer_id)
-        if verification is not None and is_ended_by(marker_epoch, verification.producer_epoch, epoch_grows=epoch_grows):
+        if verification is not None and is_ended_by(
+            marker_epoch, verification.producer_epoch, epoch_grows=epoch_grows
+        ):
             del self._by_producer[producer_id]
 
     def give_up(self, producer_id: int, verification: Verification) -> None:

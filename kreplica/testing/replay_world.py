@@ -208,7 +208,9 @@ class ReplayReactor:
     def seconds(self) -> float:
         return self._world.now_s
 
-    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> IDelayedCall:
+    def callLater(
+        self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object
+    ) -> IDelayedCall:
         world = self._world
         timer = DelayedCall(world.now_s + delay, callable, args, kwargs, _nothing, _nothing, self.seconds)
         world.timers[world.script.last.get("timer", 0)] = timer

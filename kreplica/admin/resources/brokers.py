@@ -190,7 +190,9 @@ class Brokers:
 
     async def uncordon(self, call: Call) -> Answer:
         """``DELETE /v1/brokers/{broker_id}/cordon``."""
-        return await self._change(call, lambda path: [], lambda path, version: [Delete(path, version)], cordoned=False)
+        return await self._change(
+            call, lambda path: [], lambda path, version: [Delete(path, version)], cordoned=False
+        )
 
     async def _change(
         self,
@@ -208,7 +210,9 @@ class Brokers:
             _known(await self._rows(), broker_id)
         operations = absent(path) if stat is None else present(path, stat.version)
         shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
-        return Answer({"broker_id": broker_id, "cordoned": cordoned, "dry_run": call.dry_run, "znodes": shown})
+        return Answer(
+            {"broker_id": broker_id, "cordoned": cordoned, "dry_run": call.dry_run, "znodes": shown}
+        )
 
 
 def _known(rows: Mapping[int, Row], broker_id: int) -> Row:

@@ -124,4 +124,6 @@ def _unlisted(name: str, layer: Source) -> Described:
     if known is None:
         return Described(name, 0, "", False, True, None, Source.DEFAULT_CONFIG)
     default = format_value(known.default)
-    return Described(name, int(known.type), known.describe(), False, known.sensitive, default, Source.DEFAULT_CONFIG)
+    return Described(
+        name, int(known.type), known.describe(), False, known.sensitive, default, Source.DEFAULT_CONFIG
+    )

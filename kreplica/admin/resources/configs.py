@@ -209,7 +209,9 @@ class Configs:
                     raise
         raise AssertionError("the last try raises or answers")
 
-    async def _changed(self, call: Call, kind: str, entity: str, operations: Sequence[AlterOperation]) -> Answer:
+    async def _changed(
+        self, call: Call, kind: str, entity: str, operations: Sequence[AlterOperation]
+    ) -> Answer:
         alteration = await self._settings.alteration(kind, entity, operations)
         if call.if_match is not None and call.if_match.partition(".")[0] != _version_text(alteration.version):
             raise Problem(

@@ -149,7 +149,9 @@ RESET = record(
     examples=[{"to": {"kind": "timestamp", "value": 1_700_000_000_000}, "topics": {"orders": None}}],
 )
 CHANGED = {"topic": STRING, "partition": PARTITION, "before": nullable(COUNT)}
-WAS_RESET = written({"group": STRING, "offsets": listing(record({**CHANGED, "after": COUNT}))}, title="OffsetsReset")
+WAS_RESET = written(
+    {"group": STRING, "offsets": listing(record({**CHANGED, "after": COUNT}))}, title="OffsetsReset"
+)
 WERE_DELETED = written({"group": STRING, "offsets": listing(record(CHANGED))}, title="OffsetsDeleted")
 
 IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "Its id, percent-encoded.")

@@ -218,7 +218,9 @@ class Partitions:
         name, number = call.path["topic"], int(call.path["partition"])
         partition = topic_of(await once_complete(self._published), name).partitions.get(number)
         if partition is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {name!r} has no partition {number}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {name!r} has no partition {number}"
+            )
         changes = await self._znodes.changes([name])
         row = _row(name, partition, None if changes is None else changes[name])
         return Answer({**row, **await self._details.read(name, partition)})

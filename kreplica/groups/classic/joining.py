@@ -167,7 +167,9 @@ def _replace(group: ClassicGroup, member: Member, member_id: str, request: Join,
         rebalancing.prepare(group, f"{member_id!r} takes the place of a member ({request.reason or 'no reason given'})")
 
 
-def _store_replaced(group: ClassicGroup, member: Member, before: _Before, request: Join, answer: JoinAnswer) -> None:
+def _store_replaced(
+    group: ClassicGroup, member: Member, before: _Before, request: Join, answer: JoinAnswer
+) -> None:
     def stored(code: ErrorCode) -> None:
         if group.state is not State.STABLE or member.awaiting_join is not answer:
             return  # a rebalance has begun, for which it has joined already; or it is replaced or gone itself

@@ -75,7 +75,9 @@ class Roster:
         if member.instance_id is not None:
             self._ids[member.instance_id] = member_id
 
-    def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
+    def update(
+        self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int
+    ) -> None:
         """What a member says when it joins again."""
         self._count(member.protocols, -1)
         member.protocols = protocols

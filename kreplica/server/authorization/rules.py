@@ -146,7 +146,9 @@ RULES: Mapping[int, Sequence[Rule]] = {
     ],
     # Settings.
     messages.DESCRIBE_CONFIGS.key: [
-        Listed("resources", "results", _config(Operation.DESCRIBE_CONFIGS, Operation.DESCRIBE_CONFIGS), config_resource)
+        Listed(
+            "resources", "results", _config(Operation.DESCRIBE_CONFIGS, Operation.DESCRIBE_CONFIGS), config_resource
+        )
     ],
     messages.ALTER_CONFIGS.key: [
         Listed("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)

@@ -51,7 +51,9 @@ class AlterConfigs(_Alter):
             if config["value"] is None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"the setting {config['name']!r} has no value")
             settings[config["name"]] = config["value"]
-        await self._settings.replace(row["resource_type"], row["resource_name"], settings, validate_only=validate_only)
+        await self._settings.replace(
+            row["resource_type"], row["resource_name"], settings, validate_only=validate_only
+        )
 
 
 class IncrementalAlterConfigs(_Alter):
@@ -61,7 +63,9 @@ class IncrementalAlterConfigs(_Alter):
         operations = [
             AlterOperation(config["name"], config["config_operation"], config["value"]) for config in row["configs"]
         ]
-        await self._settings.alter(row["resource_type"], row["resource_name"], operations, validate_only=validate_only)
+        await self._settings.alter(
+            row["resource_type"], row["resource_name"], operations, validate_only=validate_only
+        )
 
 
 def _refused(row: Row, error: KafkaError) -> Row:

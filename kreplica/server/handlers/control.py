@@ -114,7 +114,9 @@ def _leadership(topic_id: UUID, row: Row) -> Leadership:
 class StopReplica:
     """Tells this broker to stop replicas, and to delete the files of some."""
 
-    def __init__(self, reactor: Reactor, fence: ControlFence, partitions: Partitions, metadata: MetadataCache) -> None:
+    def __init__(
+        self, reactor: Reactor, fence: ControlFence, partitions: Partitions, metadata: MetadataCache
+    ) -> None:
         self._reactor = reactor
         self._fence = fence
         self._partitions = partitions

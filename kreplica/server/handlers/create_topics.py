@@ -135,3 +135,5 @@ def _error_row(row: Row, error: KafkaError) -> Row:
         "error_message": error.message or None,
         "configs": [],
     }
+
+

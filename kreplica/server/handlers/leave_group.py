@@ -22,7 +22,9 @@ class LeaveGroup:
         if request.version < SEVERAL_FROM:
             leaves = [Leave(body["member_id"])]
         else:
-            leaves = [Leave(row["member_id"], row["group_instance_id"], row.get("reason")) for row in body["members"]]
+            leaves = [
+                Leave(row["member_id"], row["group_instance_id"], row.get("reason")) for row in body["members"]
+            ]
         try:
             codes = self._groups.leave(body["group_id"], leaves)
         except KafkaError as error:

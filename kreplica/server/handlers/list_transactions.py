@@ -19,7 +19,9 @@ NO_DURATION = -1
 class ListTransactions:
     """Whoever wants all of a cluster's asks every broker."""
 
-    def __init__(self, reactor: Reactor, coordinator: TransactionCoordinator, wall_clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, reactor: Reactor, coordinator: TransactionCoordinator, wall_clock_ms: Callable[[], int]
+    ) -> None:
         self._reactor = reactor
         self._coordinator = coordinator
         self._wall_clock_ms = wall_clock_ms

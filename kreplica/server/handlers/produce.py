@@ -97,7 +97,9 @@ class Produce:
                 request.answer_nothing()
         elif pending:
             request.body = {}  # the records are in the log: the buffer that the request came in may go
-            WaitingForReplicas(self._reactor, request, pending, timeout_s, lambda: self._answer(request, responses))
+            WaitingForReplicas(
+                self._reactor, request, pending, timeout_s, lambda: self._answer(request, responses)
+            )
         elif failed is not None:
             self._answer(request, responses)
         else:

@@ -67,7 +67,9 @@ class WriteTxnMarkers:
             answer["markers"].append({"producer_id": marker["producer_id"], "topics": topics})
         waiting = [each for each in pending if not each.is_over()]
         if waiting:
-            WaitingForReplicas(self._reactor, request, waiting, TIMEOUT_S, lambda: self._answer(request, answer))
+            WaitingForReplicas(
+                self._reactor, request, waiting, TIMEOUT_S, lambda: self._answer(request, answer)
+            )
         else:
             self._answer(request, answer)
 

@@ -78,7 +78,9 @@ class Plugins:
         reporters = [Reporter(*each) for each in self._all(REPORTERS, IMetricsReporter)]
         self.has_reporters = bool(reporters)
         self._reporting = Reporting(runtime.reactor, reporters, interval_s)
-        self._listening = Listening(runtime.reactor, [Listener(*each) for each in self._all(LISTENERS, IExtraListener)])
+        self._listening = Listening(
+            runtime.reactor, [Listener(*each) for each in self._all(LISTENERS, IExtraListener)]
+        )
         self._check_settings()
 
     def errors(self) -> Mapping[str, int]:

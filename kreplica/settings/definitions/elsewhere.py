@@ -75,12 +75,7 @@ ELSEWHERE = (
         Row("remote.log.manager.thread.pool.size", INT, 10, at_least(1), MEDIUM, READ_ONLY),
         Row("remote.log.metadata.custom.metadata.max.bytes", INT, 128, at_least(0), LOW, READ_ONLY),
         Row(
-            "remote.log.metadata.manager.class.name",
-            STRING,
-            REMOTE_METADATA,
-            ANY,
-            MEDIUM,
-            READ_ONLY,
+            "remote.log.metadata.manager.class.name", STRING, REMOTE_METADATA, ANY, MEDIUM, READ_ONLY,
         ),
         Row("remote.log.metadata.manager.class.path", STRING, None, ANY, MEDIUM, READ_ONLY),
         Row("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.", ANY, MEDIUM, READ_ONLY),

@@ -90,12 +90,7 @@ SECURITY = (
         Row("connections.max.reauth.ms", LONG, 0, ANY, MEDIUM, READ_ONLY),
         Row("connection.failed.authentication.delay.ms", INT, 100, at_least(0), LOW, READ_ONLY),
         Row(
-            "principal.builder.class",
-            CLASS,
-            PRINCIPAL_BUILDER,
-            ANY,
-            MEDIUM,
-            PER_BROKER,
+            "principal.builder.class", CLASS, PRINCIPAL_BUILDER, ANY, MEDIUM, PER_BROKER,
         ),
     ),
     *known_only(

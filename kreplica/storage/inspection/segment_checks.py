@@ -133,7 +133,9 @@ class SegmentCheck:
             for path, check in checks:
                 yield from _placed(path, check.end(end, self.place.next_offset or self._base_offset))
             if end and not self._is_active:
-                yield from (Problem(each.path, None, "is missing") for each in (offsets, times) if not each.exists)
+                yield from (
+                    Problem(each.path, None, "is missing") for each in (offsets, times) if not each.exists
+                )
             self.size = size
 
     def _batch(

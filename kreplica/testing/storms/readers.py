@@ -169,3 +169,5 @@ class Readers:
         expected = next((record.offset for record in records if record.timestamp_ms >= time_ms), -1)
         found = self._run.cluster.run_until(client.find_offset(*key, time_ms))
         assert found == expected, f"{key}: the first record of {time_ms} is {expected}, not {found}"
+
+

@@ -183,7 +183,9 @@ class SideTopics:
         host = self._cluster.simulation.host(ADMINISTRATOR)
         return WireClient(host.reactor, f"broker-{broker}", BROKER_PORT, client_id=ADMINISTRATOR)
 
-    def ask(self, client: WireClient, asked: Awaitable[object], expected: Changes | None = None) -> Deferred[Answer]:
+    def ask(
+        self, client: WireClient, asked: Awaitable[object], expected: Changes | None = None
+    ) -> Deferred[Answer]:
         """Let an administrator ask for something.
 
         :return: fires when it is answered, or never will be.

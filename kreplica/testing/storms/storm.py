@@ -27,7 +27,11 @@ many of those are under way at once: most have somebody begin anew, and in betwe
 
 def weights(options: StormOptions) -> dict[str, float]:
     """How often each kind of fault is chosen compared with others."""
-    return {name: weight for name, (_, weight) in FAULTS.items() if options.side_topics or name not in OF_SIDE_TOPICS}
+    return {
+        name: weight
+        for name, (_, weight) in FAULTS.items()
+        if options.side_topics or name not in OF_SIDE_TOPICS
+    }
 
 
 def planned(seed: int, options: StormOptions) -> list[Fault]:

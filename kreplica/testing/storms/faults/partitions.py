@@ -105,7 +105,9 @@ async def _grow_again(
 # --- how -------------------------------------------------------------------------------------------------------------
 
 
-def _remove(run: ReplicatedRun, random: Random, topic: SideTopic, numbers: Iterable[int], wait_ms: int) -> list[str]:
+def _remove(
+    run: ReplicatedRun, random: Random, topic: SideTopic, numbers: Iterable[int], wait_ms: int
+) -> list[str]:
     """Ask for partitions to be removed.
 
     :return: the requests.
