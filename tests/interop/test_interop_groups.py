@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import queue
 import subprocess
+import threading
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -64,6 +66,11 @@ class ConfluentReader:
 
 
 class KafkaPythonReader:
+    """Polls in a thread of its own, as programs do: a join that ends between two polls it begins anew (3.0.12).
+
+    Two that are polled in turns keep each other rebalancing: while one is polled, the other's join ends unseen.
+    """
+
     def __init__(self, broker, topic, group):
         self.consumer = KafkaConsumer(
             bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
@@ -73,16 +80,39 @@ class KafkaPythonReader:
         while not self.consumer.partitions_for_topic(topic):
             assert time.monotonic() < end, f"it does not hear of {topic}"
         self.consumer.subscribe([topic])
+        self._values = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            while not self._closing.is_set():
+                polled = self.consumer.poll(timeout_ms=1000)
+                for messages in polled.values():
+                    for message in messages:
+                        self._values.put(message.value)
+        except Exception as error:
+            self._values.put(error)
 
     def poll(self):
-        polled = self.consumer.poll(timeout_ms=100)
-        return [message.value for messages in polled.values() for message in messages]
+        values = []
+        with suppress(queue.Empty):
+            values.append(self._values.get(timeout=0.1))
+            while True:
+                values.append(self._values.get_nowait())
+        for value in values:
+            if isinstance(value, Exception):
+                raise value
+        return values
 
     @property
     def partitions(self):
         return {row.partition for row in self.consumer.assignment()}
 
     def close(self):
+        self._closing.set()
+        self._thread.join()
         self.consumer.close()
 
 

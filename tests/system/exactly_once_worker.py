@@ -3,16 +3,20 @@
 python exactly_once_worker.py BOOTSTRAP GROUP TRANSACTIONAL_ID SOURCE TARGET BATCH_MAX SEED
 
 A part of the transactions is aborted on purpose.  It prints a line for each transaction, and ends with code 3 where
-its producer is of no use any more: another is started then.
+its producer is of no use any more: another is started then.  The same where a transaction hangs: librdkafka waits
+without end for a coordinator that it saw vanish (confluentinc/librdkafka issues 5456 and 5511), so that only a signal
+ends it.
 """
 
 import random
+import signal
 import sys
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 ABORTED_SHARE = 0.1
 TIMEOUT_S = 60
+HANGING_S = 30
 
 bootstrap, group, transactional_id, source, target, batch_max, seed = sys.argv[1:]
 chance = random.Random(int(seed))
@@ -94,6 +98,7 @@ def main():
     producer.init_transactions(TIMEOUT_S)
     consumer.subscribe([source])
     while True:
+        signal.alarm(HANGING_S)
         step(producer, consumer)
 
 
