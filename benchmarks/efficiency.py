@@ -1,0 +1,197 @@
+"""The broker's CPU time for what is produced, against a C program that makes the same system calls.
+
+``server.c`` receives, frames, stamps and writes batches, and answers; nothing else.  So what it takes is what the kernel
+takes for the work, with the checksums; the broker's efficiency is that as a part of its own CPU time.  The load program
+is the same for both, they take turns, each with a log that was touched before, and figures are medians.  MB are 1e6
+bytes of record values.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from glob import glob
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from benchmarks.broker_process import SCRATCH, BrokerProcess, cpu_s
+from benchmarks.driver import Driver, Loaded, Measurement, find_driver, measure, remove_driver, write_ahead
+
+MB = 1_000_000
+RECORD_BYTES = 1000
+# The largest stays below what a broker takes by default (message.max.bytes).
+BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
+TARGETS_PERCENT = {16_384: 50, 131_072: 65, 1_000_000: 75}
+ROUNDS = {"quick": 5, "full": 15}
+MEGABYTES = {"quick": 256, "full": 400}
+OVERRIDES = {"log.segment.delete.delay.ms": "0"}
+"""Removed logs give their pages back at once instead of after a minute: the next sample is to find them."""
+
+PROGRAMS = {"kreplica": "kreplica", "checked": "C, CRC checked", "unchecked": "C, CRC not checked"}
+
+
+class Target(Protocol):
+    """What is loaded, sample by sample."""
+
+    def topic(self) -> Any:
+        """A context in which there is a new topic: gives the broker, the topic, and where its log is once begun."""
+
+
+class Kreplica:
+    """The whole product with its defaults, metrics on."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self._admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        self._names = (f"efficiency-{number}" for number in count(1))
+
+    @contextmanager
+    def topic(self) -> Iterator[tuple[Loaded, str, str]]:
+        name = next(self._names)
+        for created in self._admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=10).values():
+            created.result(20)
+        try:
+            yield self._broker, name, str(self._broker.directory / "data" / "**" / f"{name}-0" / "*.log")
+        finally:
+            for deleted in self._admin.delete_topics([name], operation_timeout=10).values():
+                deleted.result(20)
+
+
+class Reference:
+    """``server.c``: a process of its own for each sample.
+
+    :param checked: whether it verifies the CRC of each batch, as a broker must.
+    """
+
+    def __init__(self, program: Path, checked: bool) -> None:
+        self._program = program
+        self._checked = checked
+
+    @contextmanager
+    def topic(self) -> Iterator[tuple[Loaded, str, str]]:
+        with TemporaryDirectory(prefix="server-", dir=SCRATCH) as directory:
+            log = f"{directory}/log"
+            with ServerProcess([str(self._program), log, str(int(self._checked))]) as server:
+                yield server, "efficiency", log
+
+
+class ServerProcess:
+    """The C program while it runs.
+
+    :ivar bootstrap: for any producer.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+
+    def __enter__(self) -> ServerProcess:
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        assert self._process.stdout is not None
+        self.bootstrap = f"127.0.0.1:{self._process.stdout.readline().strip()}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.kill()
+
+    def cpu_s(self) -> float:
+        """CPU time so far."""
+        return cpu_s(self._process.pid)
+
+    def check_running(self) -> None:
+        """:raise RuntimeError: with its own words, where it has ended."""
+        if self._process.poll() is not None:
+            assert self._process.stderr is not None
+            raise RuntimeError(f"{self._command[0]} has ended: {self._process.stderr.read().strip()}")
+
+
+def sample(driver: Driver, target: Target, batch_bytes: int, size: int) -> Measurement:
+    """Produce that many bytes once."""
+
+    def touch() -> None:
+        (found,) = glob(log, recursive=True)
+        write_ahead(Path(found), size + size // 8, sync=False)
+
+    with target.topic() as (loaded, topic, log):
+        return measure(
+            driver,
+            loaded,
+            "produce",
+            *(topic, 1, RECORD_BYTES, batch_bytes, size, 1),
+            before=touch,
+        )
+
+
+def row(batch_bytes: int, samples: dict[str, list[Measurement]]) -> dict[str, Any]:
+    """The figures of one batch size.
+
+    :param samples: by the key of ``PROGRAMS``.
+    """
+    us_per_mb = {
+        name: statistics.median(each.broker_cpu_s * 1e6 / (each.load["bytes"] / MB) for each in taken)
+        for name, taken in samples.items()
+    }
+    mb_per_s = {
+        name: statistics.median(each.load["bytes"] / MB / each.load["seconds"] for each in taken)
+        for name, taken in samples.items()
+    }
+    percent = 100 * us_per_mb["checked"] / us_per_mb["kreplica"]
+    target = TARGETS_PERCENT[batch_bytes]
+    return {
+        "produce, acks=1, 1 KB in": f"{BATCHES[batch_bytes]} batches",
+        **{f"{title} us/MB": us_per_mb[name] for name, title in PROGRAMS.items()},
+        **{f"{PROGRAMS[name]} MB/s": mb_per_s[name] for name in ("kreplica", "checked")},
+        "C's part of CPU, %": percent,
+        "without CRC, %": 100 * us_per_mb["unchecked"] / us_per_mb["kreplica"],
+        "target": f">= {target} %",
+        "": "pass" if percent >= target else "short",
+    }
+
+
+def compile_server(directory: Path) -> Path:
+    """:raise RuntimeError: with the compiler's words, where there is none or it fails."""
+    program = directory / "server"
+    command = ["gcc", "-O2", "-msse4.2", "-o", str(program), str(Path(__file__).with_name("server.c"))]
+    try:
+        compiled = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise RuntimeError("gcc is missing: apt-get install -y gcc librdkafka-dev") from None
+    if compiled.returncode:
+        raise RuntimeError(f"server.c does not compile: {compiled.stderr.strip()}")
+    return program
+
+
+def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
+    """Measure all in turns.
+
+    :return: a row for each size of batches.
+    """
+    samples: dict[int, dict[str, list[Measurement]]] = {batch: {name: [] for name in PROGRAMS} for batch in BATCHES}
+    with ExitStack() as stack:
+        SCRATCH.mkdir(parents=True, exist_ok=True)
+        program = compile_server(Path(stack.enter_context(TemporaryDirectory(prefix="server-", dir=SCRATCH))))
+        driver = find_driver()
+        stack.callback(remove_driver, driver)
+        if driver.note is not None:
+            print(driver.note, file=sys.stderr)
+        broker = stack.enter_context(BrokerProcess(OVERRIDES))
+        broker.wait_until_ready()
+        targets: dict[str, Target] = {
+            "kreplica": Kreplica(broker),
+            "checked": Reference(program, checked=True),
+            "unchecked": Reference(program, checked=False),
+        }
+        for _ in range(rounds or ROUNDS[scale]):
+            for batch_bytes, taken in samples.items():
+                for name, target in targets.items():
+                    taken[name].append(sample(driver, target, batch_bytes, MEGABYTES[scale] * MB))
+    return [row(batch_bytes, taken) for batch_bytes, taken in samples.items()]
