@@ -1,9 +1,9 @@
 """The broker's CPU time for what is produced, against a C program that makes the same system calls.
 
-``server.c`` receives, frames, stamps and writes batches, and answers; nothing else.  So what it takes is what the kernel
-takes for the work, with the checksums; the broker's efficiency is that as a part of its own CPU time.  The load program
-is the same for both, they take turns, each with a log that was touched before, and figures are medians.  MB are 1e6
-bytes of record values.
+``server.c`` receives, frames, stamps and writes batches, and answers; nothing else.  So what it takes is what the
+kernel takes for the work, with the checksums; the broker's efficiency is that as a part of its own CPU time.  The load
+program is the same for both, they take turns, each with a log that was touched before, and figures are medians.  MB are
+1e6 bytes of record values.
 """
 
 from __future__ import annotations
