@@ -22,10 +22,10 @@ from benchmarks.tables import markdown
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 TIME_LIMIT_S = {"quick": 240, "full": 1200}
-APART = ("kafka",)
-"""Only run when it is named: it needs what may not be had."""
+APART = ("fail_over", "kafka")
+"""Only run when they are named: they need what may not be had."""
 
-TIMES_LONGER = {"kafka": 10, "spark": 5}
+TIMES_LONGER = {"fail_over": 3, "kafka": 10, "spark": 5}
 """Those that need many processes or much data."""
 
 ROUNDS = 5

@@ -18,7 +18,7 @@ from benchmarks.broker_process import BrokerProcess, resident_mb
 from benchmarks.comparison import deployments
 from benchmarks.comparison.deployments import Deployment, KafkaBroker
 from benchmarks.comparison.measuring import Run, first_record_s
-from benchmarks.comparison.scenarios import SCALES, SCENARIOS, Bound, Figures, Kind, Scale, Scenario
+from benchmarks.comparison.scenarios import FAIL_OVERS, SCALES, SCENARIOS, Bound, Figures, Kind, Scale, Scenario
 from benchmarks.driver import Driver, find_driver, remove_driver
 from tests.interop.apache_kafka import NoKafka, class_path
 
@@ -27,12 +27,18 @@ SYSTEMS: Mapping[str, Callable[[int], AbstractContextManager[Deployment]]] = {
     OWN: deployments.kreplica,
     OTHER: deployments.kafka,
 }
-ONCE = (Kind.FAIL_OVER,)
-"""What leaves a cluster that no other scenario can use comes last, once."""
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
     """Measure every scenario on both.
+
+    :return: a row for each figure of each scenario.
+    """
+    return compare(SCENARIOS, scale, rounds)
+
+
+def compare(some: Sequence[Scenario], scale: str, rounds: int | None = None) -> list[dict[str, Any]]:
+    """Measure some scenarios on both.
 
     :return: a row for each figure of each scenario.
     """
@@ -46,7 +52,7 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
         print(f"Apache Kafka cannot be had here, so kreplica is measured alone: {error}", file=sys.stderr)
         systems.remove(OTHER)
     chosen = SCALES[scale]
-    scenarios = [each for each in SCENARIOS if chosen.is_full or not each.only_full]
+    scenarios = [each for each in some if chosen.is_full or not each.only_full]
     try:
         figures = list(_measured(scenarios, systems, driver, chosen, rounds or chosen.rounds))
     finally:
@@ -71,21 +77,26 @@ def _in_turns(
     figures = {scenario: Figures(scenario) for scenario in scenarios}
     with ExitStack() as stack:
         runs = {name: Run(stack.enter_context(SYSTEMS[name](brokers)), driver, scale) for name in systems}
+        last = [scenario for scenario in scenarios if scenario.kind in FAIL_OVERS]
+        steady = [scenario for scenario in scenarios if scenario not in last]
         for number in range(rounds + 1):
-            for scenario in scenarios:
-                if scenario.kind in ONCE:
-                    continue
-                for name in systems if number % 2 else reversed(systems):
-                    _told(scenario, name, number)
-                    sample = runs[name].sample(scenario)
-                    if number:
-                        figures[scenario].add(name, sample)
-        for scenario in scenarios:
-            if scenario.kind in ONCE:
-                for name in systems:
-                    _told(scenario, name, 1)
-                    figures[scenario].add(name, runs[name].sample(scenario))
+            _round(number, steady, runs, figures)
+        for number in range(1, scale.fail_overs + 1):
+            _round(number, last, runs, figures)
     return list(figures.values())
+
+
+def _round(
+    number: int, scenarios: Sequence[Scenario], runs: Mapping[str, Run], figures: Mapping[Scenario, Figures]
+) -> None:
+    """:param number: of the round; 0 does not count."""
+    for scenario in scenarios:
+        for name in runs if number % 2 else reversed(runs):
+            _told(scenario, name, number)
+            sample = runs[name].sample(scenario)
+            print("  ", ", ".join(f"{figure}: {value:.4g}" for figure, value in sample.items()), file=sys.stderr)
+            if number:
+                figures[scenario].add(name, sample)
 
 
 def _start_up(scenario: Scenario, systems: Sequence[str], rounds: int) -> Figures:

@@ -37,6 +37,10 @@ class Pipe:
         self._receive(_LENGTH.unpack(self._receive(4))[0])
         self._socket.settimeout(TIMEOUT_S)
 
+    def close(self) -> None:
+        """Close the connection; its session is left to end by itself."""
+        self._socket.close()
+
     def ask(self, opcode: Opcode, body: bytes) -> tuple[int, bytes]:
         """One request; its error code and the body of its answer."""
         self._socket.sendall(request_frame(1, opcode, body))

@@ -24,7 +24,7 @@ from kreplica.testing.zookeeper import RealZooKeeper
 from tests.interop import apache_kafka
 
 FIRST_SEGMENT = "00000000000000000000.log"
-START_TIME_S = 120.0
+START_TIME_S = STOP_TIME_S = 120.0
 
 # What kafka-server-start.sh gives a production broker, with the heap that the targets were set for.
 KAFKA_FLAGS = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",
@@ -38,6 +38,14 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 SHARED = {"log.segment.delete.delay.ms": "0", "auto.create.topics.enable": "false"}
 """Removed logs give their pages back at once: the next scenario is to find them."""
+
+
+KAFKA_DEFAULTS = {
+    "replica.lag.time.max.ms": 30_000,
+    "min.insync.replicas": 1,
+    "controlled.shutdown.retry.backoff.ms": 5000,
+}
+"""A cluster of processes is made for tests, which are in a hurry; here its settings are Kafka's own."""
 
 
 class Deployment(ABC):
@@ -64,10 +72,6 @@ class Deployment(ABC):
     def logs(self, topic: str, partition: int) -> list[Path]:
         """The active segment of each replica of a partition that is new."""
 
-    @abstractmethod
-    def kill(self, broker: int) -> None:
-        """End a broker at once."""
-
     def cpu_s(self) -> float:
         """CPU time of all brokers so far."""
         return sum(map(cpu_s, self.pids().values()))
@@ -75,6 +79,27 @@ class Deployment(ABC):
     def resident_mb(self) -> float:
         """Resident memory of all brokers, in MB (1e6 bytes)."""
         return sum(map(resident_mb, self.pids().values()))
+
+
+class Cluster(Deployment):
+    """Several brokers on loopback, which can be ended and started again.
+
+    :ivar zookeeper: ``host:port``.
+    :ivar ports: by broker id, of those that do not run too.
+    """
+
+    def __init__(self, zookeeper: str, ports: Mapping[int, int]) -> None:
+        super().__init__(",".join(f"127.0.0.1:{port}" for port in ports.values()))
+        self.zookeeper = zookeeper
+        self.ports = ports
+
+    @abstractmethod
+    def wait(self, broker: int) -> None:
+        """Wait until a broker that was told to end is gone."""
+
+    @abstractmethod
+    def start(self, broker: int) -> None:
+        """Start one that is gone, and wait until it serves."""
 
 
 class OneKreplica(Deployment):
@@ -95,17 +120,14 @@ class OneKreplica(Deployment):
     def logs(self, topic: str, partition: int) -> list[Path]:
         return list(self._process.directory.glob(f"**/{topic}-{partition}/{FIRST_SEGMENT}"))
 
-    def kill(self, broker: int) -> None:
-        raise NotImplementedError("one broker alone is not killed")
 
-
-class KreplicaCluster(Deployment):
+class KreplicaCluster(Cluster):
     """Broker processes on a real ZooKeeper."""
 
     system = "kreplica"
 
-    def __init__(self, cluster: ProcessCluster, directory: Path) -> None:
-        super().__init__(cluster.bootstrap_servers)
+    def __init__(self, cluster: ProcessCluster, directory: Path, zookeeper: str) -> None:
+        super().__init__(zookeeper, {number: broker.place.port for number, broker in cluster.brokers.items()})
         self._cluster = cluster
         self._directory = directory
 
@@ -120,8 +142,11 @@ class KreplicaCluster(Deployment):
     def logs(self, topic: str, partition: int) -> list[Path]:
         return list(self._directory.glob(f"broker-*/logs/{topic}-{partition}/{FIRST_SEGMENT}"))
 
-    def kill(self, broker: int) -> None:
-        self._cluster.brokers[broker].kill()
+    def wait(self, broker: int) -> None:
+        self._cluster.brokers[broker].wait(STOP_TIME_S)
+
+    def start(self, broker: int) -> None:
+        self._cluster.brokers[broker].start(START_TIME_S)
 
 
 class KafkaBroker:
@@ -132,7 +157,6 @@ class KafkaBroker:
         (port,) = free_ports(1)
         self.port = port
         self._output = directory / "output.log"
-        self._begun_s = time.monotonic()
         listener = f"PLAINTEXT://127.0.0.1:{port}"
         chosen = {"broker.id": broker_id, "listeners": listener, "zookeeper.connect": zookeeper,
                   "log.dirs": directory / "logs", **settings}  # fmt: skip
@@ -140,10 +164,15 @@ class KafkaBroker:
         config.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
         logging = directory / "log4j.properties"
         logging.write_text(KAFKA_LOGGING)
-        command = ["java", *KAFKA_FLAGS, f"-Dlog4j.configuration=file:{logging}", "-cp",
-                   apache_kafka.class_path(), "kafka.Kafka", str(config)]  # fmt: skip
+        self._command = ["java", *KAFKA_FLAGS, f"-Dlog4j.configuration=file:{logging}", "-cp",
+                         apache_kafka.class_path(), "kafka.Kafka", str(config)]  # fmt: skip
+        self.start()
+
+    def start(self) -> None:
+        """Start it, also again after it ended; wait for nothing."""
+        self._begun_s = time.monotonic()
         with self._output.open("wb") as output:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def wait_until_ready(self) -> float:
         """:return: seconds from its start until it said that it has started.
@@ -171,13 +200,13 @@ class KafkaBroker:
         self.process.wait(60)
 
 
-class Kafka(Deployment):
+class Kafka(Cluster):
     """Brokers of Apache Kafka on a real ZooKeeper."""
 
     system = "Kafka"
 
-    def __init__(self, brokers: Mapping[int, KafkaBroker], directory: Path) -> None:
-        super().__init__(",".join(f"127.0.0.1:{broker.port}" for broker in brokers.values()))
+    def __init__(self, brokers: Mapping[int, KafkaBroker], directory: Path, zookeeper: str) -> None:
+        super().__init__(zookeeper, {number: broker.port for number, broker in brokers.items()})
         self._brokers = brokers
         self._directory = directory
 
@@ -191,8 +220,12 @@ class Kafka(Deployment):
     def logs(self, topic: str, partition: int) -> list[Path]:
         return list(self._directory.glob(f"kafka-*/logs/{topic}-{partition}/{FIRST_SEGMENT}"))
 
-    def kill(self, broker: int) -> None:
-        self._brokers[broker].kill()
+    def wait(self, broker: int) -> None:
+        self._brokers[broker].process.wait(STOP_TIME_S)
+
+    def start(self, broker: int) -> None:
+        self._brokers[broker].start()
+        self._brokers[broker].wait_until_ready()
 
 
 @contextmanager
@@ -203,12 +236,12 @@ def kreplica(brokers: int) -> Iterator[Deployment]:
             process.wait_until_ready()
             yield OneKreplica(process)
         return
-    settings = {**SHARED, **_defaults(brokers), "replica.lag.time.max.ms": 30_000, "min.insync.replicas": 1}
+    settings = {**SHARED, **_defaults(brokers), **KAFKA_DEFAULTS}
     with (
         zookeeper("kreplica") as (address, directory),
         ProcessCluster(directory, direct_places(address, brokers), settings=settings) as cluster,
     ):
-        yield KreplicaCluster(cluster, directory)
+        yield KreplicaCluster(cluster, directory, address)
 
 
 @contextmanager
@@ -226,7 +259,7 @@ def kafka(brokers: int) -> Iterator[Deployment]:
             stack.callback(started[number].kill)
         for broker in started.values():
             broker.wait_until_ready()
-        yield Kafka(started, directory)
+        yield Kafka(started, directory, address)
 
 
 def _defaults(brokers: int) -> dict[str, object]:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from itertools import count
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from benchmarks.broker_process import allow_files
-from benchmarks.comparison.deployments import Deployment
-from benchmarks.comparison.scenarios import Kind, Scale, Scenario
+from benchmarks.comparison.deployments import Cluster, Deployment
+from benchmarks.comparison.fail_over import FailOver
+from benchmarks.comparison.scenarios import FAIL_OVERS, Kind, Scale, Scenario
 from benchmarks.driver import Driver, Measurement, measure, write_ahead
 from benchmarks.raw_client import RawClient
-from kreplica.blocking import Cluster
-from kreplica.model import NO_LEADER
-from kreplica.sansio.views import PartitionView
 
 MB = 1_000_000
 FETCH_BYTES = 1 << 20
 WRITTEN_MB_MAX = 900
 """A topic stays within its first segment, whose pages are touched before."""
 
-TOPIC_PARTITIONS = 1000
-LEADERLESS_S_MAX = 120.0
+START_S_MAX = 120.0
 
 _names = count(1)
 
@@ -35,15 +33,19 @@ class Run:
         self._deployment = deployment
         self._driver = driver
         self._scale = scale
-        self._admin = AdminClient({"bootstrap.servers": deployment.bootstrap})
+        self._wide: FailOver | None = None
         self._kinds: Mapping[Kind, Callable[[Scenario], dict[str, float]]] = {
             Kind.PRODUCE: self._produce,
             Kind.CONSUME: self._consume,
             Kind.LATENCY: self._latency,
             Kind.TINY: self._tiny,
             Kind.IDLE: self._idle,
-            Kind.FAIL_OVER: self._fail_over,
+            **dict.fromkeys(FAIL_OVERS, self._fail_over),
         }
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._deployment.bootstrap})
 
     def sample(self, scenario: Scenario) -> dict[str, float]:
         """Do it once.
@@ -130,38 +132,11 @@ class Run:
     def _load(self, mode: str, *arguments: object) -> Measurement:
         return measure(self._driver, self._deployment, mode, *arguments)
 
-    # --- fail-over ---
-
     def _fail_over(self, scenario: Scenario) -> dict[str, float]:
-        """Kill a broker that is not the controller: from the first new leader to the last, as a client is told."""
-        wanted = scenario.count if self._scale.is_full else min(scenario.count, TOPIC_PARTITIONS)
-        topics = tuple(f"wide-{number}" for number in range(wanted // TOPIC_PARTITIONS))
-        for topic in topics:
-            self._create(topic, TOPIC_PARTITIONS, scenario, {})
-        with Cluster(self._deployment.bootstrap) as cluster:
-
-            def partitions() -> list[PartitionView]:
-                view = cluster.retrying(lambda: cluster.refresh(topics))
-                return [partition for topic in view.topics.values() for partition in topic.partitions]
-
-            def led_by(broker: int) -> int:
-                return sum(partition.leader in (broker, NO_LEADER) for partition in partitions())
-
-            def all_in_sync() -> bool:
-                found = partitions()
-                return len(found) == wanted and all(len(each.in_sync) == scenario.brokers for each in found)
-
-            _wait_for(all_in_sync, "every replica to be in sync")
-            controller = cluster.view.controller_id
-            victim = next(broker for broker in sorted(self._deployment.pids()) if broker != controller)
-            before = led_by(victim)
-            self._deployment.kill(victim)
-            killed_s = time.monotonic()
-            _wait_for(lambda: led_by(victim) != before, "the first new leader", pause_s=0)
-            first_s = time.monotonic()
-            _wait_for(lambda: led_by(victim) == 0, "the last new leader", pause_s=0)
-            ended_s = time.monotonic()
-        return {"s": ended_s - first_s, "s since the kill": ended_s - killed_s, "partitions": wanted}
+        assert isinstance(self._deployment, Cluster)
+        if self._wide is None:
+            self._wide = FailOver(self._deployment, self._scale.partitions)
+        return self._wide.sample(scenario.kind)
 
     # --- topics ---
 
@@ -186,7 +161,7 @@ def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
     :raise RuntimeError: that takes longer than two minutes.
     """
     answer: object = "nobody listens"
-    while time.monotonic() - begun_s < LEADERLESS_S_MAX:
+    while time.monotonic() - begun_s < START_S_MAX:
         try:
             client = RawClient(port)
         except OSError:
@@ -208,14 +183,6 @@ def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
 def port_of(deployment: Deployment) -> int:
     """Where its first broker listens."""
     return int(deployment.bootstrap.partition(",")[0].rpartition(":")[2])
-
-
-def _wait_for(condition: Callable[[], bool], what: str, pause_s: float = 0.05) -> None:
-    deadline_s = time.monotonic() + LEADERLESS_S_MAX
-    while not condition():
-        if time.monotonic() > deadline_s:
-            raise RuntimeError(f"waited {LEADERLESS_S_MAX:g} s for {what}")
-        time.sleep(pause_s)
 
 
 def _throughput(got: Measurement) -> dict[str, float]:

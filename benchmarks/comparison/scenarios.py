@@ -19,7 +19,13 @@ class Kind(Enum):
     TINY = "tiny produces"
     START = "start-up"
     IDLE = "idle connections"
-    FAIL_OVER = "fail-over"
+    BROKER_KILLED = "a broker killed"
+    BROKER_STOPPED = "a broker shut down"
+    CONTROLLER_KILLED = "the controller killed"
+
+
+FAIL_OVERS = (Kind.BROKER_KILLED, Kind.BROKER_STOPPED, Kind.CONTROLLER_KILLED)
+"""They need many partitions, and each leaves a cluster that has to find its balance again: they come last."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Scenario:
     :param acks: 1 or -1 (all in sync).
     :param synced: whether only what is on the disk is acknowledged (``flush.messages=1``).
     :param records_per_s: of ``LATENCY``.
-    :param count: of connections (``IDLE``, ``TINY``) or partitions (``FAIL_OVER``).
+    :param count: of connections (``IDLE``, ``TINY``).
     :param window: requests under way on each connection (``TINY``).
     :param share: of the bytes that a run writes: clients, not brokers, are what small records cost.
     """
@@ -100,6 +106,8 @@ class Scale:
     :param rounds: each system does each scenario once in a round, after one that does not count.
     :param megabytes: (1e6 bytes) that a throughput scenario writes.
     :param latency_s: seconds of a latency scenario.
+    :param partitions: of a cluster that loses a broker.
+    :param fail_overs: how often it loses one in each way.
     """
 
     rounds: int
@@ -107,9 +115,14 @@ class Scale:
     latency_s: int
     tiny_s: float
     is_full: bool
+    partitions: int
+    fail_overs: int
 
 
-SCALES = {"quick": Scale(3, 200, 2, 1.0, False), "full": Scale(5, 400, 8, 3.0, True)}
+SCALES = {
+    "quick": Scale(3, 200, 2, 1.0, False, partitions=1_000, fail_overs=1),
+    "full": Scale(5, 400, 8, 3.0, True, partitions=10_000, fail_overs=3),
+}
 
 
 def _throughput(least: float, us_per_mb: float | None = None, ratio: float = 1.5) -> tuple[Bound, ...]:
@@ -141,7 +154,14 @@ SCENARIOS = (
     Scenario("RF 3, end to end, 1,000/s", Kind.LATENCY, _latency(0.35, 2), brokers=3, acks=-1, record_bytes=100),
     Scenario("RF 3, end to end, 200 MB/s", Kind.LATENCY, _latency(None, 4, 1), brokers=3, acks=-1,
              records_per_s=200_000, linger_ms=1, batch_bytes=131_072),
-    Scenario("a broker killed", Kind.FAIL_OVER, (Bound("s", most=1.0, ratio_most=0.5),), brokers=3, count=10_000),
+    *(
+        Scenario(kind.value, kind, (Bound(figure, most=1.0, ratio_most=0.5),), brokers=3)
+        for kind, figure in (
+            (Kind.BROKER_STOPPED, "since the signal, s"),
+            (Kind.BROKER_KILLED, "since the session ended, s"),
+            (Kind.CONTROLLER_KILLED, "topic made since the session ended, s"),
+        )
+    ),
 )  # fmt: skip
 
 

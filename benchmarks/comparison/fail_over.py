@@ -1,0 +1,311 @@
+"""A broker that dies, one that is shut down, a controller that dies: how long until all is led again.
+
+A client is told by Metadata who leads.  Every broker that stays is asked again and again about every partition that it
+has not told a living leader of: a partition is led when all of them say so.  The clock starts at the signal, not when
+the process is gone: a Java machine can take longer to go than its session.  When the session ends is looked up in
+ZooKeeper, for until then nobody can know.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import count, cycle
+from threading import Thread
+
+from benchmarks.comparison.deployments import Cluster
+from benchmarks.comparison.leaders import Led, Teller
+from benchmarks.comparison.scenarios import Kind
+from benchmarks.zookeeper_load import Pipe
+from kreplica.cluster.znodes import CONTROLLER, broker_path
+from kreplica.errors import ErrorCode
+from kreplica.testing.blocking_client import BlockingClient
+from kreplica.wire.messages import CREATE_TOPICS, ELECT_LEADERS
+from kreplica.zookeeper.records import Opcode
+from kreplica.zookeeper.requests import GetData
+
+TOPIC_PARTITIONS = 1000
+TIME_S_MAX = 120.0
+PAUSE_S = 0.01
+LOOK_PAUSE_S = 0.005
+SETTLING_PAUSE_S = 0.25
+REQUEST_MS = 60_000
+CREATE_VERSION, ELECT_VERSION = 4, 1
+PREFERRED = 0
+
+_names = count(1)
+
+
+class FailOver:
+    """Partitions on a cluster, with a replica of each on every broker.
+
+    :param partitions: a multiple of 1,000.
+    """
+
+    def __init__(self, cluster: Cluster, partitions: int) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
+        self._topics = [f"wide-{number}" for number in range(partitions // TOPIC_PARTITIONS)]
+        self._made = False
+        self._cases: Mapping[Kind, Callable[[], dict[str, float]]] = {
+            Kind.BROKER_KILLED: lambda: self._kill(is_controller=False),
+            Kind.BROKER_STOPPED: self._stop,
+            Kind.CONTROLLER_KILLED: lambda: self._kill(is_controller=True),
+        }
+
+    def sample(self, kind: Kind) -> dict[str, float]:
+        """Do it once; afterwards all brokers run, and each leads what it prefers to.
+
+        :raise RuntimeError: it takes longer than two minutes.
+        """
+        if not self._made:
+            for topic in self._topics:
+                create_topic(self._cluster.ports, topic, TOPIC_PARTITIONS, len(self._cluster.ports))
+            self._made = True
+            self._settle()
+        figures = self._cases[kind]() | {"partitions": self._partitions}
+        self._settle()
+        return figures
+
+    # --- what happens ---
+
+    def _kill(self, *, is_controller: bool) -> dict[str, float]:
+        victim = self._broker(is_controller=is_controller)
+        session = _Session(self._cluster.zookeeper, CONTROLLER if is_controller else broker_path(victim))
+        making = _Making({number: port for number, port in self._cluster.ports.items() if number != victim})
+        with Watch(self._cluster, victim, self._topics) as watch:
+            session.start()
+            killed_s = watch.signal(signal.SIGKILL)
+            if is_controller:
+                making.start()
+            seen = watch.until_led()
+        ended_s = session.result()
+        figures = {
+            "since the session ended, s": seen.last_s - ended_s,
+            "since the kill, s": seen.last_s - killed_s,
+            "first to last leader, s": seen.last_s - seen.first_s,
+        }
+        if is_controller:
+            made_s = making.result()
+            figures["topic made since the session ended, s"] = made_s - ended_s
+            figures["topic made since the kill, s"] = made_s - killed_s
+        self._cluster.wait(victim)
+        self._cluster.start(victim)
+        return figures
+
+    def _stop(self) -> dict[str, float]:
+        victim = self._broker(is_controller=False)
+        with Watch(self._cluster, victim, self._topics) as watch:
+            told_s = watch.signal(signal.SIGTERM)
+            seen = watch.until_led()
+        self._cluster.wait(victim)
+        gone_s = time.monotonic()
+        self._cluster.start(victim)
+        return {
+            "since the signal, s": seen.last_s - told_s,
+            "first to last leader, s": seen.last_s - seen.first_s,
+            "until it is gone, s": gone_s - told_s,
+        }
+
+    # --- the cluster ---
+
+    def _broker(self, *, is_controller: bool) -> int:
+        """The controller, or the first that is not."""
+        controller = self._controller()
+        return controller if is_controller else min(number for number in self._cluster.ports if number != controller)
+
+    def _controller(self) -> int:
+        for port in self._cluster.ports.values():
+            teller = Teller(port)
+            controller = teller.ask(()).controller
+            teller.close()
+            if controller in self._cluster.ports:
+                return controller
+        raise RuntimeError("no broker knows the controller")
+
+    def _settle(self) -> None:
+        """Wait until every broker says that all replicas are in sync, and that each partition's first one leads."""
+        self._wait_for(lambda each: each.in_sync == len(self._cluster.ports), "every replica to be in sync")
+        body = {"election_type": PREFERRED, "topic_partitions": None, "timeout_ms": REQUEST_MS}
+        with BlockingClient("127.0.0.1", self._cluster.ports[self._controller()], timeout_s=TIME_S_MAX) as client:
+            client.request(ELECT_LEADERS, body, version=ELECT_VERSION)
+        self._wait_for(lambda each: each.leader == each.preferred, "every first replica to lead")
+
+    def _wait_for(self, holds: Callable[[Led], bool], what: str) -> None:
+        deadline_s = time.monotonic() + TIME_S_MAX
+        with ExitStack() as stack:
+            for port in self._cluster.ports.values():
+                teller = Teller(port)
+                stack.callback(teller.close)
+                while sum(map(holds, teller.ask(self._topics).partitions)) != self._partitions:
+                    if time.monotonic() > deadline_s:
+                        raise RuntimeError(f"waited {TIME_S_MAX:g} s for {what}")
+                    time.sleep(SETTLING_PAUSE_S)
+
+
+@dataclass
+class Seen:
+    """When things were seen, in seconds of the monotonic clock.
+
+    :ivar first_s: of the partitions that the victim led, the first had a living leader, as any broker tells.
+    :ivar last_s: every broker told a living leader of every partition.
+    """
+
+    first_s: float = 0.0
+    last_s: float = 0.0
+
+
+@dataclass
+class _Survivor:
+    """A broker that stays, and what it has not told a living leader of."""
+
+    teller: Teller
+    waiting: set[str]
+    led_by_victim: set[tuple[str, int]] = field(default_factory=set)
+
+
+class Watch:
+    """Asks those who stay while a broker goes; use it as a context manager."""
+
+    def __init__(self, cluster: Cluster, victim: int, topics: Iterable[str]) -> None:
+        self._cluster = cluster
+        self._victim = victim
+        self._topics = frozenset(topics)
+        self._living = frozenset(cluster.ports) - {victim}
+        self._survivors: list[_Survivor] = []
+        self._seen = Seen()
+
+    def __enter__(self) -> Watch:
+        for number in self._living:
+            survivor = _Survivor(Teller(self._cluster.ports[number]), set(self._topics))
+            told = survivor.teller.ask(self._topics).partitions
+            survivor.led_by_victim = {(each.topic, each.partition) for each in told if each.leader == self._victim}
+            self._survivors.append(survivor)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for survivor in self._survivors:
+            survivor.teller.close()
+
+    def signal(self, number: int) -> float:
+        """Send the victim a signal; gives when."""
+        os.kill(self._cluster.pids()[self._victim], number)
+        return time.monotonic()
+
+    def until_led(self) -> Seen:
+        """Ask until every partition has a living leader.
+
+        :raise RuntimeError: that takes longer than two minutes.
+        """
+        began_s = time.monotonic()
+        while any(survivor.waiting for survivor in self._survivors):
+            asked_s = time.monotonic()
+            if asked_s > began_s + TIME_S_MAX:
+                raise RuntimeError(f"not every partition was led {TIME_S_MAX:g} s after broker {self._victim} went")
+            for survivor in self._survivors:
+                self._ask(survivor)
+            # Who asks without a pause takes the time of those who are to act.
+            time.sleep(max(PAUSE_S, time.monotonic() - asked_s))
+        return self._seen
+
+    def _ask(self, survivor: _Survivor) -> None:
+        if not survivor.waiting:
+            return
+        told = survivor.teller.ask(survivor.waiting).partitions
+        told_s = time.monotonic()
+        led: dict[str, int] = dict.fromkeys(survivor.waiting, 0)
+        for each in told:
+            if each.leader in self._living:
+                led[each.topic] += 1
+                if not self._seen.first_s and (each.topic, each.partition) in survivor.led_by_victim:
+                    self._seen.first_s = told_s
+        survivor.waiting -= {topic for topic, number in led.items() if number == TOPIC_PARTITIONS}
+        self._seen.last_s = told_s
+
+
+class _Moment(Thread):
+    """Finds out, beside all else, when something has happened."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._found_s = 0.0
+
+    def find(self) -> None:
+        """Return when it has happened."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        self.find()
+        self._found_s = time.monotonic()
+
+    def result(self) -> float:
+        """In seconds of the monotonic clock.
+
+        :raise RuntimeError: it does not happen in two minutes.
+        """
+        self.join(TIME_S_MAX)
+        if not self._found_s:
+            raise RuntimeError(f"waited {TIME_S_MAX:g} s for {self.find.__doc__}")
+        return self._found_s
+
+
+class _Session(_Moment):
+    """The end of a session: its znode is gone, or is another one's."""
+
+    def __init__(self, zookeeper: str, path: str) -> None:
+        super().__init__()
+        self._pipe = Pipe(int(zookeeper.rpartition(":")[2]))
+        self._request = GetData(path).encode()
+        self._before = self._pipe.ask(Opcode.GET_DATA, self._request)
+
+    def find(self) -> None:
+        """The victim's session ends."""
+        while self._pipe.ask(Opcode.GET_DATA, self._request) == self._before:
+            time.sleep(LOOK_PAUSE_S)
+        self._pipe.close()
+
+
+class _Making(_Moment):
+    """A change that is asked of those who stay, until it is done."""
+
+    def __init__(self, ports: Mapping[int, int]) -> None:
+        super().__init__()
+        self._ports = ports
+
+    def find(self) -> None:
+        """A topic is there and led, as all of them tell."""
+        name = f"probe-{next(_names)}"
+        create_topic(self._ports, name, 1, len(self._ports))
+        for port in self._ports.values():
+            teller = Teller(port)
+            while not any(each.leader in self._ports for each in teller.ask((name,)).partitions):
+                time.sleep(PAUSE_S)
+            teller.close()
+
+
+def create_topic(ports: Mapping[int, int], name: str, partitions: int, replicas: int) -> None:
+    """Ask one broker after the other, until the controller is found and has done it.
+
+    :raise RuntimeError: that takes longer than two minutes; the text holds the last answer.
+    """
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": replicas,
+        "assignments": [],
+        "configs": [],
+    }
+    body = {"topics": [topic], "timeout_ms": REQUEST_MS, "validate_only": False}
+    deadline_s = time.monotonic() + TIME_S_MAX
+    for port in cycle(ports.values()):
+        with BlockingClient("127.0.0.1", port, timeout_s=TIME_S_MAX) as client:
+            answer = client.request(CREATE_TOPICS, body, version=CREATE_VERSION)["topics"][0]
+        if ErrorCode.of(answer["error_code"]) in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            return
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"{name} could not be made: {answer}")
+        time.sleep(PAUSE_S)
