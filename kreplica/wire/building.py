@@ -149,10 +149,11 @@ class BuilderSource:
     def _records(self, kind: Records, expression: str) -> None:
         data, length = self._name("x"), self._name("n")
         self._line(f"{data} = {expression}")
-        self._line(f"{length} = -1 if {data} is None else records_size({data})")
+        plain = f"{data}.__class__ is bytes"
+        self._line(f"{length} = len({data}) if {plain} else -1 if {data} is None else records_size({data})")
         self._length(kind, length)
         self._line(f"if {length} > 0:")
-        self._line(f"    if {length} >= {INLINE_SIZE_MAX} or hasattr({data}, 'size'):")
+        self._line(f"    if {length} >= {INLINE_SIZE_MAX} or not {plain} and hasattr({data}, 'size'):")
         self._line("        apart.append(len(pieces))")
         self._line(f"    append({data})")
 
