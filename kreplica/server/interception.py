@@ -14,11 +14,11 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.replication.intercepted import append_intercepted
 from kreplica.runtime import Reactor
-from kreplica.server.acknowledgement import ALL_IN_SYNC, Pending, is_reached
+from kreplica.server.acknowledgement import ALL_IN_SYNC
 from kreplica.server.handlers.produce import Produce
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.principals import NOBODY, principal_of
-from kreplica.server.produced import RecordsRefused, appended_row, find_partition
+from kreplica.server.produced import RecordsRefused, find_partition
 from kreplica.server.request import Request
 from kreplica.storage.producers import Origin
 from kreplica.storage.results import AppendResult
@@ -182,22 +182,12 @@ class InterceptedProduce(Produce):
         super().__call__(request)
 
     def _append(
-        self,
-        key: TopicPartition,
-        records: memoryview | None,
-        acks: int,
-        now_ms: int,
-        pending: list[Pending],
-        version: int,
-    ) -> Row:
+        self, key: TopicPartition, records: memoryview | None, acks: int, now_ms: int, version: int
+    ) -> tuple[Partition, AppendResult]:
         partition = find_partition(self._partitions, key, records, version)
         assert records is not None
         outcome = self._interception.intercept(partition, records, self._principal, now_ms)
-        result = self._interception.append(partition, outcome, now_ms, all_in_sync=acks == ALL_IN_SYNC)
-        row = appended_row(key.partition, partition, result)
-        if not is_reached(partition, result.last_offset + 1, acks):
-            pending.append(Pending(partition, result.last_offset + 1, acks, row))
-        return row
+        return partition, self._interception.append(partition, outcome, now_ms, all_in_sync=acks == ALL_IN_SYNC)
 
     def _intercept_in_transaction(self, partition: Partition, records: memoryview) -> tuple[Bytes, Origin]:
         outcome = self._interception.intercept(partition, records, self._principal, self._wall_clock_ms())

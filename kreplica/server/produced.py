@@ -56,14 +56,14 @@ def find_partition(
     return partition
 
 
-def appended_row(index: int, partition: Partition, result: AppendResult) -> Row:
+def appended_row(index: int, log_start_offset: int, result: AppendResult) -> Row:
     """A batch is in the log."""
     return {
         "index": index,
         "error_code": 0,
         "base_offset": result.base_offset,
         "log_append_time_ms": result.log_append_time_ms,
-        "log_start_offset": partition.log.log_start_offset,
+        "log_start_offset": log_start_offset,
         # All fields, also those that stay as they are: an answer that is complete is built twice as fast.
         "record_errors": (),
         "error_message": None,
@@ -83,6 +83,11 @@ def error_row(index: int, error: KafkaError) -> Row:
         "error_message": error.message or None,
         "current_leader": NO_LEADER_HINT,
     }
+
+
+def answer_body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
+    """The whole answer, of rows by topic."""
+    return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": endpoints}
 
 
 def _record_rows(error: KafkaError) -> Sequence[Row]:

@@ -192,7 +192,7 @@ class _UnderWay:
         except KafkaError as error:
             self._note(error, batch.row)
             return
-        batch.row.update(appended_row(batch.row["index"], partition, result))
+        batch.row.update(appended_row(batch.row["index"], partition.log.log_start_offset, result))
         if not is_reached(partition, result.last_offset + 1, acks):
             self._pending.append(Pending(partition, result.last_offset + 1, acks, batch.row))
 

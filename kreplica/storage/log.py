@@ -29,6 +29,7 @@ _ENTRIES_WAITING_MAX = 512
 """Index entries that may wait in memory before they are written."""
 
 _RECENT_MAX = 16
+_new_tuple = tuple.__new__
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
 
 
@@ -130,9 +131,10 @@ class Log(TruncatableLog):
                 return AppendResult(duplicate.first_offset, duplicate.last_offset, append_time_ms, True, 0)
         base_offset = self.log_end_offset
         stamp(data, base_offset, leader_epoch)
-        header = BatchHeader._make((base_offset, header[1], leader_epoch, *header[3:]))
+        header = _new_tuple(BatchHeader, (base_offset, header[1], leader_epoch, *header[3:]))
         self._write(data, (header,), (marker,), now_ms)
-        return AppendResult(base_offset, self.log_end_offset - 1, append_time_ms, False, len(data))
+        appended = (base_offset, self.log_end_offset - 1, append_time_ms, False, len(data))
+        return _new_tuple(AppendResult, appended)
 
     def append_as_follower(
         self, records: bytes | bytearray | memoryview, *, now_ms: int, leader_epoch: int | None = None
@@ -172,9 +174,11 @@ class Log(TruncatableLog):
             if segment.is_full(len(data), headers[-1], self.config, now_ms):
                 segment = self._start_segment(now_ms)
                 size_before = 0
+            epoch = self.leader_epochs.latest
             for header in headers:
-                if header.partition_leader_epoch > self.leader_epochs.latest:
-                    self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+                if header.partition_leader_epoch > epoch:
+                    epoch = header.partition_leader_epoch
+                    self.leader_epochs.assign(epoch, header.base_offset)
             position = segment.append(data, headers, self.config.index_interval_bytes)
         except OSError as error:
             raise self._write_failed(segment, size_before, error) from error

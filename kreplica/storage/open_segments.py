@@ -31,12 +31,16 @@ class OpenSegments:
     def __init__(self, open_max: int = OPEN_MAX) -> None:
         self._open_max = open_max
         self._held: OrderedDict[Releasable, None] = OrderedDict()
+        self._newest: Releasable | None = None
 
     def __len__(self) -> int:
         return len(self._held)
 
     def touch(self, segment: Releasable) -> None:
         """Note that it is used now."""
+        if segment is self._newest:
+            return
+        self._newest = segment
         held = self._held
         held[segment] = None
         held.move_to_end(segment)
@@ -46,6 +50,7 @@ class OpenSegments:
     def forget(self, segment: Releasable) -> None:
         """Note that it holds nothing any more."""
         self._held.pop(segment, None)
+        self._newest = None
 
     def open(self, disk: Disk, path: str, *, create: bool) -> File:
         """Open a file; where the process has no descriptor left, half of the held segments let go first."""
@@ -60,4 +65,5 @@ class OpenSegments:
 
     def _release_oldest(self) -> None:
         segment, _ = self._held.popitem(last=False)
+        self._newest = None
         segment.release()

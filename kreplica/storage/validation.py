@@ -41,10 +41,13 @@ def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, 
     """
     if len(records) > config.append_size_max:
         raise _too_large(len(records), config)
-    header = check_batch(records) if origin is Origin.CLIENT else _check_own_batch(records)
-    data = bytearray(records) if isinstance(records, bytes) or _read_only(records) else records
-    if header.is_control:
-        return data, header, read_marker(data)
+    data = records if type(records) is memoryview and not records.readonly else _writable(records)
+    if origin is Origin.CLIENT:
+        header = check_batch(data)
+    else:
+        header = _check_own_batch(data)
+        if header.is_control:
+            return data, header, read_marker(data)
     if config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
         data, header = _look_into(data, header, config, now_ms)
     return data, header, None
@@ -131,8 +134,8 @@ def _too_large(size: int, config: LogConfig) -> KafkaError:
     )
 
 
-def _read_only(records: bytearray | memoryview) -> bool:
-    return isinstance(records, memoryview) and records.readonly
+def _writable(records: bytes | bytearray | memoryview) -> bytearray | memoryview:
+    return records if isinstance(records, bytearray) else bytearray(records)
 
 
 def _check_own_batch(records: bytes | bytearray | memoryview) -> BatchHeader:

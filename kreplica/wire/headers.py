@@ -13,7 +13,9 @@ from kreplica.wire.primitives import Buffer, MalformedError, read_tags
 _START = Struct(">hhi")
 _START_AND_LENGTH = Struct(">hhih")
 _CORRELATION_ID = Struct(">i")
+_LENGTH = Struct(">h")
 _NO_TAGS = b"\x00"
+_new_tuple = tuple.__new__
 
 _HEADER_VERSIONS = {
     (api.key, version): api.request_header_version(version)
@@ -49,7 +51,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
             return RequestHeader(api_key, api_version, correlation_id, None, None)
         client_id, end = None, 8
         if header_version:
-            length: int = _START_AND_LENGTH.unpack_from(frame)[3]
+            length: int = _LENGTH.unpack_from(frame, 8)[0]
             end = 10
             if length >= 0:
                 end += length
@@ -60,7 +62,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
                 end = _behind_tags(frame, end)
             if end > len(frame):
                 raise ProtocolError("RequestHeader.client_id", f"needs {length} bytes, {len(frame) - 10} remain")
-        return RequestHeader(api_key, api_version, correlation_id, client_id, end)
+        return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, end))
     except UnicodeDecodeError as error:
         raise ProtocolError("RequestHeader.client_id", f"is not UTF-8: {error.reason}") from None
     except (StructError, IndexError):

@@ -129,13 +129,13 @@ def measured() -> Measured:
     return Measured()
 
 
-@pytest.mark.parametrize(("partitions", "budget"), [(1, Cost(80, 86)), (PARTITIONS, Cost(505, 440))])
+@pytest.mark.parametrize(("partitions", "budget"), [(1, Cost(73, 51)), (PARTITIONS, Cost(480, 420))])
 def test_produce(measured: Measured, partitions: int, budget: Cost) -> None:
     """With acks=1, one batch for each partition."""
     assert_within(measured.cost(PRODUCE, 9, lambda _: produce(partitions)), budget)
 
 
-@pytest.mark.parametrize(("partitions", "budget"), [(1, Cost(104, 108)), (PARTITIONS, Cost(572, 540))])
+@pytest.mark.parametrize(("partitions", "budget"), [(1, Cost(102, 102)), (PARTITIONS, Cost(565, 515))])
 def test_fetch(measured: Measured, partitions: int, budget: Cost) -> None:
     """Whose records are there: outside of a session, as a client without sessions asks."""
     assert_within(measured.cost(FETCH, 11, lambda _: fetch(partitions)), budget)

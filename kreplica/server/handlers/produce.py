@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.replication import Partitions
+from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Reactor
 from kreplica.server.acknowledgement import (
     ALL_IN_SYNC,
@@ -17,11 +17,13 @@ from kreplica.server.acknowledgement import (
     WaitingForReplicas,
     is_reached,
 )
+from kreplica.server.answer_forms import AnswerForms
 from kreplica.server.answers import LeaderHints
 from kreplica.server.metadata import MetadataCache
-from kreplica.server.produced import appended_row, error_row, find_partition
+from kreplica.server.produced import answer_body, appended_row, error_row, find_partition
 from kreplica.server.request import Request
 from kreplica.server.transactional_produce import TransactionalProduces
+from kreplica.storage.results import AppendResult
 from kreplica.transactions.admission import Admission
 
 _ACKS = (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY)
@@ -48,35 +50,65 @@ class Produce:
         self._metadata = metadata
         self._wall_clock_ms = wall_clock_ms
         self._transactional = TransactionalProduces(partitions, admission, wall_clock_ms)
+        self._forms = AnswerForms()
 
     def __call__(self, request: Request) -> None:
         body = request.body
         acks = body["acks"]
-        now_ms = self._wall_clock_ms()
-        refusal = None if acks in _ACKS else _wrong_acks(acks)
-        if refusal is None and body.get("transactional_id") is not None:
+        topics = body["topic_data"]
+        if acks not in _ACKS:
+            self._append_all(request, acks, _wrong_acks(acks))
+        elif body.get("transactional_id") is not None:
             timeout_s = body["timeout_ms"] / 1000
             self._transactional.begin(request, lambda produced: self._finish(request, acks, timeout_s, *produced))
             request.body = {}  # what has to wait was copied: the buffer that the request came in may go
+        elif acks == NO_ANSWER or len(topics) != 1 or len(topics[0]["partition_data"]) != 1 or request.is_amended:
+            self._append_all(request, acks, None)
+        else:
+            self._append_one(request, acks, topics[0])
+
+    def _append_one(self, request: Request, acks: int, topic: Row) -> None:
+        """Most requests hold one batch, whose answer differs from the last one's in numbers only."""
+        (data,) = topic["partition_data"]
+        key = TopicPartition(topic["name"], data["index"])
+        try:
+            partition, result = self._append(key, data["records"], acks, self._wall_clock_ms(), request.version)
+        except KafkaError as error:
+            self._answer(request, [{"name": key.topic, "partition_responses": [error_row(key.partition, error)]}])
             return
-        version = request.version
+        log_start_offset = partition.log.log_start_offset
+        if is_reached(partition, result.last_offset + 1, acks):
+            form = self._forms.of(request.version, key)
+            request.answer_built(form.filled(request.correlation_id, result, log_start_offset))
+            return
+        row = appended_row(key.partition, log_start_offset, result)
+        pending = [Pending(partition, result.last_offset + 1, acks, row)]
+        responses = [{"name": key.topic, "partition_responses": [row]}]
+        self._finish(request, acks, request.body["timeout_ms"] / 1000, responses, pending, None)
+
+    def _append_all(self, request: Request, acks: int, refusal: KafkaError | None) -> None:
+        body = request.body
+        now_ms = self._wall_clock_ms()
         pending: list[Pending] = []
         failed: KafkaError | None = None
         responses = []
         for topic in body["topic_data"]:
-            name = topic["name"]
             rows = []
             for data in topic["partition_data"]:
-                index = data["index"]
-                key = TopicPartition(name, index)
+                key = TopicPartition(topic["name"], data["index"])
                 try:
                     if refusal is not None:
                         raise refusal
-                    rows.append(self._append(key, data["records"], acks, now_ms, pending, version))
+                    partition, result = self._append(key, data["records"], acks, now_ms, request.version)
                 except KafkaError as error:
                     failed = error
-                    rows.append(error_row(index, error))
-            responses.append({"name": name, "partition_responses": rows})
+                    rows.append(error_row(key.partition, error))
+                    continue
+                row = appended_row(key.partition, partition.log.log_start_offset, result)
+                rows.append(row)
+                if not is_reached(partition, result.last_offset + 1, acks):
+                    pending.append(Pending(partition, result.last_offset + 1, acks, row))
+            responses.append({"name": topic["name"], "partition_responses": rows})
         self._finish(request, acks, body["timeout_ms"] / 1000, responses, pending, failed)
 
     def _finish(
@@ -103,7 +135,7 @@ class Produce:
         elif failed is not None:
             self._answer(request, responses)
         else:
-            request.answer(_body(responses))
+            request.answer(answer_body(responses))
 
     def _answer(self, request: Request, responses: list[Row]) -> None:
         """Answer with errors, and where to go instead."""
@@ -113,29 +145,17 @@ class Produce:
                 if row["error_code"]:
                     key = TopicPartition(topic["name"], row["index"])
                     row["current_leader"] = hints.leader_of(key, ErrorCode.of(row["error_code"]))
-        request.answer(_body(responses, hints.endpoints()))
+        request.answer(answer_body(responses, hints.endpoints()))
 
     def _append(
-        self,
-        key: TopicPartition,
-        records: memoryview | None,
-        acks: int,
-        now_ms: int,
-        pending: list[Pending],
-        version: int,
-    ) -> Row:
+        self, key: TopicPartition, records: memoryview | None, acks: int, now_ms: int, version: int
+    ) -> tuple[Partition, AppendResult]:
+        """:raise KafkaError: nothing of it is in the log."""
         partition = find_partition(self._partitions, key, records, version)
         assert records is not None
-        result = partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
-        row = appended_row(key.partition, partition, result)
-        if not is_reached(partition, result.last_offset + 1, acks):
-            pending.append(Pending(partition, result.last_offset + 1, acks, row))
-        return row
+        return partition, partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
 
 
 def _wrong_acks(acks: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
 
-
-def _body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
-    return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": endpoints}

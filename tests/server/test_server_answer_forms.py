@@ -1,0 +1,38 @@
+"""Answers that are filled in are those that are built."""
+
+import random
+
+import pytest
+
+from kreplica.model import TopicPartition
+from kreplica.server.answer_forms import FORMS_MAX, AnswerForm, AnswerForms
+from kreplica.server.pieces import framed
+from kreplica.server.produced import answer_body, appended_row
+from kreplica.storage.results import AppendResult
+from kreplica.wire.headers import build_response_header
+from kreplica.wire.messages import PRODUCE
+
+
+@pytest.mark.parametrize("version", range(PRODUCE.versions[0], PRODUCE.versions[1] + 1))
+@pytest.mark.parametrize("topic", ["t", "a.long-name_with.everything" * 9])
+def test_the_same_as_one_that_is_built(version, topic):
+    """Byte for byte, whatever the numbers are."""
+    chance = random.Random(1)
+    form = AnswerForm(version, topic, 7)
+    for _ in range(100):
+        base_offset, start = chance.choice([0, 1, 2**62, chance.getrandbits(60)]), chance.getrandbits(40)
+        result = AppendResult(base_offset, base_offset, chance.choice([-1, chance.getrandbits(41)]), False, 99)
+        correlation_id = chance.randint(-(2**31), 2**31 - 1)
+        header = build_response_header(PRODUCE.response_header_version(version), correlation_id)
+        body = answer_body([{"name": topic, "partition_responses": [appended_row(7, start, result)]}])
+        pieces, _ = framed(PRODUCE.response.build_pieces(version, body, header))
+        assert form.filled(correlation_id, result, start) == b"".join(bytes(piece) for piece in pieces)
+
+
+def test_bounded():
+    """However many partitions are written to."""
+    forms = AnswerForms()
+    for number in range(FORMS_MAX + 10):
+        forms.of(9, TopicPartition("t", number))
+    assert len(forms._forms) <= FORMS_MAX
+    assert forms.of(9, TopicPartition("t", 5)) is forms.of(9, TopicPartition("t", 5))
