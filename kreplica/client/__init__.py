@@ -11,24 +11,71 @@
 * ``errors``: what can go wrong on the way
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from kreplica.client import errors
-from kreplica.client.admin import Admin
-from kreplica.client.cluster import Cluster
-from kreplica.client.consumer import Concurrency, ConsumedBatch, ConsumedRecord, Consumer, ConsumerOptions, OffsetReset
-from kreplica.client.group import GroupIdentity, GroupOptions, GroupProtocol
-from kreplica.client.producer import OutgoingRecord, Producer, ProducerOptions, Written
-from kreplica.client.surroundings import Surroundings, real_surroundings, surroundings_of, tls_endpoints
-from kreplica.model import TopicPartition
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
-from kreplica.sansio.options import ClientOptions
-from kreplica.sansio.partitioning import (
-    ConsistentPartitioner,
-    DefaultPartitioner,
-    Partitioner,
-    RoundRobinPartitioner,
-)
-from kreplica.wire.compression import Codec
+
+if TYPE_CHECKING:
+    from kreplica.client.admin import Admin
+    from kreplica.client.cluster import Cluster
+    from kreplica.client.consumer import (
+        Concurrency,
+        ConsumedBatch,
+        ConsumedRecord,
+        Consumer,
+        ConsumerOptions,
+        OffsetReset,
+    )
+    from kreplica.client.group import GroupIdentity, GroupOptions, GroupProtocol
+    from kreplica.client.producer import OutgoingRecord, Producer, ProducerOptions, Written
+    from kreplica.client.surroundings import Surroundings, real_surroundings, surroundings_of, tls_endpoints
+    from kreplica.model import TopicPartition
+    from kreplica.sansio.batches import Isolation
+    from kreplica.sansio.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
+    from kreplica.sansio.options import ClientOptions
+    from kreplica.sansio.partitioning import (
+        ConsistentPartitioner,
+        DefaultPartitioner,
+        Partitioner,
+        RoundRobinPartitioner,
+    )
+    from kreplica.wire.compression import Codec
+
+# Imported when they are asked for: a broker speaks with others by connections alone, and starts sooner.
+_MODULES = {
+    "Admin": "kreplica.client.admin",
+    "Cluster": "kreplica.client.cluster",
+    "Concurrency": "kreplica.client.consumer",
+    "ConsumedBatch": "kreplica.client.consumer",
+    "ConsumedRecord": "kreplica.client.consumer",
+    "Consumer": "kreplica.client.consumer",
+    "ConsumerOptions": "kreplica.client.consumer",
+    "OffsetReset": "kreplica.client.consumer",
+    "GroupIdentity": "kreplica.client.group",
+    "GroupOptions": "kreplica.client.group",
+    "GroupProtocol": "kreplica.client.group",
+    "OutgoingRecord": "kreplica.client.producer",
+    "Producer": "kreplica.client.producer",
+    "ProducerOptions": "kreplica.client.producer",
+    "Written": "kreplica.client.producer",
+    "Surroundings": "kreplica.client.surroundings",
+    "real_surroundings": "kreplica.client.surroundings",
+    "surroundings_of": "kreplica.client.surroundings",
+    "tls_endpoints": "kreplica.client.surroundings",
+    "TopicPartition": "kreplica.model",
+    "Isolation": "kreplica.sansio.batches",
+    "EARLIEST": "kreplica.sansio.offsets",
+    "LATEST": "kreplica.sansio.offsets",
+    "CommittedOffset": "kreplica.sansio.offsets",
+    "TimedOffset": "kreplica.sansio.offsets",
+    "ClientOptions": "kreplica.sansio.options",
+    "ConsistentPartitioner": "kreplica.sansio.partitioning",
+    "DefaultPartitioner": "kreplica.sansio.partitioning",
+    "Partitioner": "kreplica.sansio.partitioning",
+    "RoundRobinPartitioner": "kreplica.sansio.partitioning",
+    "Codec": "kreplica.wire.compression",
+}
 
 __all__ = [
     "EARLIEST",
@@ -64,3 +111,14 @@ __all__ = [
     "surroundings_of",
     "tls_endpoints",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,0 +1,23 @@
+"""The client package has all its names, and brings only those that are asked for."""
+
+import subprocess
+import sys
+
+import kreplica.client
+
+
+def test_all_names():
+    """What the package says that it has can be had, and is listed."""
+    assert set(kreplica.client.__all__) <= set(dir(kreplica.client))
+    for name in kreplica.client.__all__:
+        assert getattr(kreplica.client, name) is not None
+
+
+def test_connection_alone():
+    """Who needs a connection, as brokers do, does not import consumers, producers and all that can be administered."""
+    script = (
+        "import sys, kreplica.client.connection\n"
+        "print([each for each in ('admin', 'consumer', 'group', 'producer') if f'kreplica.client.{each}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
