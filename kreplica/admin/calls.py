@@ -10,16 +10,19 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
 from twisted.web.server import Request
 
 from kreplica.admin.api import Call, Parameter, Route, Schema
 from kreplica.admin.problems import Problem
 from kreplica.runtime.offload import Offload
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
 
 BODY_BYTES_MAX = 2**20
 
@@ -44,11 +47,14 @@ class CallReader:
         self._offload = offload
         self._in_path = path_parameters(route)
         self._in_query = {parameter.name: parameter for parameter in query_parameters(route)}
-        self._body = Draft202012Validator(route.body) if route.body is not None else None
-        self._validators = {
-            parameter.name: Draft202012Validator(parameter.schema)
-            for parameter in (*self._in_path, *self._in_query.values())
-        }
+
+    @cached_property
+    def _body(self) -> Draft202012Validator | None:
+        return _validator(self._route.body) if self._route.body is not None else None
+
+    @cached_property
+    def _validators(self) -> Mapping[str, Draft202012Validator]:
+        return {each.name: _validator(each.schema) for each in (*self._in_path, *self._in_query.values())}
 
     async def read(self, request: Request, in_path: Mapping[str, str]) -> Call:
         """:param in_path: the path's parameters, decoded.
@@ -152,6 +158,13 @@ def query_parameters(route: Route) -> list[Parameter]:
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _validator(schema: Schema) -> Draft202012Validator:
+    # Imported when something is first to be checked: few brokers are ever asked, and it takes 4 MB.
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(schema)
 
 
 def _checked(content: bytes, validator: Draft202012Validator) -> Any:

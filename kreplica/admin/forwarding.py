@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
-from treq import collect
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, succeed
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.interfaces import IConsumer
 from twisted.python.failure import Failure
-from twisted.web._newclient import RequestNotSent
-from twisted.web.client import Agent, HTTPConnectionPool, ResponseFailed
+from twisted.web._newclient import RequestNotSent, ResponseFailed
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IBodyProducer, IPolicyForHTTPS
 from zope.interface import implementer
@@ -27,6 +26,9 @@ from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import Registrations
 from kreplica.errors import KreplicaError
 from kreplica.runtime import Reactor
+
+if TYPE_CHECKING:
+    from twisted.web.client import Agent, HTTPConnectionPool
 
 FORWARDED = "X-Kreplica-Forwarded"
 
@@ -130,10 +132,8 @@ class Forwarding:
         self._broker_id = broker_id
         self._registrations = registrations
         self._timeout_s = timeout_s
-        self._pool = HTTPConnectionPool(self._reactor)
-        self._pool.maxPersistentPerHost = CONNECTIONS_MAX
-        policy = {} if trusted is None else {"contextFactory": trusted}
-        self._agent = Agent(self._reactor, connectTimeout=timeout_s, pool=self._pool, **policy)
+        self._trusted = trusted
+        self._pool: HTTPConnectionPool | None = None
         self._under_way: dict[Deferred[Any], None] = {}
         self._closed = False
 
@@ -142,7 +142,8 @@ class Forwarding:
         self._closed = True
         for waiting in list(self._under_way):
             waiting.cancel()
-        await self._pool.closeCachedConnections()
+        if self._pool is not None:
+            await self._pool.closeCachedConnections()
 
     # --- one broker --------------------------------------------------------------------------------------------------
 
@@ -230,6 +231,16 @@ class Forwarding:
             if timer.active():
                 timer.cancel()
 
+    @cached_property
+    def _agent(self) -> Agent:
+        """Made when another broker is first asked: its module brings TLS along, which takes 13 MB."""
+        from twisted.web.client import Agent, HTTPConnectionPool
+
+        self._pool = HTTPConnectionPool(self._reactor)
+        self._pool.maxPersistentPerHost = CONNECTIONS_MAX
+        policy = {} if self._trusted is None else {"contextFactory": self._trusted}
+        return Agent(self._reactor, connectTimeout=self._timeout_s, pool=self._pool, **policy)
+
     async def _exchange(self, method: str, url: str, call: Call, body: Any) -> tuple[int, bytes]:
         headers = Headers({b"Accept": [b"application/json"], FORWARDED.encode(): [b"1"]})
         if call.authorization is not None:
@@ -238,6 +249,8 @@ class Forwarding:
         if body is not None:
             headers.addRawHeader(b"Content-Type", b"application/json")
             producer = _Body(json.dumps(body).encode())
+        from treq import collect
+
         response = await self._agent.request(method.encode(), url.encode(), headers, producer)
         parts: list[bytes] = []
         size = 0

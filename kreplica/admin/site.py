@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import CannotListenError
-from twisted.internet.ssl import CertificateOptions
-from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.web.http import combinedLogFormatter, datetimeToLogString
 from twisted.web.server import Request, Site
 
@@ -17,6 +15,9 @@ from kreplica.admin.access import READS
 from kreplica.admin.bounded_requests import BoundedChannel, BoundedRequest, Connections
 from kreplica.errors import SettingsError
 from kreplica.runtime import Reactor
+
+if TYPE_CHECKING:
+    from twisted.internet.ssl import CertificateOptions
 
 REQUEST_SECONDS_MAX = 60
 
@@ -72,7 +73,7 @@ class AdminSite:
         self._host = host
         self._asked_port = port
         self._is_secure = tls is not None
-        self._factory = self._site if tls is None else TLSMemoryBIOFactory(tls, False, self._site)
+        self._factory = self._site if tls is None else _secured(tls, self._site)
         self._closing = closing
         self._listening: Any = None
 
@@ -115,6 +116,12 @@ class AdminSite:
             await maybeDeferred(listening.stopListening)
         if self._closing is not None:
             await self._closing()
+
+
+def _secured(tls: CertificateOptions, site: Site) -> Any:
+    from twisted.protocols.tls import TLSMemoryBIOFactory
+
+    return TLSMemoryBIOFactory(tls, False, site)
 
 
 def _access_line(_: str, request: Any) -> str:

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, wrapClientTLS
 from twisted.internet.interfaces import IStreamClientEndpoint
-from twisted.internet.ssl import optionsForClientTLS
 
 from kreplica.runtime import Reactor, Runtime
 
@@ -33,6 +32,8 @@ def tls_endpoints(**options: Any) -> EndpointMaker:
 
     :param options: as ``twisted.internet.ssl.optionsForClientTLS`` takes them: ``trustRoot``, ``clientCertificate``.
     """
+
+    from twisted.internet.ssl import optionsForClientTLS
 
     def make(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
         creator = optionsForClientTLS(host, **options)

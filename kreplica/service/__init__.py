@@ -15,7 +15,7 @@
 * ``hosted_standalone`` the same with several, each of ``hosted_brokers``; ``standalone_admin`` the process's own port
 * ``processes_standalone`` the same with each broker in a process of its own: a ``kept_broker``, which lives as one
   ``broker_run`` after the other
-* ``service_manager`` what systemd is told
+* ``service_manager`` what systemd is told; ``reactor_loading`` the reactor without what it seldom needs
 * ``banner``, ``log_output`` what people and machines read; ``open_files`` the process's limit of them
 
 ``twistd`` looks for ``Options`` and ``makeService`` here.
@@ -35,6 +35,9 @@ __all__ = ["Options", "makeService"]
 
 def makeService(options: Options) -> IService:
     """What ``twistd kreplica ...`` runs."""
+    from kreplica.service.reactor_loading import load_without_tls
+
+    load_without_tls()  # before anything else imports it
     from kreplica.service.log_output import observer
     from kreplica.service.process import ProcessService, Startable
 

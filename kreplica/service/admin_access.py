@@ -5,18 +5,18 @@ That a listener which others can reach asks who they are is a rule of the settin
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from OpenSSL.SSL import Error as SslError
 from twisted.internet.error import VerifyError
-from twisted.internet.ssl import Certificate, CertificateOptions, PrivateCertificate
 from twisted.web.iweb import IPolicyForHTTPS
 
 from kreplica.admin.access import LOOPBACK_NAMES, Access
-from kreplica.admin.trust import trusting
 from kreplica.errors import SettingsError
 from kreplica.runtime.disk import Disk
 from kreplica.settings.broker_settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from twisted.internet.ssl import CertificateOptions
 
 TOKEN = "kreplica.admin.token.file"
 CERTIFICATE = "kreplica.admin.tls.certificate.file"
@@ -49,6 +49,9 @@ def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None
     """
     if not settings[CERTIFICATE]:
         return None
+    from OpenSSL.SSL import Error as SslError
+    from twisted.internet.ssl import Certificate, CertificateOptions, PrivateCertificate
+
     certificates = _read(disk, CERTIFICATE, settings[CERTIFICATE])
     key = _read(disk, KEY, settings[KEY])
     try:
@@ -75,6 +78,10 @@ def admin_trust(disk: Disk, settings: BrokerSettings) -> IPolicyForHTTPS | None:
     """
     if not settings[CERTIFICATE]:
         return None
+    from twisted.internet.ssl import Certificate
+
+    from kreplica.admin.trust import trusting
+
     pieces = _read(disk, CERTIFICATE, settings[CERTIFICATE]).split(_CERTIFICATE_BEGINS)[1:]
     return trusting([Certificate.loadPEM(_CERTIFICATE_BEGINS + piece) for piece in pieces])
 
