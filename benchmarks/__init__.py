@@ -8,6 +8,9 @@
 * ``cluster`` three broker processes and a real ZooKeeper: brokers die and stop, wide topics, replicated records
 * ``controller`` one controller against simulated brokers: what each event costs, up to 100,000 partitions
 * ``simulated_brokers`` brokers that only say yes
+* ``growth`` what requests, starts and memory cost with ever more partitions, connections, groups and data
+* ``growth_subjects`` the brokers that grow; ``growth_topics``, ``growth_groups`` what they have; ``growth_starts``
+* ``growth_load`` requests made beforehand, and what a broker spends on each
 * ``broker_process`` a broker as a subprocess, with its CPU time and memory
 * ``driver`` the load program: ``load.c`` on librdkafka, or ``python_load`` where that cannot be compiled
 * ``raw_client`` a few requests on a plain socket

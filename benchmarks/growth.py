@@ -1,0 +1,113 @@
+"""What a broker's requests cost, and what memory it takes, as it has more and more of something.
+
+Brokers with few and with many partitions, connections and consumer groups run at the same time and are loaded in turns;
+figures are medians, CPU time is the scheduler's own count over all threads of a broker.  Requests write or read one
+record of 1 KB, so that they cost the least that a request can.  Then brokers start again, with few and many partitions
+and with little and much data.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.broker_process import SCRATCH, allow_files
+from benchmarks.growth_starts import Stopped
+from benchmarks.growth_subjects import FEW, Amount, Connections, ConsumerGroups, Figures, Partitions, Subject
+
+KINDS: Mapping[str, Callable[[Path, int, Amount], Subject]] = {
+    "partitions": Partitions,
+    "connections": Connections,
+    "consumer groups": ConsumerGroups,
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured.
+
+    :param counts: of each kind of thing, the steps.
+    :param starts: how often brokers start, by partitions.
+    :param data_mb: the steps of data, on ten partitions.
+    """
+
+    amount: Amount
+    counts: Mapping[str, tuple[int, ...]]
+    starts: Mapping[int, int]
+    data_mb: tuple[int, ...]
+    rounds: int
+
+
+SCALES = {
+    "quick": Scale(
+        Amount(requests=1_000, rounds=4, idle_s=1.0),
+        {"partitions": (10, 100, 1_000), "connections": (10, 100, 1_000), "consumer groups": (1, 10, 100)},
+        starts={10: 1, 100: 1, 1_000: 1},
+        data_mb=(1, 10, 100),
+        rounds=3,
+    ),
+    "full": Scale(
+        Amount(requests=5_000, rounds=8, idle_s=5.0),
+        {"partitions": (10, 1_000, 10_000), "connections": (10, 1_000, 10_000), "consumer groups": (1, 100, 1_000)},
+        starts={10: 5, 1_000: 3, 10_000: 1},
+        data_mb=(10, 100, 1_000, 4_000),
+        rounds=7,
+    ),
+}
+
+
+def run(scale: str = "quick") -> list[dict[str, Any]]:
+    """Let brokers grow.
+
+    :return: tables of rows: one by partitions, connections and consumer groups each, and those of the starts.
+    """
+    chosen = SCALES[scale]
+    allow_files()
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name, kind in KINDS.items():
+        rows += _grown(name, kind, chosen)
+    rows += [_started("partitions", count, count, 0, starts) for count, starts in chosen.starts.items()]
+    return rows + [_started("data MB", size, FEW, size, chosen.rounds) for size in chosen.data_mb]
+
+
+def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale) -> list[dict[str, Any]]:
+    """One broker of each size, in turns; a first round does not count."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(_scratch()))
+        counts = scale.counts[name]
+        subjects = {count: stack.enter_context(kind(directory / str(count), count, scale.amount)) for count in counts}
+        samples: dict[int, list[Figures]] = {count: [] for count in counts}
+        for number in range(scale.rounds + 1):
+            for count in counts if number % 2 else reversed(counts):
+                _told(f"{count} {name}, {f'round {number}' if number else 'warming up'}")
+                sample = subjects[count].sample()
+                if number:
+                    samples[count].append(sample)
+        return [{name: count, **_medians(samples[count]), **subjects[count].ended()} for count in counts]
+
+
+def _started(name: str, count: int, partitions: int, data_mb: int, times: int) -> dict[str, Any]:
+    _told(f"starts with {partitions} partitions, {data_mb} MB")
+    with _scratch() as directory:
+        stopped = Stopped(Path(directory), partitions, data_mb)
+        return {name: count, **_medians([stopped.sample() for _ in range(times)])}
+
+
+def _told(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+
+def _scratch() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="growth-", dir=SCRATCH, ignore_cleanup_errors=True)
+
+
+def _medians(samples: Sequence[Figures]) -> Figures:
+    return {name: statistics.median(sample[name] for sample in samples) for name in samples[0]}

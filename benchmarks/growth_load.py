@@ -1,0 +1,179 @@
+"""A broker, and requests made beforehand: what it spends on each, however slow its client is.
+
+Requests are sent in rounds over plain sockets: in each some connections send theirs, and then all answers are read.  A
+broker so gets the same work in the same portions with 10 connections and with 10,000, with 10 partitions and with
+10,000.  Answers are looked at after the measured part.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.broker_process import cpu_s, resident_mb
+from kreplica.testing.standalone import StandaloneProcess
+from kreplica.wire.framing import frame
+from kreplica.wire.headers import build_request_header
+from kreplica.wire.messages import Api
+
+AT_ONCE = 10
+"""Connections of a round."""
+
+TIME_LIMIT_S = 60
+SETTINGS = {"log.segment.delete.delay.ms": 0, "group.initial.rebalance.delay.ms": 0}
+CLIENT_ID = "growth"
+
+Value = dict[str, Any]
+
+
+class Broker(StandaloneProcess):
+    """A standalone that keeps its ports when it is started again.
+
+    :param settings: that differ from its defaults.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, object] = SETTINGS) -> None:
+        super().__init__(directory, arguments=tuple(f"--override={name}={value}" for name, value in settings.items()))
+        self.launched_s = 0.0
+
+    def launch(self) -> None:
+        self.launched_s = time.monotonic()
+        super().launch()
+
+    def cpu_s(self) -> float:
+        """CPU time of all its threads since it was started, from the scheduler's own books."""
+        return cpu_s(self.pid)
+
+    def resident_mb(self) -> float:
+        """Resident memory, in MB (1e6 bytes)."""
+        return resident_mb(self.pid)
+
+    def idle_percent(self, seconds: float) -> float:
+        """What it takes of a core while nobody asks for anything."""
+        before_s = self.cpu_s()
+        time.sleep(seconds)
+        return (self.cpu_s() - before_s) / seconds * 100
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A request and the version in which it is sent, one whose header has no tags."""
+
+    api: Api
+    version: int
+
+    def frame(self, body: Value) -> bytes:
+        """As it is sent."""
+        header = build_request_header(1, self.api.key, self.version, 1, CLIENT_ID)
+        return frame(header + self.api.request.build(self.version, body))
+
+    def parse(self, answer: bytes) -> Value:
+        """The body of an answer.
+
+        :raise RuntimeError: where it says an error of anything.
+        """
+        body = self.api.response.parse(self.version, answer, 4)
+        errors = sorted({code for code in _error_codes(body) if code})
+        if errors:
+            raise RuntimeError(f"{self.api.name} was answered with error {errors}")
+        return body
+
+
+def _error_codes(value: Any) -> Iterator[int]:
+    if isinstance(value, dict):
+        yield value.get("error_code", 0)
+        value = value.values()
+    elif not isinstance(value, list):
+        return
+    for each in value:
+        yield from _error_codes(each)
+
+
+class Connection:
+    """A plain socket that blocks; no answer within a minute is an ``OSError``."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", TIME_LIMIT_S, 0))
+        self.send = self._socket.sendall
+        self.close = self._socket.close
+
+    def answer(self) -> bytes:
+        """The next one, from its correlation id on.
+
+        :raise ConnectionError: the broker closes instead.
+        """
+        return self._read(int.from_bytes(self._read(4), "big"))
+
+    def _read(self, size: int) -> bytes:
+        data = self._socket.recv(size, socket.MSG_WAITALL)
+        if len(data) < size:
+            raise ConnectionError("the broker closed the connection")
+        return data
+
+    def ask(self, kind: Kind, body: Value) -> Value:
+        """Send one request.
+
+        :return: its answer.
+        :raise RuntimeError: where that says an error of anything.
+        """
+        self.send(kind.frame(body))
+        return kind.parse(self.answer())
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Connections that take turns.
+
+    :param window: requests that each sends at once.
+    """
+
+    connections: Sequence[Connection]
+    window: int
+
+    @classmethod
+    def one(cls, port: int, window: int = 50) -> Clients:
+        """One that has many requests under way."""
+        return cls([Connection(port)], window)
+
+    def ask(self, frames: Iterable[bytes]) -> list[bytes]:
+        """Send all; ten connections at a time send theirs before the first answer is read.
+
+        :return: the answers.
+        """
+        answers: list[bytes] = []
+        waiting, turns = iter(frames), cycle(self.connections)
+        at_once = min(len(self.connections), AT_ONCE)
+        while portion := list(islice(waiting, self.window * at_once)):
+            pieces = [portion[start : start + self.window] for start in range(0, len(portion), self.window)]
+            asked = list(zip(islice(turns, len(pieces)), pieces, strict=True))
+            for connection, piece in asked:
+                connection.send(b"".join(piece))
+            answers += [connection.answer() for connection, piece in asked for _ in piece]
+        return answers
+
+    def cost_us(self, broker: Broker, kind: Kind, frames: Iterable[bytes], count: int) -> float:
+        """What each of so many requests costs the broker.
+
+        :param frames: of requests of that kind, sent in turn.
+        :return: CPU time in microseconds.
+        :raise RuntimeError: where one is answered with an error.
+        """
+        before_s = broker.cpu_s()
+        answers = self.ask(islice(cycle(frames), count))
+        spent_s = broker.cpu_s() - before_s
+        for answer in answers:
+            kind.parse(answer)
+        return spent_s * 1e6 / count
+
+    def close(self) -> None:
+        """Close all."""
+        for connection in self.connections:
+            connection.close()

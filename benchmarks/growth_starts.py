@@ -1,0 +1,70 @@
+"""How long a broker takes to start again with what it has: after an orderly stop, and after ``kill -9``.
+
+After a kill everything is read again that was not brought to the disk by then: here all of it, the worst case.  It is
+in the page cache still, as it would be unless the machine itself went down.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from itertools import chain, cycle, islice
+from pathlib import Path
+
+from benchmarks.growth_load import Broker, Clients
+from benchmarks.growth_topics import PRODUCED, Partition, create, partitions_of, produce_frame, wait_until_started
+
+Figures = dict[str, float]
+
+MB = 1_000_000
+VALUE_BYTES = 900_000
+"""Less than a broker takes in one batch by default."""
+
+STOP_TIME_S = 120.0
+
+
+class Stopped:
+    """A broker with so much data, killed; it can be brought back to that state again and again.
+
+    :param data_mb: written to all partitions in turn, 0 for a small record in each.
+    """
+
+    def __init__(self, directory: Path, partitions: int, data_mb: int = 0) -> None:
+        self._broker = Broker(directory / "broker")
+        self._kept = directory / "kept"
+        self._partitions = partitions_of(partitions)
+        try:
+            self._broker.start()
+            self._write(data_mb)
+        finally:
+            self._broker.kill()
+        shutil.move(self._broker.data_directory, self._kept)
+
+    def sample(self) -> Figures:
+        """Start it after the kill, stop it, and start it again."""
+        shutil.rmtree(self._broker.data_directory, ignore_errors=True)
+        shutil.copytree(self._kept, self._broker.data_directory)
+        try:
+            killed = self._started("after kill -9")
+            self._broker.stop(STOP_TIME_S)
+            return {**self._started("after a stop"), **killed, "memory MB": self._broker.resident_mb()}
+        finally:
+            self._broker.kill()
+
+    def _started(self, after: str) -> Figures:
+        self._broker.launch()
+        taken_s = wait_until_started(self._broker, self._partitions)
+        return {f"start {after} s": taken_s, f"CPU for it, {after} s": self._broker.cpu_s()}
+
+    def _write(self, data_mb: int) -> None:
+        clients = Clients.one(self._broker.port, window=5)
+        create(clients.connections[0], self._partitions)
+        for answer in clients.ask(_frames(self._partitions, data_mb * MB)):
+            PRODUCED.parse(answer)
+        clients.close()
+
+
+def _frames(partitions: Sequence[Partition], size_bytes: int) -> chain[bytes]:
+    small = map(produce_frame, partitions)
+    large = [produce_frame(each, VALUE_BYTES) for each in partitions] if size_bytes else []
+    return chain(small, islice(cycle(large), size_bytes // VALUE_BYTES))

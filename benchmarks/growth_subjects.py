@@ -1,0 +1,126 @@
+"""What grows: brokers with ever more partitions, connections and consumer groups, and what they cost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.growth_groups import Groups
+from benchmarks.growth_load import AT_ONCE, Broker, Clients, Connection
+from benchmarks.growth_topics import BATCH_BYTES, Session, Topics, create, partitions_of
+
+Figures = dict[str, float]
+
+FEW = 10
+"""Partitions, where something else grows."""
+
+ALONE = 50
+"""Fetches of a session that each find something."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much each sample is.
+
+    :param requests: of each kind.
+    :param rounds: for which logs must have room that was touched.
+    :param idle_s: seconds for which a broker is watched while nobody asks for anything.
+    """
+
+    requests: int
+    rounds: int
+    idle_s: float
+
+
+class Subject(AbstractContextManager["Subject"], ABC):
+    """A broker that has so many of something; it runs while the block does."""
+
+    def __init__(self, directory: Path, count: int, amount: Amount) -> None:
+        self._broker = Broker(directory)
+        self._count = count
+        self._amount = amount
+
+    def __enter__(self) -> Subject:
+        self._broker.start()
+        try:
+            self._prepare()
+        except BaseException:
+            self._broker.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.kill()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make what it is to have."""
+
+    @abstractmethod
+    def sample(self) -> Figures:
+        """What requests cost, once."""
+
+    def ended(self) -> Figures:
+        """What is left to be measured after the last sample."""
+        return {"memory MB": self._broker.resident_mb(), "idle CPU %": self._broker.idle_percent(self._amount.idle_s)}
+
+
+class Partitions(Subject):
+    """A broker with so many partitions, and one client."""
+
+    def _prepare(self) -> None:
+        self._partitions = partitions_of(self._count)
+        self._clients = Clients.one(self._broker.port)
+        create(self._clients.connections[0], self._partitions)
+        self._topics = Topics(self._broker, self._partitions)
+        self._topics.write_once(self._clients)
+        written = BATCH_BYTES * (self._amount.requests + ALONE * FEW) * self._amount.rounds
+        self._topics.touch(written // self._count + 2 * BATCH_BYTES, written)
+
+    def sample(self) -> Figures:
+        count = self._amount.requests
+        figures = {
+            "produce to one us": self._topics.produce_us(self._clients, count, to_one=True),
+            "produce to all us": self._topics.produce_us(self._clients, count),
+            "fetch from one us": self._topics.fetch_us(self._clients, count, from_one=True),
+            "fetch from all us": self._topics.fetch_us(self._clients, count),
+        }
+        session = Session(self._broker, self._clients, self._partitions)
+        figures["session, nothing new us"] = session.fetch_us(count)
+        figures["session, ten new us"] = session.fetch_new_us(ALONE)
+        session.close()
+        return figures
+
+
+class Connections(Subject):
+    """A broker with so many connections, each of which asks now and then."""
+
+    def _prepare(self) -> None:
+        few = partitions_of(FEW)
+        self._clients = Clients([Connection(self._broker.port) for _ in range(self._count)], 1)
+        create(self._clients.connections[0], few)
+        self._topics = Topics(self._broker, few)
+        self._topics.write_once(self._clients)
+        written = BATCH_BYTES * (self._amount.requests + AT_ONCE) * self._amount.rounds
+        self._topics.touch(written, 0)
+
+    def sample(self) -> Figures:
+        return {
+            "produce us": self._topics.produce_us(self._clients, self._amount.requests),
+            "fetch us": self._topics.fetch_us(self._clients, self._amount.requests),
+        }
+
+
+class ConsumerGroups(Subject):
+    """A broker with so many groups, whose requests share a connection."""
+
+    def _prepare(self) -> None:
+        self._groups = Groups(self._broker, Clients.one(self._broker.port), self._count)
+
+    def sample(self) -> Figures:
+        return {
+            "commit us": self._groups.commit_us(self._amount.requests),
+            "heartbeat us": self._groups.heartbeat_us(self._amount.requests),
+        }
