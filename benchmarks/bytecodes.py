@@ -1,0 +1,175 @@
+"""Where a request's time goes in Python, by the rooms of the house: bytecodes are counted, which no clock disturbs.
+
+The brokers are those of a simulated cluster; what the simulator itself does is left out, and so are system calls: what
+they cost is in ``broker`` and ``efficiency``.  How long a bytecode takes here is measured beside it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import kreplica
+from kreplica.server.pieces import Piece, piece_size
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.headers import build_request_header
+from kreplica.wire.messages import FETCH, PRODUCE, Api
+from kreplica.wire.records import Record
+
+HOME = str(Path(kreplica.__file__).parent)
+GENERATED = ("<parser", "<builder")
+NOT_COUNTED = ("testing",)
+RECORD_BYTES = 1000
+WARM_UP, ROUNDS = 20, 50
+
+Counts = Counter[str]
+Body = dict[str, Any]
+
+
+def run(scale: str = "quick") -> list[dict[str, Any]]:
+    """Count for what is frequent.
+
+    :return: a row for each room that takes part, and one for the whole.
+    """
+    rounds = ROUNDS if scale == "quick" else 10 * ROUNDS
+    cost_ns = bytecode_ns()
+    alone, three = Leader(1), Leader(3)
+    return [
+        *_rows("Produce, one batch, acks=1", *_counted(alone, PRODUCE, 9, _produce(1), rounds), cost_ns),
+        *_rows("Fetch, one partition, outside of a session", *_counted(alone, FETCH, 11, _FETCH, rounds), cost_ns),
+        *_rows("Produce, acks=all, and its way to two followers and back",
+               *_counted(three, PRODUCE, 9, _produce(-1), rounds), cost_ns),
+    ]  # fmt: skip
+
+
+def bytecode_ns() -> float:
+    """How long a simple bytecode takes, in ns of CPU: the best of some runs of a loop of four."""
+    count, best_s = 1_000_000, float("inf")
+    for _ in range(5):
+        begun_s = time.process_time()
+        total = 0
+        for number in range(count):
+            total += number
+        best_s = min(best_s, time.process_time() - begun_s)
+    return best_s / count / 4 * 1e9
+
+
+class Sink:
+    """A connection's transport, which takes everything and looks at none of it."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    def send(self, pieces: list[Piece]) -> int:
+        """They have left."""
+        self.answers += 1
+        return sum(map(piece_size, pieces))
+
+    def pause_reading(self) -> None:
+        """Nobody reads."""
+
+    resume_reading = close = abort = mark_control = pause_reading
+
+
+class Leader:
+    """A broker of a cluster, which leads a partition with a replica on each, and a connection to it."""
+
+    def __init__(self, brokers: int) -> None:
+        self.cluster = SimulatedCluster(seed=1, brokers=brokers)
+        self.cluster.start()
+        client = self.cluster.client()
+        self.cluster.run_until(client.create_topic("t", 1, replication_factor=brokers))
+        self.cluster.wait_in_sync("t", [0])
+        server = self.cluster.brokers[self.cluster.leader_of("t", 0)].program.server
+        self._resources = server.resources
+        self._connection = self._resources.connection("PLAINTEXT", "127.0.0.1:1")
+        self._sink = Sink()
+        self._connection.attach(self._sink)
+
+    def ask(self, frame: bytes) -> None:
+        """Give it a frame, as a connection would, and wait for its answer."""
+        before = self._sink.answers
+        with self._resources.turn:
+            self._resources.dispatch.frame_received(self._connection, memoryview(frame))
+        if self._sink.answers == before:
+            self.cluster.run_until(lambda: self._sink.answers > before)
+
+
+def _produce(acks: int) -> Body:
+    batch = build_batch([Record(NEXT_OFFSET, 1_700_000_000_000, None, b"v" * RECORD_BYTES, ())])
+    rows = [{"index": 0, "records": batch}]
+    return {"acks": acks, "timeout_ms": 1000, "topic_data": [{"name": "t", "partition_data": rows}]}
+
+
+_FETCH: Body = {
+    "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "session_id": 0, "session_epoch": -1,
+    "topics": [{"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}],
+}  # fmt: skip
+
+
+def _counted(leader: Leader, api: Api, version: int, body: Body, rounds: int) -> tuple[Counts, Counts, int]:
+    """:return: bytecodes and calls, by room, and of how many requests."""
+    header = build_request_header(api.request_header_version(version), api.key, version, 1, "client")
+    frame = header + api.request.build(version, body)
+    for _ in range(WARM_UP):
+        leader.ask(frame)
+    bytecodes: Counts = Counter()
+    calls: Counts = Counter()
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        where = frame.f_code.co_filename
+        if event == "call":
+            calls[where] += 1
+        elif event == "opcode":
+            bytecodes[where] += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for _ in range(rounds):
+            leader.ask(frame)
+    finally:
+        sys.settrace(before)
+    return _by_room(bytecodes), _by_room(calls), rounds
+
+
+def _by_room(counts: Counts) -> Counts:
+    rooms: Counts = Counter()
+    for where, count in counts.items():
+        room = room_of(where)
+        if room is not None and room not in NOT_COUNTED:
+            rooms[room] += count
+    return rooms
+
+
+def room_of(file_name: str) -> str | None:
+    """Which room of the house some code is in; None for code of others."""
+    if file_name.startswith(GENERATED):
+        return "wire"
+    if not file_name.startswith(HOME):
+        return None
+    return Path(file_name).relative_to(HOME).parts[0]
+
+
+def _rows(what: str, bytecodes: Counts, calls: Counts, rounds: int, cost_ns: float) -> list[dict[str, Any]]:
+    total = sum(bytecodes.values())
+    whole = {"whole": total} | dict(bytecodes.most_common())
+    calls = calls + Counter(whole=sum(calls.values()))
+    return [
+        {
+            "request": what if room == "whole" else "",
+            "room": room,
+            "calls": round(calls[room] / rounds, 1),
+            "bytecodes": round(count / rounds),
+            "share": f"{count / total:.0%}",
+            "about us here": count / rounds * cost_ns / 1000,
+        }
+        for room, count in whole.items()
+        if count / total >= 0.01
+    ]
