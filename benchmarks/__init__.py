@@ -11,6 +11,8 @@
 * ``growth`` what requests, starts and memory cost with ever more partitions, connections, groups and data
 * ``growth_subjects`` the brokers that grow; ``growth_topics``, ``growth_groups`` what they have; ``growth_starts``
 * ``growth_load`` requests made beforehand, and what a broker spends on each
+* ``efficiency`` the broker's CPU time against ``server.c``, a C program that makes the same system calls
+* ``codec`` hot messages, compiled from their schemas, against code written by hand, which is in ``by_hand``
 * ``broker_process`` a broker as a subprocess, with its CPU time and memory
 * ``driver`` the load program: ``load.c`` on librdkafka, or ``python_load`` where that cannot be compiled
 * ``raw_client`` a few requests on a plain socket
