@@ -18,7 +18,7 @@ from itertools import count, cycle
 from threading import Thread
 
 from benchmarks.comparison.deployments import Cluster
-from benchmarks.comparison.leaders import Led, Teller
+from benchmarks.comparison.leaders import Led, Teller, Told
 from benchmarks.comparison.scenarios import Kind
 from benchmarks.zookeeper_load import Pipe
 from kreplica.cluster.znodes import CONTROLLER, broker_path
@@ -166,6 +166,7 @@ class _Survivor:
     teller: Teller
     waiting: set[str]
     led_by_victim: set[tuple[str, int]] = field(default_factory=set)
+    told: Told | None = None
 
 
 class Watch:
@@ -182,7 +183,7 @@ class Watch:
     def __enter__(self) -> Watch:
         for number in self._living:
             survivor = _Survivor(Teller(self._cluster.ports[number]), set(self._topics))
-            told = survivor.teller.ask(self._topics).partitions
+            told = survivor.teller.ask(sorted(self._topics)).partitions
             survivor.led_by_victim = {(each.topic, each.partition) for each in told if each.leader == self._victim}
             self._survivors.append(survivor)
         return self
@@ -215,10 +216,12 @@ class Watch:
     def _ask(self, survivor: _Survivor) -> None:
         if not survivor.waiting:
             return
-        told = survivor.teller.ask(survivor.waiting).partitions
-        told_s = time.monotonic()
+        told = survivor.teller.ask(sorted(survivor.waiting))
+        if told is survivor.told:
+            return
+        survivor.told, told_s = told, time.monotonic()
         led: dict[str, int] = dict.fromkeys(survivor.waiting, 0)
-        for each in told:
+        for each in told.partitions:
             if each.leader in self._living:
                 led[each.topic] += 1
                 if not self._seen.first_s and (each.topic, each.partition) in survivor.led_by_victim:
