@@ -17,6 +17,7 @@ from benchmarks.by_hand.fetch import (
     build_fetch_11,
     build_fetch_12,
     build_fetch_response_11,
+    build_fetch_response_11_of_ranges,
     build_fetch_response_12,
     parse_fetch_11,
     parse_fetch_12,
@@ -52,6 +53,7 @@ from benchmarks.by_hand.produce import (
     parse_produce_response_7,
 )
 from benchmarks.by_hand.values import (
+    Range,
     Value,
     fetch_request,
     fetch_response,
@@ -77,14 +79,15 @@ class Case:
     """One message in one version.
 
     :param size: how many partitions or topics it speaks of, for people to read.
+    :param parse_by_hand: None where it is built only, in pieces, some of which are no bytes.
     """
 
     schema: Schema
     version: int
     size: str
     value: Value
-    parse_by_hand: Callable[[bytes], Value]
-    build_by_hand: Callable[[Value], bytes]
+    parse_by_hand: Callable[[bytes], Value] | None
+    build_by_hand: Callable[[Value], Any]
 
     def __str__(self) -> str:
         return f"{self.schema.name} {self.version}, {self.size}"
@@ -104,11 +107,14 @@ def cases() -> Iterator[Case]:
     for count in (1, 100):
         yield Case(FETCH.request, 12, f"{count}", fetch_request(count, 12), parse_fetch_12, build_fetch_12)
     for count in (1, 10, 100):
-        yield Case(FETCH.response, 11, f"{count} x 1 KiB", fetch_response(count, 1024, 11), parse_fetch_response_11,
-                   build_fetch_response_11)  # fmt: skip
+        yield Case(FETCH.response, 11, f"{count} x 1 KiB", fetch_response(count, bytes(1024), 11),
+                   parse_fetch_response_11, build_fetch_response_11)  # fmt: skip
     for count in (1, 100):
-        yield Case(FETCH.response, 12, f"{count} x 1 KiB", fetch_response(count, 1024, 12), parse_fetch_response_12,
-                   build_fetch_response_12)  # fmt: skip
+        yield Case(FETCH.response, 12, f"{count} x 1 KiB", fetch_response(count, bytes(1024), 12),
+                   parse_fetch_response_12, build_fetch_response_12)  # fmt: skip
+    for count in (1, 10, 100):
+        yield Case(FETCH.response, 11, f"{count} ranges of files", fetch_response(count, Range(65536), 11), None,
+                   build_fetch_response_11_of_ranges)  # fmt: skip
     for count in (1, 100):
         yield Case(LIST_OFFSETS.request, 5, f"{count}", list_offsets_request(count), parse_list_offsets_5,
                    build_list_offsets_5)  # fmt: skip
@@ -154,29 +160,36 @@ def _peer(name: str) -> Any:
         return None
 
 
-def measure(case: Case, turns: int) -> dict[str, Any]:
-    """Measure one case; give its row.  None is what the peer cannot do."""
+def calls_of(case: Case) -> dict[str, Callable[[], Any]]:
+    """What is done with its message, by whom."""
     schema, version, value = case.schema, case.version, case.value
+    parse_by_hand, build_by_hand = case.parse_by_hand, case.build_by_hand
+    if parse_by_hand is None:
+        return {"build": lambda: schema.build_pieces(version, value), "build by hand": lambda: build_by_hand(value)}
     data = schema.build(version, value)
     parse, build = schema.parser(version), schema.builder(version)
     calls: dict[str, Callable[[], Any]] = {
         "parse": lambda: parse(data),
-        "parse by hand": lambda: case.parse_by_hand(data),
+        "parse by hand": lambda: parse_by_hand(data),
         "build": lambda: build(value),
-        "build by hand": lambda: case.build_by_hand(value),
+        "build by hand": lambda: build_by_hand(value),
     }
     peer = _peer(schema.name)
     if peer is not None:
         message = peer.decode(data, version)
         calls |= {"parse of peer": lambda: peer.decode(data, version), "build of peer": message.encode}
-    us = microseconds(calls, turns)
-    times = {name: us[name] / us[f"{name} by hand"] for name in ("parse", "build")}
+    return calls
+
+
+def measure(case: Case, turns: int) -> dict[str, Any]:
+    """Measure one case; give its row.  None is what the case or the peer does not have."""
+    us = microseconds(calls_of(case), turns)
+    times = {name: us[name] / us[f"{name} by hand"] for name in ("parse", "build") if name in us}
     return {
         "message": str(case),
-        "bytes": len(data),
-        "parse us": us["parse"],
-        "by hand": us["parse by hand"],
-        "times": times["parse"],
+        "parse us": us.get("parse"),
+        "by hand": us.get("parse by hand"),
+        "times": times.get("parse"),
         "kafka-python": us.get("parse of peer"),
         "build us": us["build"],
         "by hand ": us["build by hand"],

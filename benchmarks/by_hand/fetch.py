@@ -156,6 +156,26 @@ def build_fetch_response_11(value: Value) -> bytes:
     return b"".join(out)
 
 
+def build_fetch_response_11_of_ranges(value: Value) -> list[Any]:
+    """The bytes before each range, and the ranges."""
+    topics = value["responses"]
+    head = (value["throttle_time_ms"], value["error_code"], value["session_id"], len(topics))
+    pieces: list[Any] = []
+    out = [_FETCH_ANSWER_HEAD.pack(*head)]
+    for topic in topics:
+        rows = topic["partitions"]
+        out += (put_text(topic["topic"]), INT.pack(len(rows)))
+        for row in rows:
+            records = row["records"]
+            assert row["aborted_transactions"] is None
+            out.append(_FETCH_ANSWER.pack(row["partition_index"], row["error_code"], row["high_watermark"],
+                                          row["last_stable_offset"], row["log_start_offset"], -1,
+                                          row["preferred_read_replica"], records.size))  # fmt: skip
+            pieces += (b"".join(out), records)
+            out = []
+    return pieces
+
+
 def parse_fetch_response_12(data: bytes) -> Value:
     view = memoryview(data)
     throttle, error, session = _FETCH_ANSWER_HEAD_12.unpack_from(data)

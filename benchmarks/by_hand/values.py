@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,13 @@ Value = dict[str, Any]
 TOPIC = "benchmark-topic"
 NOT_ASKED = -(1 << 31)
 """What stands for operations that nobody asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """So many bytes of a file, which go to the socket by themselves."""
+
+    size: int
 
 
 def produce_request(partitions: int, records_size: int) -> Value:
@@ -36,10 +44,10 @@ def fetch_request(partitions: int, version: int) -> Value:
             "forgotten_topics_data": [], "rack_id": "", **({"cluster_id": None} if version >= 12 else {})}  # fmt: skip
 
 
-def fetch_response(partitions: int, records_size: int, version: int) -> Value:
+def fetch_response(partitions: int, records: bytes | Range, version: int) -> Value:
     """The answer to it."""
     row: Value = {"error_code": 0, "high_watermark": 123_456, "last_stable_offset": 123_456, "log_start_offset": 0,
-           "aborted_transactions": None, "preferred_read_replica": -1, "records": bytes(records_size)}  # fmt: skip
+           "aborted_transactions": None, "preferred_read_replica": -1, "records": records}  # fmt: skip
     if version >= 12:
         row["diverging_epoch"] = {"epoch": -1, "end_offset": -1}
         row["current_leader"] = {"leader_id": -1, "leader_epoch": -1}
