@@ -1,139 +1,311 @@
-"""Writes ``performance.md`` and its chart from ``performance/kafka.json``.  ``python docs/performance.py [ROWS.json]``
+"""Writes ``performance.md`` and its charts from benchmarks' rows: ``python docs/performance.py [NAME=]ROWS.json ...``.
 
-Given rows that ``make bench-kafka ARGS="--json ROWS.json"`` has written, it keeps them first.
+Given rows that ``python -m benchmarks NAME ... --json ROWS.json`` has written, it keeps them first, each benchmark's in
+``performance/NAME.json``: all that the file has, or only one.  What people wrote of the figures, where they fall short
+and why, is in ``performance/notes/NAME.md``.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import cycle, groupby
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-ROWS = HERE / "performance" / "kafka.json"
-PAGE = HERE / "performance.md"
-CHART = HERE / "performance" / "ratios.svg"
+BENCHMARKS = HERE.parent / "benchmarks"
+PAGE, KEPT = "performance.md", "performance"
 
-NOTES = HERE / "performance" / "notes.md"
-"""What people wrote of the figures: where they fall short, and why."""
-
-LOWER_IS_BETTER = ("us/MB", "ms", "s", "MB", "MB for 10,000", "us/record")
+TITLES = {
+    "kafka": "Beside Apache Kafka",
+    "efficiency": "Beside a C program that makes the same system calls",
+    "growth": "Growth",
+    "cores": "More than one core",
+    "controller": "The controller",
+    "zookeeper": "The ZooKeeper client",
+    "codec": "Messages",
+}
+"""The benchmarks that the page tells of, in its order."""
 
 HEAD = """# Performance
 
-kreplica beside Apache Kafka 3.9 (ZooKeeper mode, 1 GB heap, its own start script's flags) on the same machine, in the
-same run, under the same load from the same C programs on librdkafka. Both run at the same time and are loaded in turns;
-pages of logs are touched before they are written; a first round, in which the virtual machine warms up, does not count.
-MB are 10^6 bytes of values; CPU is of all brokers together, from the scheduler's own books. `make bench-kafka` measures
-it again (it needs Java, Maven, gcc and librdkafka-dev); this page is written by `python docs/performance.py`.
+What kreplica does and what it costs, measured by its own benchmarks. CPU time is the scheduler's own count, which
+neighbours on a machine disturb less than they do rates. MB are 10^6 bytes.
 
-{machine}
-
+`python -m benchmarks NAME --scale full --json rows.json` measures again (`make bench-kafka` beside Apache Kafka; that
+needs Java, Maven, gcc and librdkafka-dev), and `python docs/performance.py rows.json` writes this page.
 """
 
+Row = Mapping[str, Any]
 
-def page(results: Mapping[str, Any]) -> str:
-    """The whole page."""
-    rows = results["benchmarks"]["kafka"]["rows"]
+
+# --- what is kept ---
+
+
+def keep(directory: Path, results: Mapping[str, Any], only: str | None = None) -> list[str]:
+    """Keep the rows of each benchmark that the page tells of.
+
+    :param directory: of the page.
+    :param results: as ``python -m benchmarks --json`` writes them.
+    :param only: the one that is wanted; all unless given.
+    :return: the names of those that were kept.
+    :raise ValueError: there are none, or one failed: rows that are kept already are worth more.
+    """
+    names = [name for name in TITLES if name in results["benchmarks"] and only in (None, name)]
+    if not names:
+        raise ValueError(f"no rows of {only or 'any of ' + ', '.join(TITLES)}")
+    for name in names:
+        benchmark = results["benchmarks"][name]
+        if benchmark["problem"] or not benchmark["rows"]:
+            raise ValueError(f"{name}: {benchmark['problem'] or 'no rows'}")
+    for name in names:
+        benchmark = results["benchmarks"][name]
+        kept = {"machine": results["machine"], "scale": results["scale"], "rows": benchmark["rows"]}
+        path = directory / KEPT / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(kept, indent=1) + "\n")
+    return names
+
+
+def written(directory: Path = HERE) -> dict[Path, str]:
+    """Each file that comes from the rows that are kept, and what it is to hold; none without rows."""
+    sections, charts = [], dict[str, str]()
+    for name in TITLES:
+        path = directory / KEPT / f"{name}.json"
+        if path.exists():
+            results = json.loads(path.read_text())
+            drawn = charts_of(name, results["rows"])
+            notes = directory / KEPT / "notes" / f"{name}.md"
+            sections.append(section(name, results, drawn, notes.read_text() if notes.exists() else ""))
+            charts.update({file: chart for file, (_, chart) in drawn.items()})
+    if not sections:
+        return {}
+    files = {directory / KEPT / file: chart for file, chart in charts.items()}
+    return {directory / PAGE: "\n".join([HEAD, *sections]), **files}
+
+
+# --- the page ---
+
+
+def section(name: str, results: Mapping[str, Any], charts: Mapping[str, tuple[str, str]], notes: str) -> str:
+    """What was measured and where, charts, tables, and what people say of it."""
     machine = results["machine"]
-    told = (
-        f"{machine['cpus']} cores, Linux {machine['kernel']}, Python {machine['python']}, commit "
-        f"`{machine['commit'][:7]}`, scale {results['scale']}, {machine['time'][:10]}."
-    )
-    return "\n".join(
-        [
-            HEAD.format(machine=told) + "![How many times better than Kafka](performance/ratios.svg)",
-            "",
-            *_table(rows),
-            "",
-            NOTES.read_text().strip() if NOTES.exists() else "",
-            "",
-        ]
-    )
+    commit = f"commit `{machine['commit'][:7]}`, " if machine["commit"] else ""
+    parts = [
+        f"## {TITLES[name]}",
+        _introduction(name),
+        f"{machine['cpus']} cores, Linux {machine['kernel']}, Python {machine['python']}, {commit}"
+        f"scale {results['scale']}, {machine['time'][:10]}.",
+        "\n".join(f"![{title}]({KEPT}/{file})" for file, (title, _) in charts.items()),
+        *("\n".join(_table(rows)) for rows in tables(results["rows"])),
+        notes.strip(),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    yield "| scenario | figure | kreplica | Kafka | ratio | target | target ratio | |"
-    yield "| --- | --- | --: | --: | --: | --- | --- | --- |"
+def _introduction(name: str) -> str:
+    """What the benchmark says of itself, without how it is called."""
+    said = ast.get_docstring(ast.parse((BENCHMARKS / f"{name}.py").read_text())) or ""
+    paragraphs = [part for part in said.split("\n\n") if not part.startswith("``python")]
+    return "\n\n".join(paragraphs).replace("``", "`").replace(".  ", ". ")
+
+
+def tables(rows: Iterable[Row]) -> list[list[Row]]:
+    """Rows that follow one another with the same keys."""
+    return [list(group) for _, group in groupby(rows, key=tuple)]
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    keys = list(rows[0])
+    numeric = [all(isinstance(row[key], int | float | None) for row in rows) for key in keys]
+    yield f"| {' | '.join(keys)} |"
+    yield f"| {' | '.join('--:' if right else '---' for right in numeric)} |"
     before = ""
     for row in rows:
-        name = row["scenario"] if row["scenario"] != before else ""
-        before = row["scenario"]
-        yield (
-            f"| {name} | {row['figure']} | {_number(row['kreplica'])} | {_number(row['Kafka'])} | "
-            f"{_number(row['ratio'])} | {row['target']} | {row['target ratio']} | {row['']} |"
-        )
+        first, *others = [_cell(row[key]) for key in keys]
+        yield f"| {' | '.join([first if first != before or numeric[0] else '', *others])} |"
+        before = first
 
 
-def _number(value: float | None) -> str:
+def _cell(value: Any) -> str:
+    """A value as people read it: three significant digits, thousands apart, nothing for None."""
     if value is None:
         return ""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return str(value).replace("|", "\\|")
 
 
-def advantage(row: Mapping[str, Any]) -> float | None:
-    """How many times better than Kafka, whichever way is better; None where nothing was compared."""
+# --- charts ---
+
+COLOURS = (("#0969da", "#58a6ff"), ("#cf222e", "#ff7b72"), ("#1a7f37", "#3fb950"), ("#9a6700", "#d29922"),
+           ("#8250df", "#bc8cff"), ("#57606a", "#9aa4af"))  # fmt: skip
+"""Of lines, on white and on black."""
+
+QUANTITIES = {"us": "CPU time, us", "s": "Time, s", "MB": "Memory, MB", "%": "CPU, percent"}
+"""By unit."""
+
+
+def charts_of(name: str, rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Their files, each with what it shows and the drawing."""
+    if name == "kafka":
+        title = "How many times better than Apache Kafka"
+        return {"kafka.svg": (title, bars(title, rows))}
+    if name != "growth":
+        return {}
+    found = {}
+    for table in tables(rows):
+        along, *figures = table[0]
+        for unit, some in groupby(sorted(figures, key=_unit), key=_unit):
+            quantity = QUANTITIES.get(unit, unit)
+            title = f"{quantity}, by {along}"
+            file = "-".join(re.findall("[a-z]+", f"{name} {along} {quantity}".lower())) + ".svg"
+            found[file] = (title, lines(title, along, list(some), table))
+    return found
+
+
+def _unit(figure: str) -> str:
+    """The last word of a figure's name."""
+    return figure.rpartition(" ")[2]
+
+
+def advantage(row: Row) -> float | None:
+    """How many times better than Kafka, whichever way the target says is better; None where nothing was compared."""
     ratio = row["ratio"]
     if not ratio:
         return None
-    return 1 / ratio if row["figure"].endswith(LOWER_IS_BETTER) and not row["figure"].endswith("/s") else float(ratio)
+    return 1 / ratio if (row["target ratio"] or row["target"]).startswith("<=") else float(ratio)
 
 
 WIDTH, LEFT, BAR, GAP = 760, 290, 16, 8
-STOPS = (0.5, 1, 2, 5, 10, 20, 50)
+STOPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
-def chart(rows: Sequence[Mapping[str, Any]]) -> str:
+def bars(title: str, rows: Sequence[Row]) -> str:
     """A bar for each figure that has a target, on a scale of logarithms; the line is Kafka."""
-    bars = [(f"{row['scenario']}, {row['figure']}", better) for row in rows if row[""] and (better := advantage(row))]
-    most = max([4.0, *(better for _, better in bars)])
-    least = min([0.5, *(better for _, better in bars)])
+    better_by = [
+        (f"{row['scenario']}, {row['figure']}", better) for row in rows if row[""] and (better := advantage(row))
+    ]
+    most = max([4.0, *(better for _, better in better_by)])
+    least = min([0.5, *(better for _, better in better_by)])
 
     def x(value: float) -> float:
         return LEFT + (WIDTH - LEFT - 60) * (math.log(value / least) / math.log(most / least))
 
-    height = 30 + len(bars) * (BAR + GAP) + 24
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        'role="img" aria-label="How many times better than Apache Kafka" font-family="sans-serif" font-size="12">',
-        "<style>text{fill:#57606a}.better{fill:#2da44e}.worse{fill:#cf222e}line{stroke:#8c959f}"
-        "@media(prefers-color-scheme:dark){text{fill:#9aa4af}}</style>",
-    ]
+    height = 30 + len(better_by) * (BAR + GAP) + 24
+    out = _start(title, height, ".better{fill:#2da44e}.worse{fill:#cf222e}")
     for stop in STOPS:
         if least <= stop <= most:
             dash = "" if stop == 1 else ' stroke-dasharray="2 4"'
             out.append(f'<line x1="{x(stop):.1f}" x2="{x(stop):.1f}" y1="22" y2="{height - 20}"{dash}/>')
-            label = "Kafka" if stop == 1 else f"{stop:g}x"
-            out.append(f'<text x="{x(stop):.1f}" y="16" text-anchor="middle">{label}</text>')
-    for number, (name, better) in enumerate(bars):
+            out.append(_text(x(stop), 16, "Kafka" if stop == 1 else f"{stop:g}x", "middle"))
+    for number, (name, better) in enumerate(better_by):
         y = 28 + number * (BAR + GAP)
         begin, end = sorted((x(1), x(better)))
         kind = "better" if better >= 1 else "worse"
-        out.append(f'<text x="{LEFT - 8}" y="{y + BAR - 4}" text-anchor="end">{escape(name)}</text>')
+        out.append(_text(LEFT - 8, y + BAR - 4, name, "end"))
         out.append(
             f'<rect class="{kind}" x="{begin:.1f}" y="{y}" width="{max(end - begin, 1):.1f}" height="{BAR}" rx="2"/>'
         )
-        out.append(f'<text x="{end + 6:.1f}" y="{y + BAR - 4}">{better:.2g}x</text>')
+        out.append(_text(end + 6, y + BAR - 4, f"{better:.2g}x"))
     return "\n".join([*out, "</svg>", ""])
 
 
-def written() -> dict[Path, str]:
-    """Each file, and what it is to hold."""
-    results = json.loads(ROWS.read_text())
-    return {PAGE: page(results), CHART: chart(results["benchmarks"]["kafka"]["rows"])}
+MARGIN, PLOT, LINE = 64, 220, 18
 
 
-def main() -> None:
-    if len(sys.argv) > 1:
-        ROWS.parent.mkdir(exist_ok=True)
-        ROWS.write_text(json.dumps(json.loads(Path(sys.argv[1]).read_text()), indent=1) + "\n")
-    for path, text in written().items():
+def lines(title: str, along: str, figures: Sequence[str], rows: Sequence[Row]) -> str:
+    """A line for each figure over the first column, whose scale is of logarithms; the other begins at nought."""
+    steps = [float(row[along]) for row in rows]
+    most = _round_up(max(float(row[figure]) for row in rows for figure in figures))
+    top = 34 + LINE * len(figures)
+
+    def x(value: float) -> float:
+        share = math.log(value / steps[0]) / math.log(steps[-1] / steps[0]) if len(steps) > 1 else 0.5
+        return MARGIN + 10 + (WIDTH - MARGIN - 60) * share
+
+    def y(value: float) -> float:
+        return top + PLOT * (1 - value / most)
+
+    out = _start(title, top + PLOT + 44, _line_styles(len(figures)))
+    out.append(_text(MARGIN, 18, title))
+    for tick in range(5):
+        value = most * tick / 4
+        dash = "" if not tick else ' stroke-dasharray="2 4"'
+        out.append(f'<line x1="{MARGIN}" x2="{WIDTH - 30}" y1="{y(value):.1f}" y2="{y(value):.1f}"{dash}/>')
+        out.append(_text(MARGIN - 8, y(value) + 4, f"{value:,g}", "end"))
+    for step in steps:
+        out.append(_text(x(step), top + PLOT + 18, f"{step:,g}", "middle"))
+    out.append(_text(x(steps[-1]), top + PLOT + 36, along, "end"))
+    for number, figure in enumerate(figures):
+        points = [(x(step), y(float(row[figure]))) for step, row in zip(steps, rows, strict=True)]
+        path = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
+        out.append(f'<polyline class="line{number}" points="{path}"/>')
+        for (across, down), row in zip(points, rows, strict=True):
+            told = f"{figure}: {_cell(row[figure])} at {_cell(row[along])}"
+            out.append(_dot(number, across, down, f"<title>{escape(told)}</title>"))
+        legend = 18 + LINE * (number + 1)
+        out.append(_dot(number, MARGIN + 5, legend - 4))
+        out.append(_text(MARGIN + 16, legend, figure.removesuffix(f" {_unit(figure)}")))
+    return "\n".join([*out, "</svg>", ""])
+
+
+def _dot(number: int, x: float, y: float, inside: str = "") -> str:
+    return f'<circle class="dot{number}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">{inside}</circle>'
+
+
+def _line_styles(count: int) -> str:
+    def styles(shade: int) -> str:
+        return "".join(
+            f".line{number}{{stroke:{colours[shade]}}}.dot{number}{{fill:{colours[shade]}}}"
+            for number, colours in zip(range(count), cycle(COLOURS), strict=False)
+        )
+
+    dark = f"@media(prefers-color-scheme:dark){{{styles(1)}}}"
+    return f"polyline{{fill:none;stroke-width:2}}{styles(0)}{dark}"
+
+
+def _round_up(value: float) -> float:
+    """To the next of 1, 2, 4, 6, 8, 10 times a power of ten, which four steps divide well."""
+    power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
+    return next(factor * power for factor in (1, 2, 4, 6, 8, 10) if value <= factor * power or factor == 10)
+
+
+def _start(title: str, height: int, styles: str) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'role="img" aria-label="{escape(title)}" font-family="sans-serif" font-size="12">',
+        f"<style>text{{fill:#57606a}}line{{stroke:#8c959f}}{styles}"
+        "@media(prefers-color-scheme:dark){text{fill:#9aa4af}}</style>",
+    ]
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def main(arguments: Sequence[str], directory: Path = HERE) -> None:
+    """Keep rows, and write the page and its charts; charts of rows that are no longer there go."""
+    for argument in arguments:
+        name, _, rows = argument.rpartition("=")
+        keep(directory, json.loads(Path(rows).read_text()), name or None)
+    files = written(directory)
+    for path in directory.glob(f"{KEPT}/*.svg"):
+        if path not in files:
+            path.unlink()
+    for path, text in files.items():
         path.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,40 +17,141 @@ assert specification.loader is not None
 performance: Any = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(performance)
 
-ROWS = [
+SVG = "{http://www.w3.org/2000/svg}"
+KAFKA = [
     {"scenario": "produce", "figure": "MB/s", "kreplica": 900.0, "Kafka": 300.0, "ratio": 3.0, "target": ">= 600",
      "target ratio": ">= 1.5", "": "pass"},
     {"scenario": "produce", "figure": "client us/MB", "kreplica": 1234.5, "Kafka": 2.5, "ratio": 493.8, "target": "",
      "target ratio": "", "": ""},
-    {"scenario": "start-up", "figure": "s", "kreplica": 2.0, "Kafka": 1.0, "ratio": 2.0, "target": "<= 1",
+    {"scenario": "start-up", "figure": "s", "kreplica": 2.0, "Kafka": None, "ratio": 2.0, "target": "<= 1",
      "target ratio": "<= 0.3", "": "short"},
 ]  # fmt: skip
+GROWTH = [
+    {"partitions": 10, "produce us": 20.0, "fetch us": 31.5, "memory MB": 90.0},
+    {"partitions": 1000, "produce us": 22.0, "fetch us": 36.0, "memory MB": 101.4},
+    {"data MB": 5, "start s": 1.5},
+]
+MACHINE = {"commit": "0123456789", "cpus": 2, "kernel": "6.1", "python": "3.11.7", "time": "2026-01-02T03:04:05+0000"}
+
+
+def results(**rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """As ``python -m benchmarks --json`` writes them."""
+    benchmarks = {name: {"rows": each, "problem": None if each else "it failed"} for name, each in rows.items()}
+    return {"machine": MACHINE, "scale": "full", "benchmarks": benchmarks}
+
+
+def write(path: Path, **rows: list[dict[str, Any]]) -> str:
+    """A file of rows, to be named on the command line."""
+    path.write_text(json.dumps(results(**rows)))
+    return str(path)
+
+
+def texts(chart: str) -> list[str | None]:
+    """What a chart says."""
+    return [each.text for each in ElementTree.fromstring(chart).iter(f"{SVG}text")]
+
+
+def test_the_page_is_what_its_rows_say() -> None:
+    """Nobody edits the page or a chart by hand, and none is left of rows that are gone."""
+    files = performance.written()
+    assert {path: path.read_text() for path in files if path.exists()} == files
+    docs = ROOT / "docs"
+    assert {*docs.glob("performance.md"), *docs.glob("performance/*.svg")} == set(files)
+
+
+def test_a_section_for_each_benchmark(tmp_path: Path) -> None:
+    """In the page's order, with where it was measured, its charts, its tables and what people wrote of it."""
+    notes = tmp_path / "performance" / "notes"
+    notes.mkdir(parents=True)
+    (notes / "growth.md").write_text("Memory is short of the target.\n")
+    performance.main([write(tmp_path / "rows.json", growth=GROWTH, kafka=KAFKA, unknown=GROWTH)], tmp_path)
+    page = (tmp_path / "performance.md").read_text()
+    kafka, growth = page.split("\n## ")[1:]
+    assert kafka.startswith("Beside Apache Kafka\n\nkreplica beside Apache Kafka 3.9")
+    assert "\n2 cores, Linux 6.1, Python 3.11.7, commit `0123456`, scale full, 2026-01-02.\n" in growth
+    assert "![Memory, MB, by partitions](performance/growth-partitions-memory-mb.svg)\n" in growth
+    assert "\n| partitions | produce us | fetch us | memory MB |\n| --: | --: | --: | --: |\n" in growth
+    assert "\n| 10 | 20 | 31.5 | 90 |\n| 1,000 | 22 | 36 | 101 |\n\n| data MB | start s |\n" in growth
+    assert growth.endswith("\n\nMemory is short of the target.\n")
+
+
+def test_rows_are_kept_until_others_come(tmp_path: Path) -> None:
+    """One benchmark of a file can be taken; charts that nobody draws any more go."""
+    performance.main([write(tmp_path / "rows.json", growth=GROWTH, kafka=KAFKA)], tmp_path)
+    charts = {path.name for path in tmp_path.glob("performance/*.svg")}
+    assert charts == {"kafka.svg", "growth-partitions-cpu-time-us.svg", "growth-partitions-memory-mb.svg",
+                      "growth-data-mb-time-s.svg"}  # fmt: skip
+    again = write(tmp_path / "again.json", growth=GROWTH[2:], kafka=KAFKA[:1])
+    performance.main([f"growth={again}"], tmp_path)
+    assert {path.name for path in tmp_path.glob("performance/*.svg")} == {"kafka.svg", "growth-data-mb-time-s.svg"}
+    page = (tmp_path / "performance.md").read_text()
+    assert "| start-up | s |" in page
+    assert "| produce us |" not in page
+
+
+@pytest.mark.parametrize("name", ["growth=", "", "controller="])
+def test_what_failed_takes_the_place_of_nothing(tmp_path: Path, name: str) -> None:
+    """A benchmark that failed, or that is not in the file."""
+    path = write(tmp_path / "rows.json", growth=[], kafka=KAFKA)
+    with pytest.raises(ValueError, match=r"it failed|no rows of controller"):
+        performance.main([name + path], tmp_path)
+    assert not list(tmp_path.glob("performance/*"))
 
 
 def test_each_figure_is_in_the_table() -> None:
     """A scenario's name stands once, numbers are as people read them."""
-    assert list(performance._table(ROWS))[2:] == [
+    assert list(performance._table(KAFKA)) == [
+        "| scenario | figure | kreplica | Kafka | ratio | target | target ratio |  |",
+        "| --- | --- | --: | --: | --: | --- | --- | --- |",
         "| produce | MB/s | 900 | 300 | 3 | >= 600 | >= 1.5 | pass |",
         "|  | client us/MB | 1,234 | 2.5 | 494 |  |  |  |",
-        "| start-up | s | 2 | 1 | 2 | <= 1 | <= 0.3 | short |",
+        "| start-up | s | 2 |  | 2 | <= 1 | <= 0.3 | short |",
     ]
+
+
+def test_numbers_in_the_first_column_stand_in_each_row() -> None:
+    """Only names are left out where they come again."""
+    assert list(performance._table([{"size": 16, "GB/s": 1.0}] * 2))[2:] == ["| 16 | 1 |"] * 2
 
 
 def test_the_chart_has_a_bar_for_each_figure_with_a_target() -> None:
     """It is XML, and says for each how many times better or worse."""
-    drawing = ElementTree.fromstring(performance.chart(ROWS))
-    texts = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]
-    assert [text for text in texts if text and text.endswith("x") and text not in ("0.5x", "2x")] == ["3x"]
-    assert {"produce, MB/s", "start-up, s", "Kafka", "0.5x"} <= set(texts)
-    bars = [each.get("class") for each in drawing.iter("{http://www.w3.org/2000/svg}rect")]
-    assert bars == ["better", "worse"]
+    chart = performance.bars("Better", KAFKA)
+    found = texts(chart)
+    assert [text for text in found if text and text.endswith("x") and text not in ("0.5x", "2x")] == ["3x"]
+    assert {"produce, MB/s", "start-up, s", "Kafka", "0.5x"} <= set(found)
+    drawn = [each.get("class") for each in ElementTree.fromstring(chart).iter(f"{SVG}rect")]
+    assert drawn == ["better", "worse"]
 
 
 @pytest.mark.parametrize(
-    ("figure", "ratio", "better"),
-    [("MB/s", 2.0, 2.0), ("p99 ms", 0.5, 2.0), ("s", 0.25, 4.0), ("MB", 0.1, 10.0), ("per core", 3.0, 3.0)],
+    ("target", "target_ratio", "ratio", "better"),
+    [(">= 600", "", 2.0, 2.0), ("<= 1.5", "<= 0.5", 0.5, 2.0), ("<= 1", "", 0.25, 4.0), ("", "<= 0.3", 0.1, 10.0)],
 )
-def test_whichever_way_is_better(figure: str, ratio: float, better: float) -> None:
-    """Rates are to be high; times and sizes low."""
-    assert performance.advantage({"figure": figure, "ratio": ratio}) == better
-    assert performance.advantage({"figure": figure, "ratio": None}) is None
+def test_whichever_way_is_better(target: str, target_ratio: str, ratio: float, better: float) -> None:
+    """What is to be at most something is better when it is less."""
+    row = {"ratio": ratio, "target": target, "target ratio": target_ratio}
+    assert performance.advantage(row) == better
+    assert performance.advantage({**row, "ratio": None}) is None
+
+
+def test_lines_of_growth() -> None:
+    """A line for each figure: steps of ten are as far apart as those of ten are, and nought is at the bottom."""
+    rows = [{"partitions": count, "produce us": 25.0 * count, "fetch us": 0.0} for count in (10, 100, 1000)]
+    chart = performance.lines("Cost", "partitions", ["produce us", "fetch us"], rows)
+    produce, fetch = ElementTree.fromstring(chart).iter(f"{SVG}polyline")
+    points = [
+        [tuple(map(float, point.split(","))) for point in line.get("points", "").split()] for line in (produce, fetch)
+    ]
+    (low, middle, high), flat = points
+    assert middle[0] - low[0] == pytest.approx(high[0] - middle[0], abs=0.2)
+    assert low[1] > middle[1] > high[1]
+    bottom = {down for _, down in flat}
+    assert len(bottom) == 1
+    assert min(bottom) > low[1]
+    assert {"Cost", "partitions", "10", "100", "1,000", "produce", "fetch", "0", "40,000"} <= set(texts(chart))
+
+
+def test_a_chart_of_one_step_alone() -> None:
+    """There is nothing to divide by."""
+    assert {"5", "2"} <= set(texts(performance.lines("Start", "data MB", ["start s"], GROWTH[2:])))
