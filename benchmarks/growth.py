@@ -74,8 +74,8 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
     rows = []
     for name, kind in KINDS.items():
         rows += _grown(name, kind, chosen)
-    rows += [_started("partitions", count, count, 0, starts) for count, starts in chosen.starts.items()]
-    return rows + [_started("data MB", size, FEW, size, chosen.rounds) for size in chosen.data_mb]
+    rows += [_started("partitions at the start", count, count, 0, starts) for count, starts in chosen.starts.items()]
+    return rows + [_started("data MB at the start", size, FEW, size, chosen.rounds) for size in chosen.data_mb]
 
 
 def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale) -> list[dict[str, Any]]:

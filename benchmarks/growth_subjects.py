@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.growth_groups import Groups
 from benchmarks.growth_load import AT_ONCE, Broker, Clients, Connection
-from benchmarks.growth_topics import BATCH_BYTES, Session, Topics, create, partitions_of
+from benchmarks.growth_topics import BATCH_BYTES, NEW, Session, Topics, create, partitions_of
 
 Figures = dict[str, float]
 
@@ -76,7 +76,7 @@ class Partitions(Subject):
         create(self._clients.connections[0], self._partitions)
         self._topics = Topics(self._broker, self._partitions)
         self._topics.write_once(self._clients)
-        written = BATCH_BYTES * (self._amount.requests + ALONE * FEW) * self._amount.rounds
+        written = BATCH_BYTES * (self._amount.requests + ALONE * NEW) * self._amount.rounds
         self._topics.touch(written // self._count + 2 * BATCH_BYTES, written)
 
     def sample(self) -> Figures:
@@ -89,7 +89,7 @@ class Partitions(Subject):
         }
         session = Session(self._broker, self._clients, self._partitions)
         figures["session, nothing new us"] = session.fetch_us(count)
-        figures["session, ten new us"] = session.fetch_new_us(ALONE)
+        figures["session, each of ten new us"] = session.fetch_new_us(ALONE) / NEW
         session.close()
         return figures
 
