@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -47,20 +48,28 @@ def _load(file: File, position: int, size: int) -> None:
         file.read_at(start, min(_READ_BYTES, position + size - start))
 
 
+class Sender(Protocol):
+    """Who sends what was in no memory; called later, never within ``LookAhead.in_memory``."""
+
+    def loaded(self) -> None:
+        """What had to be loaded is there."""
+
+    def load_failed(self) -> None:
+        """It could not be read."""
+
+
 class LookAhead:
     """Of one connection: whether what it sends next is in memory.
 
-    :param loaded: called when what ``in_memory`` had to load is there.
-    :param failed: called when that could not be read.
-    :ivar is_loading: nothing can be sent until one of the two is called.
+    :param sender: told what became of whatever ``in_memory`` had to load.
+    :ivar is_loading: nothing can be sent until that.
     """
 
-    __slots__ = ("_cold_reads", "_failed", "_loaded", "_until", "is_loading")
+    __slots__ = ("_cold_reads", "_sender", "_until", "is_loading")
 
-    def __init__(self, cold_reads: ColdReads, loaded: Callable[[], None], failed: Callable[[], None]) -> None:
+    def __init__(self, cold_reads: ColdReads, sender: Sender) -> None:
         self._cold_reads = cold_reads
-        self._loaded = loaded
-        self._failed = failed
+        self._sender = sender
         self._until = -1
         self.is_loading = False
 
@@ -90,14 +99,14 @@ class LookAhead:
     def _end(self, _: None, until: int) -> None:
         self.is_loading = False
         self._until = until
-        self._loaded()
+        self._sender.loaded()
 
     def _fail(self, failure: Failure, file: File) -> None:
         self.is_loading = False
         log.failure("reading an answer from disk", failure)
         if isinstance(failure.value, OSError):
             self.unreadable(file, failure.value)
-        self._failed()
+        self._sender.load_failed()
 
     def unreadable(self, file: File, error: OSError) -> None:
         """Tell that sending a file failed: whose it is has to know, for its readers come again."""

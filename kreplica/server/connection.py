@@ -105,7 +105,7 @@ class Connection:
         self._out: list[Piece] = []
         self._flushing = False
         self._stopping = False
-        self._closed_callbacks: list[Callable[[], object]] = []
+        self._closed_callbacks: tuple[Callable[[], object], ...] = ()
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer} on {self.listener}, {len(self._requests)} outstanding>"
@@ -131,7 +131,7 @@ class Connection:
         if self.closed:
             callback()
         else:
-            self._closed_callbacks.append(callback)
+            self._closed_callbacks += (callback,)
 
     def stop(self) -> None:
         """Take no more requests, and close when those that were taken are answered."""
@@ -250,7 +250,7 @@ class Connection:
         callbacks = [callback for request in self._requests for callback in request.abandon()]
         callbacks += self._closed_callbacks
         self._requests.clear()
-        self._closed_callbacks = []
+        self._closed_callbacks = ()
         self._out = []
         for callback in callbacks:
             try:

@@ -42,7 +42,7 @@ class StockTransport(Protocol):
         self._queue: deque[Piece] = deque()
         self._range_sent = 0
         self._is_full = False
-        self._look_ahead = LookAhead(resources.cold_reads, self._loaded, self.abort)
+        self._look_ahead = LookAhead(resources.cold_reads, self)
         self._closing = False
         self._waits_for_memory = False
 
@@ -173,7 +173,7 @@ class StockTransport(Protocol):
         self._write(data)
         return size
 
-    def _loaded(self) -> None:
+    def loaded(self) -> None:
         self.connection.sent(self._send_queue())
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -188,6 +188,9 @@ class StockTransport(Protocol):
         if self.transport is not None:
             self.transport.unregisterProducer()
             self.transport.loseConnection()
+
+    def load_failed(self) -> None:
+        self.abort()
 
     def abort(self) -> None:
         self._queue.clear()

@@ -43,7 +43,7 @@ class FastTransport(tcp.Server):
 
     def __init__(self, resources: Resources, sock: socket, protocol: Any, client: Any, *arguments: Any) -> None:
         self._resources = resources
-        self._frame_received = resources.dispatch.frame_received
+        self._frame_received = resources.frame_received
         # What was read and not handled: the start of a frame, or whatever a pause has left.
         self._stub = b""
         self._is_resuming = False
@@ -52,9 +52,13 @@ class FastTransport(tcp.Server):
         self._frame_size = 0
         self._waits_for_memory = False
         self._is_writing = False
-        look_ahead = LookAhead(resources.cold_reads, self._loaded, self._load_failed)
-        self._outgoing = Outgoing(sock, look_ahead, str(client[0]))
+        self._outgoing = Outgoing(sock, LookAhead(resources.cold_reads, self), str(client[0]))
         super().__init__(sock, protocol, client, *arguments)
+        # For the log, where whoever has something to say names the client; texts of its own would be 150 bytes each.
+        self.logstr = self.repstr = type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self.repstr} of {self.connection!r}>"
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -238,11 +242,11 @@ class FastTransport(tcp.Server):
         self.connection.last_active_s = self.connection.seconds()
         self.connection.sent(size)
 
-    def _loaded(self) -> None:
+    def loaded(self) -> None:
         if self.connected and not self._outgoing.failed:
             self._sent_later(self._send())
 
-    def _load_failed(self) -> None:
+    def load_failed(self) -> None:
         self.abortConnection()  # type: ignore[no-untyped-call]
 
     # --- the end -----------------------------------------------------------------------------------------------------
