@@ -179,13 +179,11 @@ def _varint_sizes(numbers: Numbers) -> Numbers:
     """Bytes of each number as a zigzag varint."""
     zigzag = _zigzag(numbers)
     sizes = np.ones(len(numbers), dtype=np.int64)
-    bound = 0x80
-    while (more := zigzag >= np.uint64(bound)).any():
-        sizes += more
-        bound <<= 7
-        if bound >> 64:
-            sizes += zigzag >= np.uint64(1 << 63)
+    for bits in range(7, 64, 7):
+        more = zigzag >= np.uint64(1 << bits)
+        if not more.any():
             break
+        sizes += more
     return sizes
 
 

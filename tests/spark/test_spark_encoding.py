@@ -62,6 +62,13 @@ def test_batches_have_the_rows(made, batch_size, codec, transactional, skipped) 
         assert about <= batch_size or header.record_count == 1
 
 
+def test_times_that_are_as_far_apart_as_can_be() -> None:
+    """Their difference takes the longest of varints."""
+    for far in (1 << 61, (1 << 62) - 1, 1 << 62, (1 << 63) - 2):
+        (batch,) = encode(rows_of([(0, None, None, ()), (far, None, None, ())]), batch_size=1000)
+        assert [record.timestamp_ms for record in iter_records(bytes(batch.data))] == [0, far]
+
+
 def test_nothing_gives_no_batch() -> None:
     """No rows, no batch."""
     assert list(encode(rows_of([]), batch_size=100)) == []
