@@ -26,8 +26,9 @@ from kreplica.wire.batches import BatchHeader
 
 log = logging.getLogger(__name__)
 
-CHUNK_SIZE = 8 << 20
-"""Bytes of opened records that become one Arrow batch, about."""
+CHUNK_SIZE = 2 << 20
+"""Bytes of opened records that become one Arrow batch, about: what a core's cache holds, and what the C library keeps
+when it is freed, rather than give it back and have it mapped, page by page, for the next one."""
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _clusters: dict[tuple[Any, ...], Cluster] = {}
