@@ -1,0 +1,44 @@
+"""What the benchmarks of the controller and of its ZooKeeper client make of what they measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.controller import medians
+from benchmarks.zookeeper import Sample, row
+from benchmarks.zookeeper_clients import Experiment
+
+
+def _row_of(event: str, taken_ms: int, target_ms: int | None) -> dict[str, Any]:
+    return {"event": event, "acted upon, ms": taken_ms, "target, ms": target_ms}
+
+
+def test_a_row_is_the_median_over_all_lives_of_a_controller() -> None:
+    """Events are told apart, and the median alone decides whether a target is reached."""
+    lives = [
+        [_row_of("a broker dies", taken_ms, 1_000), _row_of("it comes back", taken_ms * 10, None)]
+        for taken_ms in (900, 1_500, 999)
+    ]
+    assert medians(lives) == [
+        {**_row_of("a broker dies", 999, 1_000), "target reached": True},
+        {**_row_of("it comes back", 9_990, None), "target reached": None},
+    ]
+    assert [row["target reached"] for row in medians(lives[:2])] == [False, None]
+
+
+def test_rates_and_costs_of_a_client_are_medians_beside_the_raw_socket() -> None:
+    """The bar is four fifths of what the raw socket reaches."""
+    samples = {
+        "kreplica": [Sample(790.0, 3.0), Sample(900.0, 1.0), Sample(10.0, 2.0)],
+        "raw": [Sample(1_000.0, 0.5), Sample(1_000.0, 0.25), Sample(4_000.0, 0.7)],
+    }
+    assert row(Experiment("sets", "set", window=1), 20, samples) == {
+        "experiment": "sets",
+        "znodes": 20,
+        "kreplica /s": 790,
+        "raw /s": 1_000,
+        "kreplica us": 2.0,
+        "raw us": 0.5,
+        "of raw": 0.79,
+        "reached": False,
+    }
