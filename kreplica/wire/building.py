@@ -29,15 +29,17 @@ from kreplica.wire.types import Blob, Fixed, Records, Sized, Text, Uuid, WireTyp
 VALUE_ERRORS = (StructError, TypeError, AttributeError, UnicodeEncodeError)
 """What generated builders raise at values that do not fit their field."""
 
-Builder = Callable[[Any], tuple[list[Any], list[int]]]
+Builder = Callable[..., list[Any]]
+"""A function of the value and, optionally, of bytes that are to stand before it."""
 
 
 def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
     """Compile a tree.
 
     :param lenient: fields may be missing and take their default; without, they raise KeyError, and all is faster.
-    :return: a function of the value that gives the pieces to be joined, and the indexes among them of those that are
-        better sent by themselves: long records, and objects with a ``size``.  It raises one of ``VALUE_ERRORS``.
+    :return: a function that gives at least one piece, the first of which is bytes: between runs of bytes stand those
+        that are better sent by themselves, long records and objects with a ``size``.  It raises one of
+        ``VALUE_ERRORS``.
     """
     return BuilderSource(root, lenient).function()
 
@@ -46,6 +48,7 @@ class BuilderSource:
     """The source of one building function, line by line.
 
     ``_run`` holds fixed fields that were not written yet: ``struct`` letter and expression, None for a pad byte.
+    ``_has_apart`` says that a piece may stand by itself.
     """
 
     def __init__(self, root: WireType, lenient: bool) -> None:
@@ -55,6 +58,7 @@ class BuilderSource:
         self._depth = 1
         self._run: list[tuple[str, str | None]] = []
         self._names = 0
+        self._has_apart = False
         self._scope: dict[str, Any] = {
             "ZERO_UUID": ZERO_UUID,
             "UUID": UUID,
@@ -64,14 +68,19 @@ class BuilderSource:
             "records_size": records_size,
             "Struct": Struct,
             "Built": Built,
+            "join": b"".join,
         }
 
     def function(self) -> Builder:
         """Make the function."""
         self._value(self._root, "value")
         self._flush()
-        head = ["def build(value):", "    pieces = []", "    apart = []", "    append = pieces.append"]
-        lines = [*head, *self._lines, "    return pieces, apart"]
+        head = ["def build(value, prefix=b''):", "    pieces = [prefix]", "    append = pieces.append"]
+        end = ["    return [join(pieces)]"]
+        if self._has_apart:
+            head.append("    done = []")
+            end = ["    if pieces or not done:", "        done.append(join(pieces))", "    return done"]
+        lines = [*head, *self._lines, *end]
         exec(compile("\n".join(lines), f"<builder of {self._root!r}>", "exec"), self._scope)
         function: Builder = self._scope["build"]
         return function
@@ -154,8 +163,11 @@ class BuilderSource:
         self._length(kind, length)
         self._line(f"if {length} > 0:")
         self._line(f"    if {length} >= {INLINE_SIZE_MAX} or not {plain} and hasattr({data}, 'size'):")
-        self._line("        apart.append(len(pieces))")
-        self._line(f"    append({data})")
+        self._line(f"        done += (join(pieces), {data})")
+        self._line("        pieces.clear()")
+        self._line("    else:")
+        self._line(f"        append({data})")
+        self._has_apart = True
 
     def _array(self, kind: Array, expression: str) -> None:
         items, length = self._name("x"), self._name("n")
@@ -248,7 +260,7 @@ class BuilderSource:
         for field in kind.tagged:
             value, default = self._name("t"), self._constant("default", field.default)
             build = compile_builder(field.type, lenient=self._lenient)
-            inner = self._constant("build", lambda value, build=build: b"".join(build(value)[0]))
+            inner = self._constant("build", lambda value, build=build: b"".join(build(value)))
             self._line(f"{value} = {expression}.get({field.name!r}, {default})")
             fields.append(f"({field.tag}, {value}, {default}, {inner})")
             unchanged.append(f"({value} is {default} or {value} == {default})")

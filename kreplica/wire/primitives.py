@@ -163,7 +163,7 @@ def bytes_size(data: Any) -> int:
 
 def records_size(records: Any) -> int:
     """Bytes of records to be written: of bytes-like objects, or the ``size`` of whatever else will be sent there."""
-    if isinstance(records, (bytes, bytearray, memoryview)):
-        return bytes_size(records)
-    size: int = records.size
-    return size
+    if records.__class__ is bytes:
+        return len(records)
+    size: int | None = getattr(records, "size", None)
+    return bytes_size(records) if size is None else size

@@ -70,22 +70,11 @@ class Schema:
         """Build a message whose records may be anything with a ``size`` in bytes, such as a range of a file.
 
         :param prefix: bytes to stand before the message, in the first piece.
-        :return: runs of bytes; between them, in place, records of 4 KiB and more, and those objects.
+        :return: at least one run of bytes; between them, in place, records of 4 KiB and more, and those objects.
         :raise ProtocolError: as ``build``.
         """
         builder = self._piece_builders.get(version) or self._piece_builder(version)
-        pieces, apart = builder(value)
-        if not apart:
-            return [b"".join((prefix, *pieces))] if pieces or prefix else []
-        result: list[Any] = []
-        start = 0
-        for index in apart:
-            result.append(b"".join((prefix, *pieces[start:index])))
-            result.append(pieces[index])
-            prefix, start = b"", index + 1
-        if start < len(pieces) or prefix:
-            result.append(b"".join((prefix, *pieces[start:])))
-        return result
+        return builder(value, prefix)
 
     def parser(self, version: int) -> MessageParser:
         """``parse`` of one version, for the hot path."""
@@ -176,7 +165,7 @@ def _joining(tree: Record, build_pieces: Builder) -> MessageBuilder:
     join = b"".join
 
     def build_message(value: dict[str, Any]) -> bytes:
-        pieces = build_pieces(value)[0]
+        pieces = build_pieces(value)
         try:
             return join(pieces)
         except TypeError:  # something with a size, that is no bytes
@@ -191,15 +180,15 @@ def _piece_builder(tree: Record) -> Builder:
     strict = compile_builder(tree, lenient=False)
     lenient: Builder | None = None
 
-    def build_pieces(value: dict[str, Any]) -> tuple[list[Any], list[int]]:
+    def build_pieces(value: dict[str, Any], prefix: bytes = b"") -> list[Any]:
         nonlocal lenient
         try:
             try:
-                return strict(value)
+                return strict(value, prefix)
             except KeyError:
                 if lenient is None:
                     lenient = compile_builder(tree)
-            return lenient(value)
+            return lenient(value, prefix)
         except VALUE_ERRORS:
             tree.build(value, sizes_are_enough=True)  # it says what is wrong
             raise

@@ -82,7 +82,7 @@ class WireType(Construct):  # type: ignore[misc]  # construct is not typed
         build = compile_builder(self)
 
         def to_stream(stream: BytesIO, value: Any) -> Any:
-            stream.write(b"".join(build(value)[0]))
+            stream.write(b"".join(build(value)))
             return value
 
         return self._link(code, to_stream, ", obj")

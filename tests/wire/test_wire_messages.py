@@ -34,8 +34,8 @@ def test_what_is_built_parses_back_compiled_or_not(schema: Schema) -> None:
             assert schema.parse_uncompiled(version, data) == value
             tree = schema.tree(version)  # the compiled forms do it alone: they did not hand over to the other form
             assert compile_parser(tree)(data, 0) == (value, len(data))
-            assert b"".join(compile_builder(tree)(value)[0]) == data
-            assert b"".join(compile_builder(tree, lenient=False)(value)[0]) == data
+            assert b"".join(compile_builder(tree)(value)) == data
+            assert b"".join(compile_builder(tree, lenient=False)(value)) == data
             assert schema.parse(version, b"before" + data + b"behind", 6) == value
 
 
