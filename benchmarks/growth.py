@@ -36,29 +36,30 @@ class Scale:
     :param counts: of each kind of thing, the steps.
     :param starts: how often brokers start, by partitions.
     :param data_mb: the steps of data, on ten partitions.
+    :param data_starts: how often brokers start with each.
     """
 
     amount: Amount
     counts: Mapping[str, tuple[int, ...]]
     starts: Mapping[int, int]
     data_mb: tuple[int, ...]
-    rounds: int
+    data_starts: int
 
 
 SCALES = {
     "quick": Scale(
-        Amount(requests=1_000, rounds=4, idle_s=1.0),
+        Amount(requests=1_000, rounds=3, idle_s=1.0),
         {"partitions": (10, 100, 1_000), "connections": (10, 100, 1_000), "consumer groups": (1, 10, 100)},
         starts={10: 1, 100: 1, 1_000: 1},
         data_mb=(1, 10, 100),
-        rounds=3,
+        data_starts=1,
     ),
     "full": Scale(
-        Amount(requests=5_000, rounds=8, idle_s=5.0),
+        Amount(requests=5_000, rounds=7, idle_s=5.0),
         {"partitions": (10, 1_000, 10_000), "connections": (10, 1_000, 10_000), "consumer groups": (1, 100, 1_000)},
         starts={10: 5, 1_000: 3, 10_000: 1},
         data_mb=(10, 100, 1_000, 4_000),
-        rounds=7,
+        data_starts=3,
     ),
 }
 
@@ -75,7 +76,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
     for name, kind in KINDS.items():
         rows += _grown(name, kind, chosen)
     rows += [_started("partitions at the start", count, count, 0, starts) for count, starts in chosen.starts.items()]
-    return rows + [_started("data MB at the start", size, FEW, size, chosen.rounds) for size in chosen.data_mb]
+    return rows + [_started("data MB at the start", size, FEW, size, chosen.data_starts) for size in chosen.data_mb]
 
 
 def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale) -> list[dict[str, Any]]:
@@ -85,7 +86,7 @@ def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale
         counts = scale.counts[name]
         subjects = {count: stack.enter_context(kind(directory / str(count), count, scale.amount)) for count in counts}
         samples: dict[int, list[Figures]] = {count: [] for count in counts}
-        for number in range(scale.rounds + 1):
+        for number in range(scale.amount.rounds + 1):
             for count in counts if number % 2 else reversed(counts):
                 _told(f"{count} {name}, {f'round {number}' if number else 'warming up'}")
                 sample = subjects[count].sample()

@@ -24,8 +24,8 @@ ALONE = 50
 class Amount:
     """How much each sample is.
 
-    :param requests: of each kind.
-    :param rounds: for which logs must have room that was touched.
+    :param requests: of each kind, at least.
+    :param rounds: of which medians are taken, after one that does not count.
     :param idle_s: seconds for which a broker is watched while nobody asks for anything.
     """
 
@@ -41,6 +41,7 @@ class Subject(AbstractContextManager["Subject"], ABC):
         self._broker = Broker(directory)
         self._count = count
         self._amount = amount
+        self._requests = max(amount.requests, count)  # each has its turn
 
     def __enter__(self) -> Subject:
         self._broker.start()
@@ -76,19 +77,19 @@ class Partitions(Subject):
         create(self._clients.connections[0], self._partitions)
         self._topics = Topics(self._broker, self._partitions)
         self._topics.write_once(self._clients)
-        written = BATCH_BYTES * (self._amount.requests + ALONE * NEW) * self._amount.rounds
+        written = BATCH_BYTES * (self._requests + ALONE * NEW) * (self._amount.rounds + 1)
         self._topics.touch(written // self._count + 2 * BATCH_BYTES, written)
 
     def sample(self) -> Figures:
-        count = self._amount.requests
+        count = self._requests
         figures = {
-            "produce to one us": self._topics.produce_us(self._clients, count, to_one=True),
+            "produce to one us": self._topics.produce_us(self._clients, self._amount.requests, to_one=True),
             "produce to all us": self._topics.produce_us(self._clients, count),
-            "fetch from one us": self._topics.fetch_us(self._clients, count, from_one=True),
+            "fetch from one us": self._topics.fetch_us(self._clients, self._amount.requests, from_one=True),
             "fetch from all us": self._topics.fetch_us(self._clients, count),
         }
         session = Session(self._broker, self._clients, self._partitions)
-        figures["session, nothing new us"] = session.fetch_us(count)
+        figures["session, nothing new us"] = session.fetch_us(self._amount.requests)
         figures["session, each of ten new us"] = session.fetch_new_us(ALONE) / NEW
         session.close()
         return figures
@@ -103,13 +104,13 @@ class Connections(Subject):
         create(self._clients.connections[0], few)
         self._topics = Topics(self._broker, few)
         self._topics.write_once(self._clients)
-        written = BATCH_BYTES * (self._amount.requests + AT_ONCE) * self._amount.rounds
+        written = BATCH_BYTES * (self._requests + AT_ONCE) * (self._amount.rounds + 1)
         self._topics.touch(written, 0)
 
     def sample(self) -> Figures:
         return {
-            "produce us": self._topics.produce_us(self._clients, self._amount.requests),
-            "fetch us": self._topics.fetch_us(self._clients, self._amount.requests),
+            "produce us": self._topics.produce_us(self._clients, self._requests),
+            "fetch us": self._topics.fetch_us(self._clients, self._requests),
         }
 
 
@@ -121,6 +122,6 @@ class ConsumerGroups(Subject):
 
     def sample(self) -> Figures:
         return {
-            "commit us": self._groups.commit_us(self._amount.requests),
-            "heartbeat us": self._groups.heartbeat_us(self._amount.requests),
+            "commit us": self._groups.commit_us(self._requests),
+            "heartbeat us": self._groups.heartbeat_us(self._requests),
         }
