@@ -1,0 +1,45 @@
+"""What the broker's CPU time is said to be worth."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from benchmarks.efficiency import Sample, row, ticks
+
+
+def samples(*costs: float) -> list[Sample]:
+    return [Sample(cpu_us_per_mb=cost, mb_per_s=100.0, user_ticks=1, kernel_ticks=3) for cost in costs]
+
+
+@pytest.mark.parametrize(
+    ("batch_bytes", "broker", "percent", "verdict"),
+    [
+        (16_384, (900.0, 800.0, 100.0), 50, "pass"),
+        (16_384, (820.0, 820.0, 820.0), 400 / 8.2, "short"),
+        (131_072, (615.0, 615.0, 615.0), 400 / 6.15, "pass"),
+        (1_000_000, (540.0, 540.0, 540.0), 400 / 5.4, "short"),
+    ],
+)
+def test_efficiency_is_what_the_work_costs_in_c_as_a_part_of_what_it_costs_here(
+    batch_bytes: int, broker: tuple[float, ...], percent: float, verdict: str
+) -> None:
+    """By medians, with checksums in both; the kernel's part is that of all samples."""
+    got = row(
+        batch_bytes,
+        {"kreplica": samples(*broker), "checked": samples(400.0, 1.0, 9000.0), "unchecked": samples(200.0)},
+    )
+    assert got["C's part of CPU, %"] == pytest.approx(percent)
+    assert got["part of C without CRC, %"] == pytest.approx(percent / 2)
+    assert got["C: in the kernel"] == pytest.approx(300)
+    assert got[""] == verdict
+
+
+def test_the_ticks_of_a_process_are_its_own() -> None:
+    """The name of a process may hold anything; the numbers behind it are read."""
+    user, kernel = ticks(os.getpid())
+    times = os.times()
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    assert 0 < user * tick_s <= times.user + tick_s
+    assert 0 <= kernel * tick_s <= times.system + tick_s
