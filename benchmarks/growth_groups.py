@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from benchmarks.growth_load import Broker, Clients, Connection, Kind
 from benchmarks.growth_topics import create
@@ -42,9 +43,15 @@ class Groups:
             for group, generation, member in joined
         ]
 
-    def commit_us(self, count: int) -> float:
-        """CPU time of a commit of one offset, by each group in turn."""
-        return self._clients.cost_us(self._broker, COMMITTED, self._commits, count)
+    def commit_us(self, count: int, *, alone: bool = False) -> float:
+        """CPU time of a commit of one offset, by each group in turn.
+
+        Those that come at once and go to the same partition of the topic of offsets are written together.
+
+        :param alone: each is answered before the next is sent.
+        """
+        clients = replace(self._clients, window=1) if alone else self._clients
+        return clients.cost_us(self._broker, COMMITTED, self._commits, count)
 
     def heartbeat_us(self, count: int) -> float:
         """CPU time of a heartbeat, by each group in turn."""

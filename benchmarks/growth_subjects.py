@@ -122,6 +122,7 @@ class ConsumerGroups(Subject):
 
     def sample(self) -> Figures:
         return {
-            "commit us": self._groups.commit_us(self._requests),
+            "commit alone us": self._groups.commit_us(self._requests, alone=True),
+            "commits at once us": self._groups.commit_us(self._requests),
             "heartbeat us": self._groups.heartbeat_us(self._requests),
         }

@@ -1,0 +1,82 @@
+"""Growth is measured with requests that take turns, and with answers that say no error."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from benchmarks.growth_load import Clients, Connection, Kind
+from benchmarks.growth_topics import PRODUCED, partitions_of, produce_frame
+from kreplica.wire.messages import HEARTBEAT, PRODUCE
+
+
+class Recorder:
+    """Answers each request with itself, in order, and only after it was sent."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self._name = name
+        self._log = log
+        self._unanswered: list[int] = []
+
+    def send(self, data: bytes) -> None:
+        self._log.append(f"{self._name} {list(data)}")
+        self._unanswered += data
+
+    def answer(self) -> bytes:
+        self._log.append(f"{self._name} answers")
+        return bytes([self._unanswered.pop(0)])
+
+
+def asked(count: int, window: int, requests: int) -> tuple[list[str], list[bytes]]:
+    """What so many connections did, and the answers."""
+    log: list[str] = []
+    connections = [cast(Connection, Recorder(f"c{number}", log)) for number in range(count)]
+    return log, Clients(connections, window).ask(bytes([number]) for number in range(requests))
+
+
+def test_connections_take_turns() -> None:
+    """All of a round send before the first answer is read; who comes next is next in the next round."""
+    log, answers = asked(12, 1, 13)
+    assert log[:11] == [*(f"c{number} [{number}]" for number in range(10)), "c0 answers"]
+    assert log[20:] == ["c10 [10]", "c11 [11]", "c0 [12]", "c10 answers", "c11 answers", "c0 answers"]
+    assert answers == [bytes([number]) for number in range(13)]
+
+
+def test_a_window_is_sent_at_once() -> None:
+    """The last may be smaller."""
+    log, answers = asked(1, 3, 5)
+    assert log == ["c0 [0, 1, 2]", *["c0 answers"] * 3, "c0 [3, 4]", *["c0 answers"] * 2]
+    assert answers == [bytes([number]) for number in range(5)]
+
+
+def test_an_error_anywhere_in_an_answer_is_raised() -> None:
+    """Nobody measures requests that are refused."""
+
+    def answer(code: int) -> bytes:
+        row: dict[str, Any] = {"index": 0, "error_code": code, "base_offset": 7}
+        body = {"responses": [{"name": "t", "partition_responses": [row]}], "throttle_time_ms": 0}
+        return bytes(4) + PRODUCE.response.build(PRODUCED.version, body)
+
+    assert PRODUCED.parse(answer(0))["responses"][0]["partition_responses"][0]["base_offset"] == 7
+    with pytest.raises(RuntimeError, match=r"Produce was answered with error \[6\]"):
+        PRODUCED.parse(answer(6))
+    refused = bytes(4) + HEARTBEAT.response.build(2, {"throttle_time_ms": 0, "error_code": 25})
+    with pytest.raises(RuntimeError, match=r"Heartbeat was answered with error \[25\]"):
+        Kind(HEARTBEAT, 2).parse(refused)
+
+
+def test_partitions_are_spread_over_topics_of_a_thousand() -> None:
+    """So that no topic is wider than what Kafka's users have."""
+    found = partitions_of(2001)
+    assert found[:2] == [("wide-0", 0), ("wide-0", 1)]
+    assert found[999:1001] == [("wide-0", 999), ("wide-1", 0)]
+    assert found[-1] == ("wide-2", 0)
+    assert len(set(found)) == 2001
+
+
+def test_frames_differ_by_partition_alone() -> None:
+    """Each is a request of the same size."""
+    frames = list(map(produce_frame, partitions_of(3)))
+    assert len({len(frame) for frame in frames}) == 1
+    assert len(set(frames)) == 3
