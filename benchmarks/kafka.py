@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.broker_process import BrokerProcess, resident_mb
@@ -52,34 +53,34 @@ def compare(some: Sequence[Scenario], scale: str, rounds: int | None = None) -> 
         print(f"Apache Kafka cannot be had here, so kreplica is measured alone: {error}", file=sys.stderr)
         systems.remove(OTHER)
     chosen = SCALES[scale]
+    if rounds is not None:
+        chosen = replace(chosen, rounds=rounds, fail_overs=rounds)
     scenarios = [each for each in some if chosen.is_full or not each.only_full]
     try:
-        figures = list(_measured(scenarios, systems, driver, chosen, rounds or chosen.rounds))
+        figures = list(_measured(scenarios, systems, driver, chosen))
     finally:
         remove_driver(driver)
     return [row for each in figures for row in _rows(each)]
 
 
-def _measured(
-    scenarios: Sequence[Scenario], systems: Sequence[str], driver: Driver, scale: Scale, rounds: int
-) -> Iterator[Figures]:
+def _measured(scenarios: Sequence[Scenario], systems: Sequence[str], driver: Driver, scale: Scale) -> Iterator[Figures]:
     started = [each for each in scenarios if each.kind is Kind.START]
     for scenario in started:
-        yield _start_up(scenario, systems, rounds)
+        yield _start_up(scenario, systems, scale.rounds)
     for brokers in sorted({each.brokers for each in scenarios}):
         some = [each for each in scenarios if each.brokers == brokers and each not in started]
-        yield from _in_turns(some, brokers, systems, driver, scale, rounds)
+        yield from _in_turns(some, brokers, systems, driver, scale)
 
 
 def _in_turns(
-    scenarios: Sequence[Scenario], brokers: int, systems: Sequence[str], driver: Driver, scale: Scale, rounds: int
+    scenarios: Sequence[Scenario], brokers: int, systems: Sequence[str], driver: Driver, scale: Scale
 ) -> list[Figures]:
     figures = {scenario: Figures(scenario) for scenario in scenarios}
     with ExitStack() as stack:
         runs = {name: Run(stack.enter_context(SYSTEMS[name](brokers)), driver, scale) for name in systems}
         last = [scenario for scenario in scenarios if scenario.kind in FAIL_OVERS]
         steady = [scenario for scenario in scenarios if scenario not in last]
-        for number in range(rounds + 1):
+        for number in range(scale.rounds + 1):
             _round(number, steady, runs, figures)
         for number in range(1, scale.fail_overs + 1):
             _round(number, last, runs, figures)

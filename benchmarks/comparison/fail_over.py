@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import count, cycle
+from dataclasses import dataclass
+from itertools import count, cycle, product
 from threading import Thread
 
 from benchmarks.comparison.deployments import Cluster
-from benchmarks.comparison.leaders import Led, Teller, Told
+from benchmarks.comparison.leaders import Led, Teller
 from benchmarks.comparison.scenarios import Kind
 from benchmarks.zookeeper_load import Pipe
 from kreplica.cluster.znodes import CONTROLLER, broker_path
@@ -99,11 +100,12 @@ class FailOver:
 
     def _stop(self) -> dict[str, float]:
         victim = self._broker(is_controller=False)
+        end = _End(self._cluster, victim)
         with Watch(self._cluster, victim, self._topics) as watch:
             told_s = watch.signal(signal.SIGTERM)
+            end.start()
             seen = watch.until_led()
-        self._cluster.wait(victim)
-        gone_s = time.monotonic()
+        gone_s = end.result()
         self._cluster.start(victim)
         return {
             "since the signal, s": seen.last_s - told_s,
@@ -159,38 +161,30 @@ class Seen:
     last_s: float = 0.0
 
 
-@dataclass
-class _Survivor:
-    """A broker that stays, and what it has not told a living leader of."""
-
-    teller: Teller
-    waiting: set[str]
-    led_by_victim: set[tuple[str, int]] = field(default_factory=set)
-    told: Told | None = None
-
-
 class Watch:
-    """Asks those who stay while a broker goes; use it as a context manager."""
+    """Asks those who stay while a broker goes; use it as a context manager.
+
+    One broker is asked about one topic at a time, so that asking costs little of what is measured, and finds out soon.
+    """
 
     def __init__(self, cluster: Cluster, victim: int, topics: Iterable[str]) -> None:
         self._cluster = cluster
         self._victim = victim
-        self._topics = frozenset(topics)
+        self._topics = tuple(topics)
         self._living = frozenset(cluster.ports) - {victim}
-        self._survivors: list[_Survivor] = []
+        self._tellers: list[Teller] = []
+        self._led_by_victim: set[tuple[str, int]] = set()
         self._seen = Seen()
 
     def __enter__(self) -> Watch:
-        for number in self._living:
-            survivor = _Survivor(Teller(self._cluster.ports[number]), set(self._topics))
-            told = survivor.teller.ask(sorted(self._topics)).partitions
-            survivor.led_by_victim = {(each.topic, each.partition) for each in told if each.leader == self._victim}
-            self._survivors.append(survivor)
+        self._tellers = [Teller(self._cluster.ports[number]) for number in self._living]
+        told = self._tellers[0].ask(self._topics).partitions
+        self._led_by_victim = {(each.topic, each.partition) for each in told if each.leader == self._victim}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for survivor in self._survivors:
-            survivor.teller.close()
+        for teller in self._tellers:
+            teller.close()
 
     def signal(self, number: int) -> float:
         """Send the victim a signal; gives when."""
@@ -202,32 +196,25 @@ class Watch:
 
         :raise RuntimeError: that takes longer than two minutes.
         """
-        began_s = time.monotonic()
-        while any(survivor.waiting for survivor in self._survivors):
-            asked_s = time.monotonic()
-            if asked_s > began_s + TIME_S_MAX:
+        deadline_s = time.monotonic() + TIME_S_MAX
+        waiting = deque(product(self._topics, self._tellers))
+        while waiting:
+            if time.monotonic() > deadline_s:
                 raise RuntimeError(f"not every partition was led {TIME_S_MAX:g} s after broker {self._victim} went")
-            for survivor in self._survivors:
-                self._ask(survivor)
-            # Who asks without a pause takes the time of those who are to act.
-            time.sleep(max(PAUSE_S, time.monotonic() - asked_s))
+            topic, teller = waiting.popleft()
+            if not self._is_led(topic, teller):
+                waiting.append((topic, teller))
+                time.sleep(LOOK_PAUSE_S)
         return self._seen
 
-    def _ask(self, survivor: _Survivor) -> None:
-        if not survivor.waiting:
-            return
-        told = survivor.teller.ask(sorted(survivor.waiting))
-        if told is survivor.told:
-            return
-        survivor.told, told_s = told, time.monotonic()
-        led: dict[str, int] = dict.fromkeys(survivor.waiting, 0)
-        for each in told.partitions:
-            if each.leader in self._living:
-                led[each.topic] += 1
-                if not self._seen.first_s and (each.topic, each.partition) in survivor.led_by_victim:
-                    self._seen.first_s = told_s
-        survivor.waiting -= {topic for topic, number in led.items() if number == TOPIC_PARTITIONS}
+    def _is_led(self, topic: str, teller: Teller) -> bool:
+        partitions = teller.ask((topic,)).partitions
+        told_s = time.monotonic()
+        led = [(topic, each.partition) for each in partitions if each.leader in self._living]
+        if not self._seen.first_s and not self._led_by_victim.isdisjoint(led):
+            self._seen.first_s = told_s
         self._seen.last_s = told_s
+        return len(led) == TOPIC_PARTITIONS
 
 
 class _Moment(Thread):
@@ -254,6 +241,19 @@ class _Moment(Thread):
         if not self._found_s:
             raise RuntimeError(f"waited {TIME_S_MAX:g} s for {self.find.__doc__}")
         return self._found_s
+
+
+class _End(_Moment):
+    """The end of a process."""
+
+    def __init__(self, cluster: Cluster, broker: int) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._broker = broker
+
+    def find(self) -> None:
+        """The victim's process is gone."""
+        self._cluster.wait(self._broker)
 
 
 class _Session(_Moment):
