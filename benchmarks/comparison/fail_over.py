@@ -177,7 +177,7 @@ class Watch:
         self._seen = Seen()
 
     def __enter__(self) -> Watch:
-        self._tellers = [Teller(self._cluster.ports[number]) for number in self._living]
+        self._tellers = [Teller(self._cluster.ports[number]) for number in sorted(self._living)]
         told = self._tellers[0].ask(self._topics).partitions
         self._led_by_victim = {(each.topic, each.partition) for each in told if each.leader == self._victim}
         return self

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks.comparison import fail_over
+from benchmarks.comparison.fail_over import TOPIC_PARTITIONS, Watch
 from benchmarks.comparison.leaders import Led, Told, read
 from benchmarks.comparison.scenarios import FAIL_OVERS, SCENARIOS, Bound
 from kreplica.wire.messages import METADATA
@@ -53,3 +58,66 @@ def test_every_way_in_which_a_broker_goes_is_measured_and_bound() -> None:
     assert set(bound) == set(FAIL_OVERS)
     for (figure,) in bound.values():
         assert figure == Bound(figure.figure, most=1.0, ratio_most=0.5)
+
+
+VICTIM = 2
+LED = [1] * TOPIC_PARTITIONS
+LED_BY_VICTIM = [1] * (TOPIC_PARTITIONS - 1) + [VICTIM]
+LED_BY_NOBODY = [1] * (TOPIC_PARTITIONS - 1) + [-1]
+UNKNOWN: list[int] = []
+
+
+def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) -> tuple[Watch, list[int]]:
+    """A watch over one topic, by a clock that goes on by a second whenever it is looked at.
+
+    :param script: by port, the leaders that a broker tells, one answer after the other.
+    :return: and the ports that are asked, in order.
+    """
+    asked: list[int] = []
+
+    class Scripted:
+        def __init__(self, port: int) -> None:
+            self._port = port
+
+        def ask(self, topics: Sequence[str]) -> Told:
+            asked.append(self._port)
+            leaders = script[self._port].pop(0)
+            return Told(1, [Led("wide-0", index, leader, leader, 3) for index, leader in enumerate(leaders)])
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(fail_over, "Teller", Scripted)
+    moments = count(1)
+    clock = SimpleNamespace(monotonic=lambda: float(next(moments)), sleep=lambda _: None)
+    monkeypatch.setattr(fail_over, "time", clock)
+    cluster: Any = SimpleNamespace(ports={1: 9091, VICTIM: 9092, 3: 9093})
+    return Watch(cluster, VICTIM, ["wide-0"]), asked
+
+
+@pytest.mark.parametrize("not_yet", [LED_BY_VICTIM, LED_BY_NOBODY, UNKNOWN])
+def test_a_partition_is_led_when_every_broker_that_stays_tells_a_living_leader(
+    monkeypatch: pytest.MonkeyPatch, not_yet: list[int]
+) -> None:
+    """Whoever still tells the dead one, nobody, or no such topic is asked again; the dead one is never asked."""
+    script = {9091: [LED_BY_VICTIM, not_yet, LED], 9093: [not_yet, not_yet, LED]}
+    watch, asked = _watch(monkeypatch, script)
+    with watch:
+        watch.until_led()
+    assert script == {9091: [], 9093: []}
+    assert 9092 not in asked
+
+
+def test_the_first_sign_is_a_new_leader_of_what_the_dead_one_led(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes before the last, where brokers learn of it one after the other."""
+    watch, _ = _watch(monkeypatch, {9091: [LED_BY_VICTIM, LED_BY_NOBODY, LED], 9093: [LED_BY_VICTIM] * 2 + [LED]})
+    with watch:
+        seen = watch.until_led()
+    assert 0 < seen.first_s < seen.last_s
+
+
+def test_a_cluster_that_is_not_led_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker that went is named."""
+    watch, _ = _watch(monkeypatch, {9091: [LED_BY_VICTIM] * 1_000, 9093: [LED_BY_VICTIM] * 1_000})
+    with watch, pytest.raises(RuntimeError, match="broker 2"):
+        watch.until_led()
