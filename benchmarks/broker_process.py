@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import resource
 import shutil
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -69,6 +71,7 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start the process; it may not answer yet."""
+        compile_sources()
         self.port, admin_port, coordinator_port = free_ports(3)
         command = [
             str(Path(sys.executable).with_name("twistd")),
@@ -159,6 +162,15 @@ class BrokerProcess:
     def resident_mb(self) -> float:
         """Resident memory, in MB (1e6 bytes)."""
         return resident_mb(self.pid)
+
+
+@cache
+def compile_sources() -> None:
+    """Have the bytecode of every module, as an installed package has; once.
+
+    Where the environment forbids Python to write it, each start compiles what was edited: a third of its time.
+    """
+    compileall.compile_dir(ROOT / "kreplica", quiet=1)
 
 
 def cpu_s(pid: int) -> float:
