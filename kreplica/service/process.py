@@ -16,6 +16,7 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
 from kreplica.errors import KreplicaError
+from kreplica.runtime.lean_polling import poll_leanly
 from kreplica.service.open_files import raise_open_files_limit
 from kreplica.service.service_manager import ServiceManager, of_this_process
 
@@ -81,8 +82,9 @@ class ProcessService(Service):
         manager.starting()
         try:
             raise_open_files_limit()
-            # Most of what a start makes stays, and need not be looked at again and again meanwhile.
-            gc.collect()
+            poll_leanly(reactor)
+            # Most of what a start makes stays, and need not be looked at: now, and again and again meanwhile.
+            gc.freeze()
             gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
             self._thing = self._build(reactor, partial(self._give_up, reactor))
             await self._thing.start()
