@@ -43,6 +43,8 @@ needs Java, Maven, gcc and librdkafka-dev), and `python docs/performance.py rows
 """
 
 Row = Mapping[str, Any]
+Charts = Mapping[str, tuple[str, str]]
+"""Files, each with what it shows and the drawing."""
 
 
 # --- what is kept ---
@@ -80,10 +82,10 @@ def written(directory: Path = HERE) -> dict[Path, str]:
         path = directory / KEPT / f"{name}.json"
         if path.exists():
             results = json.loads(path.read_text())
-            drawn = charts_of(name, results["rows"])
+            drawn = [(table, charts_of(name, table)) for table in tables(results["rows"])]
             notes = directory / KEPT / "notes" / f"{name}.md"
             sections.append(section(name, results, drawn, notes.read_text() if notes.exists() else ""))
-            charts.update({file: chart for file, (_, chart) in drawn.items()})
+            charts.update({file: chart for _, some in drawn for file, (_, chart) in some.items()})
     if not sections:
         return {}
     files = {directory / KEPT / file: chart for file, chart in charts.items()}
@@ -93,8 +95,8 @@ def written(directory: Path = HERE) -> dict[Path, str]:
 # --- the page ---
 
 
-def section(name: str, results: Mapping[str, Any], charts: Mapping[str, tuple[str, str]], notes: str) -> str:
-    """What was measured and where, charts, tables, and what people say of it."""
+def section(name: str, results: Mapping[str, Any], drawn: Sequence[tuple[Sequence[Row], Charts]], notes: str) -> str:
+    """What was measured and where, the tables, each below its charts, and what people say of it."""
     machine = results["machine"]
     commit = f"commit `{machine['commit'][:7]}`, " if machine["commit"] else ""
     parts = [
@@ -102,11 +104,14 @@ def section(name: str, results: Mapping[str, Any], charts: Mapping[str, tuple[st
         _introduction(name),
         f"{machine['cpus']} cores, Linux {machine['kernel']}, Python {machine['python']}, {commit}"
         f"scale {results['scale']}, {machine['time'][:10]}.",
-        "\n".join(f"![{title}]({KEPT}/{file})" for file, (title, _) in charts.items()),
-        *("\n".join(_table(rows)) for rows in tables(results["rows"])),
+        *(part for table, charts in drawn for part in (_pictures(charts), "\n".join(_table(table)))),
         notes.strip(),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _pictures(charts: Charts) -> str:
+    return "\n".join(f"![{title}]({KEPT}/{file})" for file, (title, _) in charts.items())
 
 
 def _introduction(name: str) -> str:
@@ -152,25 +157,25 @@ COLOURS = (("#0969da", "#58a6ff"), ("#cf222e", "#ff7b72"), ("#1a7f37", "#3fb950"
            ("#8250df", "#bc8cff"), ("#57606a", "#9aa4af"))  # fmt: skip
 """Of lines, on white and on black."""
 
-QUANTITIES = {"us": "CPU time, us", "s": "Time, s", "MB": "Memory, MB", "%": "CPU, percent"}
-"""By unit."""
+QUANTITIES = {"us": "CPU time, us", "s": "Time, s", "MB": "Memory, MB"}
+"""By unit; others are not drawn."""
 
 
-def charts_of(name: str, rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Their files, each with what it shows and the drawing."""
+def charts_of(name: str, table: Sequence[Row]) -> Charts:
+    """Those that belong to a table of a benchmark."""
     if name == "kafka":
         title = "How many times better than Apache Kafka"
-        return {"kafka.svg": (title, bars(title, rows))}
+        return {"kafka.svg": (title, bars(title, table))}
     if name != "growth":
         return {}
     found = {}
-    for table in tables(rows):
-        along, *figures = table[0]
-        for unit, some in groupby(sorted(figures, key=_unit), key=_unit):
-            quantity = QUANTITIES.get(unit, unit)
+    along, *figures = table[0]
+    for unit, quantity in QUANTITIES.items():
+        some = [figure for figure in figures if _unit(figure) == unit]
+        if some:
             title = f"{quantity}, by {along}"
             file = "-".join(re.findall("[a-z]+", f"{name} {along} {quantity}".lower())) + ".svg"
-            found[file] = (title, lines(title, along, list(some), table))
+            found[file] = (title, lines(title, along, some, table))
     return found
 
 

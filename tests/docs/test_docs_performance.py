@@ -71,7 +71,8 @@ def test_a_section_for_each_benchmark(tmp_path: Path) -> None:
     assert "\n2 cores, Linux 6.1, Python 3.11.7, commit `0123456`, scale full, 2026-01-02.\n" in growth
     assert "![Memory, MB, by partitions](performance/growth-partitions-memory-mb.svg)\n" in growth
     assert "\n| partitions | produce us | fetch us | memory MB |\n| --: | --: | --: | --: |\n" in growth
-    assert "\n| 10 | 20 | 31.5 | 90 |\n| 1,000 | 22 | 36 | 101 |\n\n| data MB | start s |\n" in growth
+    assert "\n| 10 | 20 | 31.5 | 90 |\n| 1,000 | 22 | 36 | 101 |\n\n" in growth
+    assert "\n\n![Time, s, by data MB](performance/growth-data-mb-time-s.svg)\n\n| data MB | start s |\n" in growth
     assert growth.endswith("\n\nMemory is short of the target.\n")
 
 
