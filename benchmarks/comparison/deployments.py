@@ -24,7 +24,7 @@ from kreplica.testing.zookeeper import RealZooKeeper
 from tests.interop import apache_kafka
 
 FIRST_SEGMENT = "00000000000000000000.log"
-START_TIME_S = STOP_TIME_S = 120.0
+START_TIME_S = STOP_TIME_S = 300.0
 
 # What kafka-server-start.sh gives a production broker, with the heap that the targets were set for.
 KAFKA_FLAGS = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",

@@ -31,6 +31,7 @@ from kreplica.zookeeper.requests import GetData
 
 TOPIC_PARTITIONS = 1000
 TIME_S_MAX = 120.0
+SETTLING_S_MAX = 600.0
 PAUSE_S = 0.01
 LOOK_PAUSE_S = 0.005
 SETTLING_PAUSE_S = 0.25
@@ -61,7 +62,7 @@ class FailOver:
     def sample(self, kind: Kind) -> dict[str, float]:
         """Do it once; afterwards all brokers run, and each leads what it prefers to.
 
-        :raise RuntimeError: it takes longer than two minutes.
+        :raise RuntimeError: it takes longer than two minutes, or ten until the cluster has found its balance again.
         """
         if not self._made:
             for topic in self._topics:
@@ -138,14 +139,14 @@ class FailOver:
         self._wait_for(lambda each: each.leader == each.preferred, "every first replica to lead")
 
     def _wait_for(self, holds: Callable[[Led], bool], what: str) -> None:
-        deadline_s = time.monotonic() + TIME_S_MAX
+        deadline_s = time.monotonic() + SETTLING_S_MAX
         with ExitStack() as stack:
             for port in self._cluster.ports.values():
                 teller = Teller(port)
                 stack.callback(teller.close)
                 while sum(map(holds, teller.ask(self._topics).partitions)) != self._partitions:
                     if time.monotonic() > deadline_s:
-                        raise RuntimeError(f"waited {TIME_S_MAX:g} s for {what}")
+                        raise RuntimeError(f"waited {SETTLING_S_MAX:g} s for {what}")
                     time.sleep(SETTLING_PAUSE_S)
 
 
