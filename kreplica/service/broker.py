@@ -30,7 +30,6 @@ from kreplica.replication import ControlFence, Wakeups
 from kreplica.replication.partitions import DELETE_WHATEVER_EPOCH
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import StallWatch
-from kreplica.server.authorization import guarded
 from kreplica.server.fetch_sessions import FetchSessions
 from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
@@ -188,6 +187,8 @@ class Broker:
     def _build_server(self) -> Server:
         table = handler_table(self, self.topic_admin)
         if self.plugins.gate is not None:
+            from kreplica.server.authorization import guarded
+
             table = guarded(table, self.plugins.gate, self.metadata)
         unreadable = self.directories.unreadable
         return Server(self.runtime, table, bounds(self.settings), turn=self.turn, unreadable=unreadable)
