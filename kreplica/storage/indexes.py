@@ -90,8 +90,8 @@ class OffsetIndex:
         self._written = len(self._offsets)
 
     def release(self) -> None:
-        """Forget what the file holds too; it is read again when it is needed."""
-        if self._offsets is not None and self._written == len(self._offsets):
+        """Forget what the file holds too; it is read again when it is needed.  One that is empty may have no file yet."""
+        if self._offsets and self._written == len(self._offsets):
             self._offsets, self._positions = None, array("i")
 
     def check(self, size_bytes: int) -> None:
@@ -180,8 +180,8 @@ class TimeIndex:
         self._written = len(self._entries) // TIME_ENTRY_SIZE
 
     def release(self) -> None:
-        """Forget what the file holds too; it is read again when it is needed."""
-        if self._entries is not None and self._written * TIME_ENTRY_SIZE == len(self._entries):
+        """Forget what the file holds too; it is read again when it is needed.  One that is empty may have no file yet."""
+        if self._entries and self._written * TIME_ENTRY_SIZE == len(self._entries):
             self._entries = None
 
     def check(self, next_offset: int) -> None:

@@ -59,6 +59,16 @@ def test_an_offset_index_is_a_sorted_map(rows, asked, cut):
     assert again.last == (kept[-1] if kept else (100, 0))
 
 
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_an_empty_index_has_a_file_when_it_is_written(kind):
+    """Though it was let go before: a segment without it would have it made again at the next start."""
+    disk = MemoryDisk(directories=["/d"])
+    index = kind("/d/i", 0, disk, new=True)
+    index.release()
+    index.write()
+    assert disk.exists("/d/i")
+
+
 @given(stamps=st.lists(st.integers(0, 60), max_size=40), asked=st.integers(0, 70), cut=st.integers(0, 45))
 def test_a_time_index_never_skips_a_record(stamps, asked, cut):
     """Up to the offset it gives, every record is earlier than the time that is asked."""
