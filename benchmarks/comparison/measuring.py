@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from benchmarks.broker_process import allow_files
 from benchmarks.comparison.deployments import Cluster, Deployment
 from benchmarks.comparison.fail_over import FailOver
+from benchmarks.comparison.leaders import Teller
 from benchmarks.comparison.scenarios import FAIL_OVERS, Kind, Scale, Scenario
 from benchmarks.driver import Driver, Measurement, measure, write_ahead
 from benchmarks.raw_client import RawClient
@@ -45,6 +46,7 @@ class Run:
 
     @cached_property
     def _admin(self) -> AdminClient:
+        wait_for_controller(port_of(self._deployment))
         return AdminClient({"bootstrap.servers": self._deployment.bootstrap})
 
     def sample(self, scenario: Scenario) -> dict[str, float]:
@@ -178,6 +180,20 @@ def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
             client.close()
         time.sleep(0.002)
     raise RuntimeError(f"no record was acknowledged; the last answer: {answer}")
+
+
+def wait_for_controller(port: int) -> None:
+    """A client that is told of no controller right after a start may not ask again for long.
+
+    :raise RuntimeError: the broker knows of none in two minutes.
+    """
+    deadline_s = time.monotonic() + START_S_MAX
+    teller = Teller(port)
+    while teller.ask(()).controller < 0:
+        if time.monotonic() > deadline_s:
+            raise RuntimeError("the broker knows of no controller")
+        time.sleep(0.05)
+    teller.close()
 
 
 def port_of(deployment: Deployment) -> int:
