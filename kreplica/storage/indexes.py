@@ -90,7 +90,7 @@ class OffsetIndex:
         self._written = len(self._offsets)
 
     def release(self) -> None:
-        """Forget what the file holds too; it is read again when it is needed.  One that is empty may have no file yet."""
+        """Forget what the file holds too; it is read again when needed.  An empty one may have no file yet."""
         if self._offsets and self._written == len(self._offsets):
             self._offsets, self._positions = None, array("i")
 
@@ -180,7 +180,7 @@ class TimeIndex:
         self._written = len(self._entries) // TIME_ENTRY_SIZE
 
     def release(self) -> None:
-        """Forget what the file holds too; it is read again when it is needed.  One that is empty may have no file yet."""
+        """Forget what the file holds too; it is read again when needed.  An empty one may have no file yet."""
         if self._entries and self._written * TIME_ENTRY_SIZE == len(self._entries):
             self._entries = None
 
