@@ -54,8 +54,7 @@ class FastTransport(tcp.Server):
         self._is_writing = False
         self._outgoing = Outgoing(sock, LookAhead(resources.cold_reads, self), str(client[0]))
         super().__init__(sock, protocol, client, *arguments)
-        # For the log, where whoever has something to say names the client; texts of its own would be 150 bytes each.
-        self.logstr = self.repstr = type(self).__name__
+        self.repstr = type(self).__name__  # a text of its own would be 80 bytes of each
 
     def __repr__(self) -> str:
         return f"<{self.repstr} of {self.connection!r}>"
