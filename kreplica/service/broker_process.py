@@ -11,6 +11,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from kreplica.runtime import real_runtime
+from kreplica.runtime.lean_polling import poll_leanly
 from kreplica.runtime.parent import end_with_parent
 from kreplica.service.broker import Broker
 from kreplica.settings.broker_settings import load
@@ -67,5 +68,6 @@ def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[
     parent_id = options["child-of"]
     if parent_id is not None:
         end_with_parent(parent_id)
+    poll_leanly(reactor)
     kind = BrokerProcess if parent_id is None else ChildBrokerProcess
     return kind(real_runtime(reactor), load(options["config"], options["overrides"]), failed)

@@ -16,7 +16,6 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
 from kreplica.errors import KreplicaError
-from kreplica.runtime.lean_polling import poll_leanly
 from kreplica.service.open_files import raise_open_files_limit
 from kreplica.service.service_manager import ServiceManager, of_this_process
 
@@ -82,7 +81,6 @@ class ProcessService(Service):
         manager.starting()
         try:
             raise_open_files_limit()
-            poll_leanly(reactor)
             # Most of what a start makes stays, and need not be looked at: now, and again and again meanwhile.
             gc.freeze()
             gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)

@@ -14,6 +14,7 @@ from kreplica import __version__
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.disk import make_directories_durably
+from kreplica.runtime.lean_polling import poll_leanly
 from kreplica.runtime.together import together
 from kreplica.service.banner import banner
 from kreplica.service.broker import Broker
@@ -213,7 +214,9 @@ def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Calla
 
         return StandaloneProcess(ProcessesStandalone(runtime, config, options["log-format"], failed=failed))
     if config.brokers == 1:
-        # Nobody would be left to see it go: it has the reactor for itself, with nothing between.
+        # Nobody would be left to see it go: it has the reactor for itself, with nothing between, and no log line has to
+        # say whose it is.
+        poll_leanly(reactor)
         return StandaloneProcess(Standalone(runtime, config, failed=failed))
     from kreplica.service.hosted_standalone import HostedStandalone
 
