@@ -25,6 +25,7 @@ PAGE, KEPT = "performance.md", "performance"
 TITLES = {
     "kafka": "Beside Apache Kafka",
     "efficiency": "Beside a C program that makes the same system calls",
+    "bytecodes": "Where a request's time goes in Python",
     "growth": "Growth",
     "cores": "More than one core",
     "controller": "The controller",
