@@ -149,13 +149,19 @@ def microseconds(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, f
 
 
 def _peer(name: str) -> Any:
-    """kafka-python's class of that message, or None where it has none or is not installed."""
+    """A class of that message as kafka-python makes its own, or None where it has none or is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
+            from kafka.protocol.api_header import ResponseClassRegistry
             from kafka.protocol.api_message import ApiMessage
 
-            return type(ApiMessage)(name, (ApiMessage,), {"__slots__": ()})
+            known = ResponseClassRegistry._response_class_registry
+            own = dict(known)
+            try:
+                return type(ApiMessage)(name, (ApiMessage,), {"__slots__": ()})
+            finally:
+                known.update(own)  # it stood in the place of its clients' own class, which would go with it
     except (ImportError, FileNotFoundError):
         return None
 

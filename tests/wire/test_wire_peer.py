@@ -19,6 +19,7 @@ with warnings.catch_warnings():  # the peer reads its own files in a deprecated 
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.protocol.schemas.resources as peer_resources
     from kafka.protocol.api_data import ApiData
+    from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
 
 PEER_FILES = {path.name.removesuffix(".json") for path in importlib.resources.files(peer_resources).iterdir()}
@@ -54,7 +55,11 @@ def test_what_the_peer_lacks_is_known() -> None:
 def peer_class(schema: Schema) -> Any:
     """The peer's class of a message, made from the field facts that it ships."""
     base = ApiData if schema.name.startswith("ConsumerProtocol") else ApiMessage
-    return type(base)(schema.name, (base,), {"__slots__": ()})
+    known = ResponseClassRegistry._response_class_registry
+    own = dict(known)
+    made = type(base)(schema.name, (base,), {"__slots__": ()})
+    known.update(own)  # it was put in the place of the peer's own class, which other tests' clients need
+    return made
 
 
 def to_peer(field: Any, value: Any, version: int) -> Any:
