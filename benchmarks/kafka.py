@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.broker_process import BrokerProcess, resident_mb
 from benchmarks.comparison import deployments
 from benchmarks.comparison.deployments import Deployment, KafkaBroker
-from benchmarks.comparison.measuring import Run, first_record_s
+from benchmarks.comparison.measuring import Run, first_record_s, idle_mb
 from benchmarks.comparison.scenarios import FAIL_OVERS, SCALES, SCENARIOS, Bound, Figures, Kind, Scale, Scenario
 from benchmarks.driver import Driver, find_driver, remove_driver
 from tests.interop.apache_kafka import NoKafka, class_path
@@ -28,6 +28,9 @@ SYSTEMS: Mapping[str, Callable[[int], AbstractContextManager[Deployment]]] = {
     OWN: deployments.kreplica,
     OTHER: deployments.kafka,
 }
+
+FRESH = (Kind.START, Kind.IDLE)
+"""What is measured on processes that have done nothing else."""
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
@@ -64,9 +67,9 @@ def compare(some: Sequence[Scenario], scale: str, rounds: int | None = None) -> 
 
 
 def _measured(scenarios: Sequence[Scenario], systems: Sequence[str], driver: Driver, scale: Scale) -> Iterator[Figures]:
-    started = [each for each in scenarios if each.kind is Kind.START]
+    started = [each for each in scenarios if each.kind in FRESH]
     for scenario in started:
-        yield _start_up(scenario, systems, scale.rounds)
+        yield _in_fresh_processes(scenario, systems, scale.rounds)
     for brokers in sorted({each.brokers for each in scenarios}):
         some = [each for each in scenarios if each.brokers == brokers and each not in started]
         yield from _in_turns(some, brokers, systems, driver, scale)
@@ -100,8 +103,11 @@ def _round(
                 figures[scenario].add(name, sample)
 
 
-def _start_up(scenario: Scenario, systems: Sequence[str], rounds: int) -> Figures:
-    """From the start of a process, on an empty directory, to its first acknowledged record."""
+def _in_fresh_processes(scenario: Scenario, systems: Sequence[str], rounds: int) -> Figures:
+    """What a process takes until its first acknowledged record, on an empty directory; or what connections take then.
+
+    One that has served others has memory to spare, which more connections do not show in.
+    """
     figures = Figures(scenario)
     starts: Mapping[str, Callable[[], AbstractContextManager[tuple[int, int, float]]]] = {
         OWN: _start_kreplica,
@@ -111,7 +117,10 @@ def _start_up(scenario: Scenario, systems: Sequence[str], rounds: int) -> Figure
         for name in systems if number % 2 else reversed(systems):
             _told(scenario, name, number + 1)
             with starts[name]() as (pid, port, begun_s):
-                figures.add(name, {"s": first_record_s(port, begun_s), "MB": resident_mb(pid)})
+                sample = {"s": first_record_s(port, begun_s), "MB": resident_mb(pid)}
+                if scenario.kind is Kind.IDLE:
+                    sample = idle_mb(port, pid, scenario.count)
+                figures.add(name, sample)
     return figures
 
 

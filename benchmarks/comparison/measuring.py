@@ -9,7 +9,7 @@ from itertools import count
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from benchmarks.broker_process import allow_files
+from benchmarks.broker_process import allow_files, resident_mb
 from benchmarks.comparison.deployments import Cluster, Deployment
 from benchmarks.comparison.fail_over import FailOver
 from benchmarks.comparison.leaders import Teller
@@ -40,7 +40,6 @@ class Run:
             Kind.CONSUME: self._consume,
             Kind.LATENCY: self._latency,
             Kind.TINY: self._tiny,
-            Kind.IDLE: self._idle,
             **dict.fromkeys(FAIL_OVERS, self._fail_over),
         }
 
@@ -89,7 +88,7 @@ class Run:
         for log in logs:
             write_ahead(log, size, sync=synced)
 
-    # --- latency, requests, connections ---
+    # --- latency, requests ---
 
     def _latency(self, scenario: Scenario) -> dict[str, float]:
         per_s = scenario.records_per_s * scenario.record_bytes
@@ -117,19 +116,6 @@ class Run:
             self._remove_topic(topic)
         cost_us = got.broker_cpu_s * 1e6 / got.load["messages"]
         return {"per core": 1e6 / cost_us, "requests/s": got.load["messages"] / got.load["seconds"]}
-
-    def _idle(self, scenario: Scenario) -> dict[str, float]:
-        wanted = min(scenario.count, allow_files() - 100)
-        before_mb = self._deployment.resident_mb()
-        clients: list[RawClient] = []
-        try:
-            for _ in range(wanted):
-                clients.append(RawClient(port_of(self._deployment)))
-                clients[-1].ask_for_versions()
-            return {"MB for 10,000": (self._deployment.resident_mb() - before_mb) * 10_000 / wanted}
-        finally:
-            for client in clients:
-                client.close()
 
     def _load(self, mode: str, *arguments: object) -> Measurement:
         return measure(self._driver, self._deployment, mode, *arguments)
@@ -194,6 +180,21 @@ def wait_for_controller(port: int) -> None:
             raise RuntimeError("the broker knows of no controller")
         time.sleep(0.05)
     teller.close()
+
+
+def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
+    """What connections take that have asked for versions, and nothing else."""
+    wanted = min(count, allow_files() - 100)
+    before_mb = resident_mb(pid)
+    clients: list[RawClient] = []
+    try:
+        for _ in range(wanted):
+            clients.append(RawClient(port))
+            clients[-1].ask_for_versions()
+        return {"MB for 10,000": (resident_mb(pid) - before_mb) * 10_000 / wanted}
+    finally:
+        for client in clients:
+            client.close()
 
 
 def port_of(deployment: Deployment) -> int:
