@@ -7,6 +7,7 @@ here, and says why; who makes it cheaper lowers it.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -16,8 +17,11 @@ import pytest
 from server_scene import parse_answer, request_frame
 from test_server_dispatch import MemoryTransport
 
+from kreplica.model import TopicPartition
 from kreplica.runtime.disk import FileRange
 from kreplica.server.pieces import Piece, piece_size
+from kreplica.server.request import Request
+from kreplica.server.wanted import Watch
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.messages import FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
@@ -147,6 +151,56 @@ def test_fetch_in_a_session(measured: Measured) -> None:
     assert session_id
     cost = measured.cost(FETCH, 11, lambda number: fetch(0, session_id=session_id, session_epoch=1 + number))
     assert_within(cost, Cost(54, 54))
+
+
+def collected() -> list[Any]:
+    """What only the collector could free."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        return list(gc.garbage)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_a_fetch_that_waited_leaves_no_cycles(measured: Measured, in_session: bool) -> None:
+    """A collection of what thousands of them have left would hold up everybody for a tenth of a second."""
+    consumer = measured.resources.connection("PLAINTEXT", "1.2.3.4:6")
+    answers = Sink()
+    consumer.attach(answers)
+    log = measured.cluster.brokers[1].program.partitions.get(TopicPartition("t", 0)).log
+
+    def ask(session_id: int, session_epoch: int, wait_ms: int) -> None:
+        body = fetch(1, session_id=session_id, session_epoch=session_epoch) | {"max_wait_ms": wait_ms, "min_bytes": 1}
+        body["topics"][0]["partitions"][0]["fetch_offset"] = log.log_end_offset
+        with measured.resources.turn:
+            frame = memoryview(request_frame(FETCH, 11, 1, body))[4:]
+            measured.resources.dispatch.frame_received(consumer, frame)
+
+    def produce_one() -> None:
+        measured._receive(memoryview(request_frame(PRODUCE, 9, 1, produce(1)))[4:])
+        measured.transport.sends.clear()
+
+    session_id = 0
+    if in_session:
+        ask(0, 0, wait_ms=0)
+        session_id = parse_answer(answers.frames()[0], FETCH.key, 11)[1]["session_id"]
+        answers.sends.clear()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(ROUNDS):
+            ask(session_id, 1 + number if in_session else -1, wait_ms=1000)
+            assert not answers.sends, "it is to wait"
+            produce_one()
+            assert answers.sends
+            answers.sends.clear()
+        measured.cluster.run(2.0)  # past the times of timers that were cancelled, which hold on to what they were for
+        assert sum(isinstance(left, Watch | Request) for left in collected()) < ROUNDS
+    finally:
+        gc.enable()
 
 
 def test_list_offsets(measured: Measured) -> None:

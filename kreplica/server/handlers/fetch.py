@@ -233,13 +233,15 @@ class _FetchUnderWay:
 
     def _end(self) -> None:
         """Nothing more happens by itself."""
-        if self._call is not None and self._call.active():
-            self._call.cancel()
+        call, self._call = self._call, None
+        if call is not None and call.active():
+            call.cancel()
         session = self._context.session
+        watch, self._watch = self._watch, None  # which leads back here: a collection of such cycles holds up everybody
         if session is not None:
             session.on_change = session.supersede = None
-        elif self._watch is not None:
-            self._watch.clear()
+        elif watch is not None:
+            watch.clear()
 
     # --- the answer --------------------------------------------------------------------------------------------------
 
