@@ -193,7 +193,10 @@ def advantage(row: Row) -> float | None:
     return 1 / ratio if (row["target ratio"] or row["target"]).startswith("<=") else float(ratio)
 
 
-WIDTH, LEFT, BAR, GAP = 760, 290, 16, 8
+WIDTH, BAR, GAP = 760, 16, 8
+LETTER = 6.6
+"""About as wide as a letter of a label is."""
+
 STOPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
@@ -205,8 +208,10 @@ def bars(title: str, rows: Sequence[Row]) -> str:
     most = max([4.0, *(better for _, better in better_by)])
     least = min([0.5, *(better for _, better in better_by)])
 
+    left = 16 + LETTER * max((len(name) for name, _ in better_by), default=0)
+
     def x(value: float) -> float:
-        return LEFT + (WIDTH - LEFT - 60) * (math.log(value / least) / math.log(most / least))
+        return left + (WIDTH - left - 60) * (math.log(value / least) / math.log(most / least))
 
     height = 30 + len(better_by) * (BAR + GAP) + 24
     out = _start(title, height, ".better{fill:#2da44e}.worse{fill:#cf222e}")
@@ -219,7 +224,7 @@ def bars(title: str, rows: Sequence[Row]) -> str:
         y = 28 + number * (BAR + GAP)
         begin, end = sorted((x(1), x(better)))
         kind = "better" if better >= 1 else "worse"
-        out.append(_text(LEFT - 8, y + BAR - 4, name, "end"))
+        out.append(_text(left - 8, y + BAR - 4, name, "end"))
         out.append(
             f'<rect class="{kind}" x="{begin:.1f}" y="{y}" width="{max(end - begin, 1):.1f}" height="{BAR}" rx="2"/>'
         )
