@@ -103,6 +103,10 @@ def test_counting() -> None:
 class UnhandledTests(SynchronousTestCase):
     """What nobody looks at."""
 
+    def setUp(self) -> None:
+        gc.collect()
+        self.flushLoggedErrors()  # what other tests have left to the collector
+
     def test_an_error_is_logged(self) -> None:
         """As that of any Deferred."""
         Promise().errback(ValueError("nobody looks"))
@@ -120,6 +124,7 @@ def test_of_an_aborted_transaction_dropped_deferreds_say_nothing(error: ClientEr
     def note(event: object) -> None:
         logged.append(event)
 
+    gc.collect()  # what other tests have left is not listened to
     before, after = Promise(), Promise()
     before.addErrback(lambda failure: told.append(failure.value))
     for promise in (before, after, Promise()):
