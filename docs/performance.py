@@ -18,6 +18,8 @@ from itertools import cycle, groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tables import text as cell
+
 HERE = Path(__file__).parent
 BENCHMARKS = HERE.parent / "benchmarks"
 PAGE, KEPT = "performance.md", "performance"
@@ -134,22 +136,9 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield f"| {' | '.join('--:' if right else '---' for right in numeric)} |"
     before = ""
     for row in rows:
-        first, *others = [_cell(row[key]) for key in keys]
+        first, *others = [cell(row[key]) for key in keys]
         yield f"| {' | '.join([first if first != before or numeric[0] else '', *others])} |"
         before = first
-
-
-def _cell(value: Any) -> str:
-    """A value as people read it: three significant digits, thousands apart, nothing for None."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return str(value).replace("|", "\\|")
 
 
 # --- charts ---
@@ -263,7 +252,7 @@ def lines(title: str, along: str, figures: Sequence[str], rows: Sequence[Row]) -
         path = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
         out.append(f'<polyline class="line{number}" points="{path}"/>')
         for (across, down), row in zip(points, rows, strict=True):
-            told = f"{figure}: {_cell(row[figure])} at {_cell(row[along])}"
+            told = f"{figure}: {cell(row[figure])} at {cell(row[along])}"
             out.append(_dot(number, across, down, f"<title>{escape(told)}</title>"))
         legend = 18 + LINE * (number + 1)
         out.append(_dot(number, MARGIN + 5, legend - 4))
