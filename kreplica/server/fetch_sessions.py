@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
-from uuid import UUID
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import ZERO_UUID
@@ -52,7 +51,7 @@ class FetchContext:
         if self.session is None:
             return NO_SESSION, pairs
         news = [pair for pair in pairs if pair[0].is_news(pair[1])]
-        self.session.served(wanted for wanted, row in news if row["records"])
+        self.session.served([wanted for wanted, row in news if row["records"]])
         return self.session.session_id, pairs if self.full else news
 
 
@@ -106,16 +105,18 @@ class FetchSession:
 
     def change(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> None:
         """Take in what a request adds, moves and forgets."""
-        for topic, topic_id, row in _rows(topics):
-            wanted = self.partitions.get((topic, topic_id, row["partition"]))
-            if wanted is None:
-                wanted = Wanted(topic, topic_id, row)
-                self.partitions[wanted.key] = wanted
-            else:
-                wanted.ask(row)
-                # An answer was under way perhaps, and a follower leaves out what it has asked for anew.
-                wanted.may_have_missed = self.follower
-            self.pending[wanted] = None
+        for topic in topics:
+            name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
+            for row in topic["partitions"]:
+                wanted = self.partitions.get((name, topic_id, row["partition"]))
+                if wanted is None:
+                    wanted = Wanted(name, topic_id, row)
+                    self.partitions[wanted.key] = wanted
+                else:
+                    wanted.ask(row)
+                    # An answer was under way perhaps, and a follower leaves out what it has asked for anew.
+                    wanted.may_have_missed = self.follower
+                self.pending[wanted] = None
         for gone in forgotten:
             for partition in gone["partitions"]:
                 wanted = self.partitions.pop((gone.get("topic"), gone.get("topic_id", ZERO_UUID), partition), None)
@@ -216,11 +217,9 @@ class FetchSessions:
             session.watch.clear()
 
 
-def _rows(topics: Iterable[Row]) -> Iterator[tuple[str | None, UUID, Row]]:
-    for topic in topics:
-        for row in topic["partitions"]:
-            yield topic.get("topic"), topic.get("topic_id", ZERO_UUID), row
-
-
 def _wanted(topics: Iterable[Row]) -> list[Wanted]:
-    return [Wanted(topic, topic_id, row) for topic, topic_id, row in _rows(topics)]
+    found = []
+    for topic in topics:
+        name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
+        found += [Wanted(name, topic_id, row) for row in topic["partitions"]]
+    return found

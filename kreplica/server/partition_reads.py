@@ -21,6 +21,8 @@ CONSUMER = -1
 DEBUGGER = -2
 """Who reads any replica, and beyond what is committed."""
 
+_new_tuple = tuple.__new__
+
 NO_SNAPSHOT = {"end_offset": -1, "epoch": -1}
 
 
@@ -28,6 +30,7 @@ class Reader(NamedTuple):
     """Who fetches.
 
     :param replica_id: a broker's that follows, ``CONSUMER`` or ``DEBUGGER``.
+    :param is_follower: it is a broker's.
     :param broker_epoch: the follower's; -1 where its version of Fetch does not say.
     :param by_id: topics are named by id.
     :param any_replica: it may read from a follower.
@@ -36,6 +39,7 @@ class Reader(NamedTuple):
     """
 
     replica_id: int = CONSUMER
+    is_follower: bool = False
     broker_epoch: int = NO_BROKER_EPOCH
     isolation: int = READ_UNCOMMITTED
     by_id: bool = False
@@ -43,14 +47,11 @@ class Reader(NamedTuple):
     rack: str = ""
     may_read: Callable[[str], bool] | None = None
 
-    @property
-    def is_follower(self) -> bool:
-        return self.replica_id >= 0
-
 
 class Read(NamedTuple):
     """What was read.
 
+    :param row: None where there are only figures to tell: those of the time of the answer.
     :param partition: None where it is not here.
     :param size: bytes of records in the row.
     :param settled: there is nothing more until the partition changes or the reader moves.
@@ -58,7 +59,7 @@ class Read(NamedTuple):
     :param throttles: what its bytes count for.
     """
 
-    row: Row
+    row: Row | None
     size: int = 0
     partition: Partition | None = None
     settled: bool = False
@@ -92,27 +93,27 @@ class PartitionReads:
         self._rack_of = rack_of
         self._selector = selector
 
-    def read(self, reader: Reader, wanted: Wanted, space: int, hints: LeaderHints, *, at_least_one: bool) -> Read:
+    def read(
+        self, reader: Reader, wanted: Wanted, space: int, hints: Callable[[], LeaderHints], *, at_least_one: bool
+    ) -> Read:
         """Read one partition, as much as there is room for; an error is the row's.
 
+        :param hints: asked for where there is an error.
         :param at_least_one: the first batch comes whole, however large it is (KIP-74).
         """
-        key: TopicPartition | None = None
         try:
-            key = self._key(reader, wanted)
-            if reader.may_read is not None and not reader.may_read(key.topic):
-                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            partition = self._find(reader, wanted, key)
+            partition = self._find(reader, wanted)
             try:
-                return self._read(reader, wanted, partition, space, at_least_one=at_least_one)
+                return self._read(reader, wanted, partition, space, at_least_one)
             except (OSError, StorageError) as error:
                 # One partition's trouble: whoever else waits for what happened in this turn is answered all the same.
                 raise partition.cannot_be_read(wanted.fetch_offset, error) from error
         except KafkaError as error:
             code = error.code
         row = _row(wanted.partition, error_code=int(code))
-        if key is not None:
-            row["current_leader"] = hints.leader_of(key, code)
+        topic = self._topic(reader, wanted)
+        if topic is not None:
+            row["current_leader"] = hints().leader_of(TopicPartition(topic, wanted.partition), code)
         return Read(row, urgent=True)
 
     def is_worth_another(self, reader: Reader, wanted: Wanted, before: Read) -> bool:
@@ -134,15 +135,18 @@ class PartitionReads:
             return True
         return partition.visible_end(reader.isolation) > wanted.fetch_offset
 
-    def _key(self, reader: Reader, wanted: Wanted) -> TopicPartition:
+    def _topic(self, reader: Reader, wanted: Wanted) -> str | None:
+        """Its name; None where this broker has not heard of its id."""
         topic = wanted.topic
-        if topic is None or reader.by_id:
-            topic = self._metadata.name_of(wanted.topic_id)
-            if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return TopicPartition(topic, wanted.partition)
+        return self._metadata.name_of(wanted.topic_id) if topic is None or reader.by_id else topic
 
-    def _find(self, reader: Reader, wanted: Wanted, key: TopicPartition) -> Partition:
+    def _find(self, reader: Reader, wanted: Wanted) -> Partition:
+        topic = self._topic(reader, wanted)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if reader.may_read is not None and not reader.may_read(topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        key = _new_tuple(TopicPartition, (topic, wanted.partition))
         partition = self._partitions.get(key)
         if partition is None:
             raise self._partitions.unknown(key)
@@ -154,57 +158,56 @@ class PartitionReads:
             partition.check_leader(wanted.current_leader_epoch)
         return partition
 
-    def _read(
-        self, reader: Reader, wanted: Wanted, partition: Partition, space: int, *, at_least_one: bool
-    ) -> Read:
+    def _read(self, reader: Reader, wanted: Wanted, partition: Partition, space: int, at_least_one: bool) -> Read:
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = _diverging(partition, wanted)
             if diverging is not None:
-                row = _figures(partition, wanted)
+                row = _figures(partition, wanted.partition)
                 row["diverging_epoch"] = diverging
                 return Read(row, 0, partition, urgent=True)
+        log = partition.log
+        offset = wanted.fetch_offset
+        throttles: Sequence[TokenBucket] = ()
+        is_told_late = False
         if reader.is_follower:
-            self._acknowledge(reader, wanted, partition)
-        row = _figures(partition, wanted)
-        if self._selector is not None and reader.rack and reader.replica_id == CONSUMER and partition.is_leader:
-            preferred = self._preferred(self._selector, reader.rack, wanted, partition)
-            if preferred is not None:
-                row["preferred_read_replica"] = preferred
-                return Read(row, 0, partition, urgent=True)
-        end_offset = partition.log.log_end_offset
-        if reader.replica_id == CONSUMER:
+            if wanted.named:
+                self._acknowledge(reader, wanted, partition)
+            end_offset = log.log_end_offset
+            is_told_late = self._is_told_late(wanted, partition)
+            if self.throttle is not None and reader.replica_id not in partition.leadership.isr:
+                throttles = self.throttle.leading(
+                    partition.topic_partition, reader.replica_id, partition.leadership.adding
+                )
+                if any(bucket.used_up for bucket in throttles):
+                    return Read(None, 0, partition)
+        elif reader.replica_id == CONSUMER:
+            if self._selector is not None and reader.rack and partition.is_leader:
+                preferred = self._preferred(self._selector, reader.rack, wanted, partition)
+                if preferred is not None:
+                    row = _figures(partition, wanted.partition)
+                    row["preferred_read_replica"] = preferred
+                    return Read(row, 0, partition, urgent=True)
             end_offset = partition.visible_end(reader.isolation)
-        throttles = self._throttles_of(reader, partition)
-        if throttles and any(bucket.used_up for bucket in throttles):
-            return Read(row, 0, partition)
-        slice_ = partition.log.read(
-            wanted.fetch_offset,
-            size_max=max(min(wanted.bytes_max, space), 0),
-            offset_max=end_offset,
-            at_least_one=at_least_one,
+        else:
+            end_offset = log.log_end_offset
+        slice_ = log.read(
+            offset, size_max=max(min(wanted.bytes_max, space), 0), offset_max=end_offset, at_least_one=at_least_one
         )
-        if slice_.size:
-            if reader.is_follower:
-                _look_twice(reader.replica_id, wanted.fetch_offset, partition, slice_)
-            row["records"] = slice_
+        if not slice_.size:
+            return _new_tuple(Read, (None, 0, partition, offset >= end_offset, is_told_late, throttles))
+        if reader.is_follower:
+            _look_twice(reader.replica_id, offset, partition, slice_)
+        row = _figures(partition, wanted.partition)
+        row["records"] = slice_
         if reader.isolation == READ_COMMITTED:
-            row["aborted_transactions"] = _aborted(partition, wanted.fetch_offset, slice_) if slice_.size else []
-        return Read(
-            row,
-            slice_.size,
-            partition,
-            settled=wanted.fetch_offset >= end_offset,
-            urgent=reader.is_follower and self._is_told_late(wanted, partition),
-            throttles=throttles,
-        )
+            row["aborted_transactions"] = _aborted(partition, offset, slice_)
+        return _new_tuple(Read, (row, slice_.size, partition, offset >= end_offset, is_told_late, throttles))
 
     def _acknowledge(self, reader: Reader, wanted: Wanted, partition: Partition) -> None:
         """A follower that asks for an offset has everything before it; before the read, whose figures it may move.
 
         What lies outside the log acknowledges nothing.
         """
-        if not wanted.named:
-            return
         if not partition.log.log_start_offset <= wanted.fetch_offset <= partition.log.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -222,19 +225,13 @@ class PartitionReads:
         where consumers read from followers: for its own sake a follower needs it when it leads, and learns it then
         from its own followers.  Telling every follower at once would double the number of fetches under load.
         """
-        if wanted.told is None:
+        told = wanted.told
+        if told is None:
             return False
-        high_watermark, log_start_offset = wanted.told
+        high_watermark, log_start_offset = told
         return log_start_offset != partition.log.log_start_offset or (
             self._selector is not None and high_watermark != partition.high_watermark
         )
-
-    def _throttles_of(self, reader: Reader, partition: Partition) -> Sequence[TokenBucket]:
-        """The throttles, where this follower copies a replica that is to be throttled and is not in sync."""
-        throttle = self.throttle
-        if throttle is None or not reader.is_follower or reader.replica_id in partition.leadership.isr:
-            return ()
-        return throttle.leading(partition.topic_partition, reader.replica_id, partition.leadership.adding)
 
     def _preferred(
         self, selector: ReplicaSelector, rack: str, wanted: Wanted, partition: Partition
@@ -286,19 +283,22 @@ def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[
     ]
 
 
-def _figures(partition: Partition, wanted: Wanted) -> Row:
+def row_of_figures(reader: Reader, wanted: Wanted, partition: Partition) -> Row:
+    """The row of a partition of which there are no records to send."""
+    row = _figures(partition, wanted.partition)
+    if reader.isolation == READ_COMMITTED:
+        row["aborted_transactions"] = []
+    return row
+
+
+def _figures(partition: Partition, index: int) -> Row:
     high_watermark = partition.high_watermark
-    return _row(
-        wanted.partition,
-        high_watermark=high_watermark,
-        last_stable_offset=partition.log.last_stable_offset(high_watermark),
-        log_start_offset=partition.log.log_start_offset,
-    )
+    log = partition.log
+    return _row(index, 0, high_watermark, log.last_stable_offset(high_watermark), log.log_start_offset)
 
 
 def _row(
     partition: int,
-    *,
     error_code: int = 0,
     high_watermark: int = -1,
     last_stable_offset: int = -1,

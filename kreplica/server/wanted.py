@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,8 @@ from kreplica.replication import Partition
 
 NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
 """What an answer says of a partition whose history agrees with the client's (KIP-595)."""
+
+_in_order = attrgetter("topic_partition")
 
 Key = tuple[str | None, UUID, int]
 Row = dict[str, Any]
@@ -76,19 +79,22 @@ class Watch:
     """Tells which of some wanted partitions changed since they were read.
 
     :param changed: called with them; each is told once, and watched no more until it is added again.
+    :ivar is_awaited: asked of each, while somebody waits: a change that is of no use to him is not told of.
     """
 
-    __slots__ = ("_changed", "_wanted")
+    __slots__ = ("_changed", "_wanted", "is_awaited")
 
     def __init__(self, changed: Callable[[list[Wanted]], object]) -> None:
         self._changed = changed
         self._wanted: dict[Partition, list[Wanted]] = {}
+        self.is_awaited: Callable[[Wanted], bool] | None = None
 
     def add(self, wanted: Wanted, partition: Partition) -> None:
         """Tell when this one changes."""
         if wanted.watched is partition:
             return
-        self.remove(wanted)
+        if wanted.watched is not None:
+            self.remove(wanted)
         wanted.watched = partition
         self._wanted.setdefault(partition, []).append(wanted)
         partition.waiting[self] = None
@@ -114,9 +120,11 @@ class Watch:
     def changed(self, partitions: set[Partition]) -> None:
         """Called by ``Wakeups``."""
         told: list[Wanted] = []
-        for partition in sorted(partitions & self._wanted.keys(), key=lambda p: p.topic_partition):
-            partition.waiting.pop(self, None)
-            told += self._wanted.pop(partition)
+        is_awaited = self.is_awaited
+        for partition in sorted(partitions & self._wanted.keys(), key=_in_order):
+            if is_awaited is None or any(map(is_awaited, self._wanted[partition])):
+                partition.waiting.pop(self, None)
+                told += self._wanted.pop(partition)
         for wanted in told:
             wanted.watched = None
         if told:

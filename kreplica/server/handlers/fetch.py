@@ -9,12 +9,12 @@ from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.errors import KafkaError
 from kreplica.model import NO_BROKER_EPOCH
-from kreplica.replication import Partitions
+from kreplica.replication import READ_UNCOMMITTED, Partitions
 from kreplica.runtime import Reactor
 from kreplica.server.answers import LeaderHints
 from kreplica.server.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from kreplica.server.metadata import MetadataCache
-from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader
+from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader, row_of_figures
 from kreplica.server.request import Request
 from kreplica.server.wanted import Wanted, Watch
 
@@ -86,40 +86,30 @@ class Fetch:
 
 
 def _reader(request: Request) -> Reader:
-    body = request.body
-    state = body.get("replica_state") or {}
+    body, version = request.body, request.version
+    state = body.get("replica_state")
+    replica_id = body["replica_id"] if state is None else state["replica_id"]
     return Reader(
-        replica_id=(replica_id := state.get("replica_id", body.get("replica_id", CONSUMER))),
-        broker_epoch=state.get("replica_epoch", NO_BROKER_EPOCH),
-        isolation=body.get("isolation_level", 0),
-        by_id=request.version >= TOPIC_IDS_FROM,
-        any_replica=replica_id < CONSUMER or (replica_id == CONSUMER and request.version >= ANY_REPLICA_FROM),
-        rack=body.get("rack_id") or "",
+        replica_id,
+        replica_id >= 0,
+        NO_BROKER_EPOCH if state is None else state["replica_epoch"],
+        body.get("isolation_level", READ_UNCOMMITTED),
+        version >= TOPIC_IDS_FROM,
+        replica_id < CONSUMER or (replica_id == CONSUMER and version >= ANY_REPLICA_FROM),
+        body.get("rack_id", ""),
     )
 
 
 class _FetchUnderWay:
     """One fetch being answered: a row per partition, read again when its partition changes while it waits."""
 
-    __slots__ = (
-        "_bytes_max",
-        "_call",
-        "_context",
-        "_fetch",
-        "_hints",
-        "_hurried",
-        "_is_told",
-        "_min_bytes",
-        "_outdated",
-        "_reader",
-        "_reads",
-        "_request",
-        "_size",
-        "_to_read",
-        "_urgent",
-        "_wait_s",
-        "_watch",
-    )
+    _size = 0
+    _urgent = False
+    _hurried = False
+    _is_told = False
+    _call: IDelayedCall | None = None
+    _watch: Watch | None = None
+    _leader_hints: LeaderHints | None = None
 
     def __init__(self, fetch: Fetch, request: Request, reader: Reader, context: FetchContext) -> None:
         body = request.body
@@ -127,20 +117,12 @@ class _FetchUnderWay:
         self._request = request
         self._reader = reader
         self._context = context
-        self._bytes_max = min(body.get("max_bytes", fetch.bytes_max), fetch.bytes_max)
+        self._bytes_max = bytes_max = min(body.get("max_bytes", fetch.bytes_max), fetch.bytes_max)
         # Nobody waits for more than one answer may hold.
-        self._min_bytes = min(body["min_bytes"], self._bytes_max)
+        self._min_bytes = min(body["min_bytes"], bytes_max)
         self._wait_s = body["max_wait_ms"] / 1000
-        self._hints = LeaderHints(fetch.partitions, fetch.metadata, request.connection.listener)
         self._reads: dict[Wanted, Read] = {}
         self._to_read: Iterator[Wanted] = iter(context.to_read)
-        self._outdated: dict[Wanted, None] = {}
-        self._size = 0
-        self._urgent = False
-        self._hurried = False
-        self._is_told = False
-        self._call: IDelayedCall | None = None
-        self._watch: Watch | None = None
         if context.session is not None:
             context.session.supersede = self._hurry
 
@@ -168,18 +150,27 @@ class _FetchUnderWay:
 
     def _read(self, wanted: Wanted) -> None:
         before = self._reads.get(wanted)
-        if before is not None:
-            self._size -= before.size
+        size = self._size if before is None else self._size - before.size
         read = self._fetch.reads.read(
-            self._reader, wanted, self._bytes_max - self._size, self._hints, at_least_one=self._size == 0
+            self._reader, wanted, self._bytes_max - size, self._hints, at_least_one=size == 0
         )
         wanted.named = False
         self._reads[wanted] = read
-        self._size += read.size
-        self._urgent = self._urgent or read.urgent
+        self._size = size + read.size
+        if read.urgent:
+            self._urgent = True
         session = self._context.session
         if session is not None and read.settled and read.partition is not None:
             session.settle(wanted, read.partition)
+
+    def _hints(self) -> LeaderHints:
+        """For the few answers that send their clients elsewhere."""
+        hints = self._leader_hints
+        if hints is None:
+            fetch = self._fetch
+            hints = LeaderHints(fetch.partitions, fetch.metadata, self._request.connection.listener)
+            self._leader_hints = hints
+        return hints
 
     def _is_enough(self) -> bool:
         return self._urgent or self._size >= self._min_bytes or self._context.is_empty
@@ -189,23 +180,25 @@ class _FetchUnderWay:
     def _wait(self) -> None:
         session = self._context.session
         if session is None:
-            self._watch = Watch(self._changed)
+            watch = Watch(self._changed)
         else:
-            self._watch = session.watch
+            watch = session.watch
             session.on_change = self._changed
+        self._watch = watch
+        watch.is_awaited = self._is_awaited
         for wanted, read in self._reads.items():
             if read.partition is not None:
-                self._watch.add(wanted, read.partition)
+                watch.add(wanted, read.partition)
         self._call_later(self._wait_s, self._answer)
+
+    def _is_awaited(self, wanted: Wanted) -> bool:
+        """Whether a change of a partition is one that is waited for."""
+        before = self._reads.get(wanted)
+        return before is None or self._fetch.reads.is_worth_another(self._reader, wanted, before)
 
     def _changed(self, wanted: list[Wanted]) -> None:
         for one in wanted:
-            before = self._reads.get(one)
-            if before is None or self._fetch.reads.is_worth_another(self._reader, one, before):
-                self._outdated.pop(one, None)
-                self._read(one)
-            else:
-                self._outdated[one] = None
+            self._read(one)
         if self._is_enough():
             self._answer()
             return
@@ -238,6 +231,8 @@ class _FetchUnderWay:
             call.cancel()
         session = self._context.session
         watch, self._watch = self._watch, None  # which leads back here: a collection of such cycles holds up everybody
+        if watch is not None:
+            watch.is_awaited = None
         if session is not None:
             session.on_change = session.supersede = None
         elif watch is not None:
@@ -247,12 +242,16 @@ class _FetchUnderWay:
 
     def _answer(self) -> None:
         self._end()
-        for one in self._outdated:
-            self._read(one)  # its figures are to be those of now
-        for read in self._reads.values():
+        rows: dict[Wanted, Row] = {}
+        for wanted, read in self._reads.items():
             for bucket in read.throttles:
                 bucket.use(read.size)
-        session_id, kept = self._context.finish({wanted: read.row for wanted, read in self._reads.items()})
+            row = read.row
+            if row is None:
+                assert read.partition is not None
+                row = row_of_figures(self._reader, wanted, read.partition)
+            rows[wanted] = row
+        session_id, kept = self._context.finish(rows)
         responses: list[Row] = []
         last: Wanted | None = None
         for wanted, row in kept:
@@ -260,7 +259,8 @@ class _FetchUnderWay:
                 responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
                 last = wanted
             responses[-1]["partitions"].append(row)
-        self._request.answer(_answer(0, session_id, responses, self._hints.endpoints()))
+        endpoints = self._leader_hints.endpoints() if self._leader_hints is not None else []
+        self._request.answer(_answer(0, session_id, responses, endpoints))
 
 
 def _answer(error_code: int, session_id: int, responses: list[Row], endpoints: list[Row]) -> Row:
