@@ -8,6 +8,7 @@ from typing import Any
 from kreplica.errors import ProtocolError
 from kreplica.wire.building import VALUE_ERRORS, Builder, compile_builder
 from kreplica.wire.grammar import Line, make_tree, read_lines, refuse_unknown
+from kreplica.wire.known_again import KnownAgain, Repeats
 from kreplica.wire.parsing import INPUT_ERRORS, compile_parser
 from kreplica.wire.primitives import Buffer
 from kreplica.wire.structures import Record
@@ -28,13 +29,22 @@ class Schema:
     :param versions: the lowest and the highest.
     :param flexible_from: the first version with the encodings of KIP-482, or None.
     :param text: the fields, see ``kreplica.wire.grammar``.
+    :param repeats: in what messages differ that are frequent, and otherwise alike; None where none are.
     """
 
-    def __init__(self, name: str, versions: tuple[int, int], flexible_from: int | None, text: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        versions: tuple[int, int],
+        flexible_from: int | None,
+        text: str,
+        repeats: Repeats | None = None,
+    ) -> None:
         self.name = name
         self.versions = range(versions[0], versions[1] + 1)
         self.flexible_from = flexible_from
         self._text = text
+        self._repeats = repeats
         self._lines: list[Line] | None = None
         self._trees: dict[int, Record] = {}
         self._parsers: dict[int, MessageParser] = {}
@@ -149,7 +159,9 @@ class Schema:
             explained: dict[str, Any] = tree.parse(memoryview(buffer)[offset:], patience=EXPLAINED_ELEMENTS_MAX)
             return explained
 
-        return parse_message
+        if self._repeats is None:
+            return parse_message
+        return KnownAgain(self._repeats, tree, parse_message, self.builder(version))
 
     def _make_builder(self, version: int) -> MessageBuilder:
         return _joining(self.tree(version), self._piece_builder(version))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kreplica.wire.known_again import Repeats
 from kreplica.wire.schema import Schema
 
 
@@ -24,16 +25,29 @@ class Api:
 
     @classmethod
     def define(
-        cls, key: int, name: str, versions: tuple[int, int], flexible_from: int | None, *, request: str, response: str
+        cls,
+        key: int,
+        name: str,
+        versions: tuple[int, int],
+        flexible_from: int | None,
+        *,
+        request: str,
+        response: str,
+        request_repeats: Repeats | None = None,
+        response_repeats: Repeats | None = None,
     ) -> Api:
-        """Define an API by the texts of its messages, in the grammar of ``kreplica.wire.schema``."""
+        """Define an API by the texts of its messages, in the grammar of ``kreplica.wire.schema``.
+
+        :param request_repeats: in what its frequent requests differ from each other, see ``kreplica.wire.known_again``.
+        :param response_repeats: likewise its responses.
+        """
         return cls(
             key,
             name,
             versions,
             flexible_from,
-            Schema(f"{name}Request", versions, flexible_from, request),
-            Schema(f"{name}Response", versions, flexible_from, response),
+            Schema(f"{name}Request", versions, flexible_from, request, request_repeats),
+            Schema(f"{name}Response", versions, flexible_from, response, response_repeats),
         )
 
     def flexible(self, version: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kreplica.wire.known_again import Repeats
 from kreplica.wire.messages.api import Api
 
 FETCH = Api.define(
@@ -71,6 +72,15 @@ FETCH = Api.define(
           port i32
           rack str? =null
     """,
+    request_repeats=Repeats(
+        rows=("topics", "partitions"), numbers=("session_id", "session_epoch"), row_numbers=("fetch_offset",)
+    ),
+    response_repeats=Repeats(
+        rows=("responses", "partitions"),
+        numbers=("session_id",),
+        row_numbers=("high_watermark", "last_stable_offset"),
+        records="records",
+    ),
 )
 
 LIST_OFFSETS = Api.define(

@@ -1,0 +1,181 @@
+"""Messages about one partition that are known again mean what the schema says, and whatever is unlike is parsed."""
+
+import random
+from uuid import UUID
+
+import pytest
+
+from kreplica.wire.known_again import KNOWN_MAX, SIZE_MAX, KnownAgain, Repeats
+from kreplica.wire.messages import FETCH
+from kreplica.wire.schema import Schema
+
+REQUESTS = [(FETCH.request, version) for version in FETCH.request.versions]
+RESPONSES = [(FETCH.response, version) for version in FETCH.response.versions]
+REPEATS = {
+    FETCH.request: Repeats(("topics", "partitions"), ("session_id", "session_epoch"), ("fetch_offset",)),
+    FETCH.response: Repeats(
+        ("responses", "partitions"), ("session_id",), ("high_watermark", "last_stable_offset"), "records"
+    ),
+}
+IDS = [UUID(int=number << 64) for number in range(1, 4)]
+
+
+class Counted:
+    """A parser that tells how often it had to parse."""
+
+    def __init__(self, schema: Schema, version: int) -> None:
+        self.parsed = 0
+        self._schema, self._version = schema, version
+        self.parse = KnownAgain(REPEATS[schema], schema.tree(version), self._count, schema.builder(version))
+
+    def _count(self, buffer, position):
+        self.parsed += 1
+        return self._schema.parse_uncompiled(self._version, buffer, position)
+
+
+def number(chance):
+    return chance.choice([0, 1, -1, 2**31 - 1, -(2**31), chance.randrange(2**31)])
+
+
+def request(chance, topics=1, partitions=1):
+    """One of few kinds, with numbers of its own."""
+    rows = [
+        {"partition": chance.randrange(2), "fetch_offset": number(chance) << chance.randrange(32),
+         "partition_max_bytes": 1000, "current_leader_epoch": chance.randrange(2)}
+        for _ in range(partitions)
+    ]  # fmt: skip
+    name = chance.randrange(3)
+    return {
+        "replica_id": 1, "replica_state": {"replica_id": 1, "replica_epoch": chance.randrange(2)}, "max_wait_ms": 500,
+        "min_bytes": 1, "session_id": number(chance), "session_epoch": number(chance),
+        "topics": [{"topic": "t" * name, "topic_id": IDS[name], "partitions": rows} for _ in range(topics)],
+        "rack_id": chance.choice(["", "here"]),
+    }  # fmt: skip
+
+
+def response(chance, topics=1, partitions=1):
+    sizes = [0, 1, 61, 126, 127, 128, 5000, 16_383, 16_384]
+    rows = [
+        {"partition_index": chance.randrange(2), "error_code": chance.choice([0, 0, 0, 6]),
+         "high_watermark": number(chance) << chance.randrange(32), "last_stable_offset": number(chance),
+         "aborted_transactions": chance.choice([None, [], [{"producer_id": 3, "first_offset": 4}]]),
+         "diverging_epoch": chance.choice([{"epoch": -1, "end_offset": -1}] * 3 + [{"epoch": 2, "end_offset": 7}]),
+         "records": chance.choice([None, chance.randbytes(chance.choice(sizes))])}
+        for _ in range(partitions)
+    ]  # fmt: skip
+    name = chance.randrange(3)
+    return {
+        "throttle_time_ms": 0, "error_code": 0, "session_id": number(chance),
+        "responses": [{"topic": "t" * name, "topic_id": IDS[name], "partitions": rows} for _ in range(topics)],
+    }  # fmt: skip
+
+
+def repeated(chance, schema):
+    """A message; most are about one partition, some about none, some about several."""
+    make = request if schema is FETCH.request else response
+    topics, partitions = chance.choice([(1, 1)] * 6 + [(0, 0), (1, 2), (2, 1), (1, 0)])
+    return make(chance, topics, partitions)
+
+
+@pytest.mark.parametrize(("schema", "version"), REQUESTS + RESPONSES)
+def test_the_same_as_parsed(schema, version):
+    """Whatever came before, and whatever its numbers are; most are known, wherever in a buffer they stand."""
+    chance = random.Random(version)
+    counted = Counted(schema, version)
+    for _ in range(1500):
+        data = schema.build(version, repeated(chance, schema))
+        before = chance.randbytes(chance.randrange(20))
+        buffer = chance.choice([bytes, memoryview, bytearray])(before + data)
+        expected = schema.parse_uncompiled(version, data)
+        assert counted.parse(buffer, len(before)) == expected
+        assert list(counted.parse(buffer, len(before))) == list(expected)
+    assert counted.parsed < 2500
+
+
+@pytest.mark.parametrize(("schema", "version"), REQUESTS + RESPONSES)
+def test_what_is_cut_short_or_damaged_is_left_to_the_parser(schema, version):
+    """Of a message that is known: every shorter one, one that is longer, and any byte another."""
+    chance = random.Random(version)
+    compiled = schema.parser(version)
+    for _ in range(5):
+        data = schema.build(version, repeated(chance, schema))
+        counted = Counted(schema, version)
+        counted.parse(data)
+        for at in range(len(data) if len(data) < SIZE_MAX else 100):
+            other = bytearray(data)
+            other[at] ^= 1 << chance.randrange(8)
+            for each in (data[:at], bytes(other), data + b"\0"):
+                assert outcome(counted.parse, each) == outcome(compiled, each)
+
+
+def outcome(parse, data):
+    try:
+        return parse(data, 0)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def test_what_differs_in_numbers_only_is_parsed_once():
+    """A follower's round: request after request, answer after answer."""
+    chance = random.Random(1)
+    for schema, make in ((FETCH.request, request), (FETCH.response, response)):
+        counted = Counted(schema, 17)
+        value = make(chance)
+        (topic,) = value.get("topics") or value["responses"]
+        (row,) = topic["partitions"]
+        row["error_code"], row["records"] = 0, b"x" * 100
+        for at in range(100):
+            value["session_id"], row["fetch_offset"], row["high_watermark"] = at % 3, at, at
+            counted.parse(schema.build(17, value))
+        assert counted.parsed == 1
+
+
+def test_records_are_views_and_those_that_were_learnt_are_not_kept():
+    """The buffer of a message may be used again, and is let go of."""
+    counted = Counted(FETCH.response, 17)
+    value = {"throttle_time_ms": 0, "responses": [{"topic_id": IDS[0], "partitions": [
+        {"partition_index": 0, "error_code": 0, "high_watermark": 3, "records": b"abc"}]}]}  # fmt: skip
+    learnt = bytearray(FETCH.response.build(17, value))
+    assert counted.parse(learnt)["responses"][0]["partitions"][0]["records"] == b"abc"
+    learnt += b"can be resized only where no view of it is left"
+    again = bytearray(FETCH.response.build(17, value))
+    row = counted.parse(again)["responses"][0]["partitions"][0]
+    again[again.index(b"abc")] = ord("A")
+    assert row["records"] == b"Abc"
+    assert counted.parsed == 1
+
+
+def test_no_message_is_of_another():
+    """Who changes one changes no other."""
+    counted = Counted(FETCH.request, 17)
+    data = FETCH.request.build(17, request(random.Random(1)))
+    expected = FETCH.request.parse_uncompiled(17, data)
+    for _ in range(3):
+        message = counted.parse(data)
+        assert message == expected
+        message["topics"][0]["partitions"][0]["fetch_offset"] = -7
+        message["topics"][0]["partitions"].clear()
+        message["topics"].clear()
+        message["session_id"] = -7
+
+
+def test_what_is_kept_is_bounded():
+    """Of any number of partitions that are fetched one by one, so many are known, and others take their place."""
+    counted = Counted(FETCH.request, 17)
+
+    def parse(partition):
+        value = request(random.Random(1))
+        value["topics"][0]["partitions"][0]["partition"] = partition
+        assert counted.parse(FETCH.request.build(17, value))["topics"][0]["partitions"][0]["partition"] == partition
+
+    for partition in range(3 * KNOWN_MAX):
+        parse(partition)
+        assert len(counted.parse._known) <= KNOWN_MAX
+    counted.parsed = 0
+    for _ in range(2):
+        parse(3 * KNOWN_MAX - 1)
+    assert counted.parsed == 0
+    value = request(random.Random(1)) | {"rack_id": "r" * SIZE_MAX}
+    for _ in range(3):
+        counted.parse(FETCH.request.build(17, value))
+    assert counted.parsed == 3
