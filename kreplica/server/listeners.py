@@ -22,6 +22,7 @@ from kreplica.server.bounds import Bounds
 from kreplica.server.connection import Connection
 from kreplica.server.dispatch import Dispatch
 from kreplica.server.metrics import ServerMetrics
+from kreplica.server.pacing import LOOPBACK, do_without_pacing
 from kreplica.server.request import HandlerEntry
 from kreplica.server.resources import Resources
 from kreplica.server.stock import StockTransport
@@ -46,6 +47,8 @@ class _FastProtocol(Protocol):
         transport.connection = self.connection
         self.connection.attach(transport)
         transport.setTcpNoDelay(True)
+        if transport.getHost().host == transport.getPeer().host:
+            do_without_pacing(transport.socket)
         bounds = self._resources.bounds
         for option, size in (
             (socket.SO_SNDBUF, bounds.send_buffer_bytes),
@@ -123,6 +126,8 @@ class Server:
             raise SettingsError(_cannot_listen(endpoint, error.socketError)) from None
         if self._fast:
             bound.transport = partial(FastTransport, self.resources)
+            if endpoint.host in LOOPBACK:
+                do_without_pacing(bound.socket)
         self._ports.append(bound)
         number: int = bound.getHost().port
         return number

@@ -87,6 +87,33 @@ def test_buffer_sizes_of_sockets_are_set_where_asked_for() -> None:
     play("fast", story)
 
 
+def congestion_control(one: socket.socket) -> bytes:
+    """Its name."""
+    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+
+
+def test_what_stays_within_the_machine_is_not_paced() -> None:
+    """A client that comes from the address it comes to is sent to without BBR's timers; others as the system wants."""
+    with socket.socket() as one:
+        default = congestion_control(one)
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        on_loopback = congestion_control(scene.server._ports[0].socket)
+        scene.port = scene.server.listen(Endpoint("EVERYWHERE", "", 0))
+        everywhere = congestion_control(scene.server._ports[1].socket)
+        found = []
+        for host in ("127.0.0.1", "127.0.0.2"):
+            with socket.create_connection(("127.0.0.1", scene.port), source_address=(host, 0)):
+                await scene.until(lambda: len(scene.server.resources.connections) == 1)
+                (connection,) = scene.server.resources.connections
+                found.append(congestion_control(connection._transport.socket))  # type: ignore[attr-defined]
+            await scene.until(lambda: len(scene.server.resources.connections) == 0)
+        assert (on_loopback, everywhere, found) == (b"reno", default, [b"reno", default])
+
+    play("fast", story)
+
+
 class ColdFile(OsFile):
     """A file of which only what was read lately is in memory."""
 
