@@ -31,7 +31,7 @@ from kreplica.client.receiving import receive_in_place
 from kreplica.client.surroundings import EndpointMaker, tcp_endpoint
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
-from kreplica.wire.framing import REQUEST_SIZE_MAX, FrameReader, frame_pieces
+from kreplica.wire.framing import REQUEST_SIZE_MAX, FrameReader, frame, frame_pieces
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.messages import Api
 
@@ -143,10 +143,11 @@ class Connection(Protocol):
         self._lost = False
 
     def request(
-        self, api: Api, version: int, body: dict[str, Any], *, timeout_s: float = 30.0, answered: bool = True
+        self, api: Api, version: int, body: dict[str, Any] | bytes, *, timeout_s: float = 30.0, answered: bool = True
     ) -> Deferred[dict[str, Any]]:
         """Send a request behind those that are under way; while the broker wants to hear nothing (KIP-219), later.
 
+        :param body: as ``Schema.build`` takes it, or as it gives it.
         :param timeout_s: without an answer for so long after it was sent the connection is closed.
         :param answered: False where the broker sends no answer (Produce with acks=0).
         :return: fires with the answer's body, with ``{}`` when a request without answer may leave; fails with a
@@ -160,7 +161,10 @@ class Connection(Protocol):
         correlation_id = self._next_correlation_id
         header_version = api.request_header_version(version)
         header = build_request_header(header_version, api.key, version, correlation_id, self._client_id)
-        data = b"".join(frame_pieces(api.request.build_pieces(version, body, header)))
+        if isinstance(body, bytes):
+            data = frame(header + body)
+        else:
+            data = b"".join(frame_pieces(api.request.build_pieces(version, body, header)))
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_ID_MASK
         request = _Outstanding(api, version, correlation_id, timeout_s) if answered else None
         if request is not None:
@@ -226,9 +230,9 @@ class Connection(Protocol):
 
     def _filled(self, size: int) -> None:
         """A part of an answer was received in its place."""
-        frame = self._frames.fill(size)
-        if frame is not None and not self.closed:
-            self._take([frame])
+        whole = self._frames.fill(size)
+        if whole is not None and not self.closed:
+            self._take([whole])
 
     def dataReceived(self, data: bytes) -> None:
         """Give each answer to the oldest request."""

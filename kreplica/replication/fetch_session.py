@@ -7,7 +7,7 @@ leader that keeps no session is asked for everything each time.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from kreplica.model import ZERO_UUID, TopicPartition
@@ -36,7 +36,34 @@ class Asked(Protocol):
         """Its position now, as a row of Fetch."""
 
 
-class FetchSession:
+AskedT = TypeVar("AskedT", bound=Asked)
+
+
+class NextRequest(NamedTuple, Generic[AskedT]):
+    """What a request says of its session.
+
+    :ivar named: whose positions the leader is to be told.
+    :ivar forgotten: what it is to forget, by the topic ids that it knows.
+    """
+
+    session_id: int
+    session_epoch: int
+    named: list[AskedT]
+    forgotten: list[tuple[TopicPartition, UUID]]
+
+    def fields(self, *, by_id: bool) -> Row:
+        """The fields of Fetch."""
+        rows = [(asked.key.topic, asked.topic_id, asked.request_row()) for asked in self.named]
+        forgotten = [(key.topic, topic_id, key.partition) for key, topic_id in self.forgotten]
+        return {
+            "session_id": self.session_id,
+            "session_epoch": self.session_epoch,
+            "topics": _by_topic(rows, by_id=by_id),
+            "forgotten_topics_data": _by_topic(forgotten, by_id=by_id),
+        }
+
+
+class FetchSession(Generic[AskedT]):
     """What one leader is asked for, and what it knows of that already.
 
     :ivar number: of the last request, counted over all sessions.
@@ -49,7 +76,7 @@ class FetchSession:
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._by_id = True
-        self._wanted: dict[TopicPartition, Asked] = {}
+        self._wanted: dict[TopicPartition, AskedT] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._known: dict[TopicPartition, UUID] = {}
         """What the leader's session holds, with the topic id that each was named by."""
@@ -68,7 +95,7 @@ class FetchSession:
         """Whether the leader keeps a session, so that a request costs no more than what changed."""
         return self._epoch != INITIAL_EPOCH
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: AskedT) -> None:
         """Ask for this partition from its present position; again where it moved."""
         old = self._wanted.get(asked.key)
         if old is not asked:
@@ -92,8 +119,8 @@ class FetchSession:
         """
         return min(highest, BY_ID_FROM - 1) if self._without_id else highest
 
-    def next_request(self, version: int) -> Row:
-        """The part of the next request that says which partitions are wanted.
+    def next_request(self, version: int) -> NextRequest[AskedT]:
+        """What the next request says.
 
         :param version: the one it is sent in.
         """
@@ -103,21 +130,25 @@ class FetchSession:
             self._by_id = by_id
         self.number += 1
         session_id, epoch = self._session_id, self._epoch
-        forgotten: list[tuple[TopicPartition, UUID]] = []
+        known = self._known
         if epoch == INITIAL_EPOCH:
-            self._known.clear()
-            named: Iterable[TopicPartition] = self._wanted
+            known.clear()
+            changed: Iterable[TopicPartition] = self._wanted
         else:
             self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-            named = self._changed
-        rows = [(asked, self._name(asked, forgotten)) for asked in self._take(named, forgotten)]
+            changed = self._changed
+        named: list[AskedT] = []
+        forgotten: list[tuple[TopicPartition, UUID]] = []
+        for key in changed:
+            asked, known_id = self._wanted.get(key), known.pop(key, None)
+            if known_id is not None and (asked is None or asked.topic_id != known_id):
+                forgotten.append((key, known_id))  # or that topic was deleted, and this is another of its name
+            if asked is not None:
+                known[key] = asked.topic_id
+                asked.asked_in = self.number
+                named.append(asked)
         self._changed.clear()
-        return {
-            "session_id": session_id,
-            "session_epoch": epoch,
-            "topics": _by_topic([(a.key.topic, a.topic_id, row) for a, row in rows], by_id=by_id),
-            "forgotten_topics_data": _by_topic([(k.topic, i, k.partition) for k, i in forgotten], by_id=by_id),
-        }
+        return NextRequest(session_id, epoch, named, forgotten)
 
     def answered(self, session_id: int) -> None:
         """The leader took the request that named everything.
@@ -139,24 +170,6 @@ class FetchSession:
         self._epoch = INITIAL_EPOCH
         if gone:
             self._session_id = NO_SESSION
-
-    def _take(self, named: Iterable[TopicPartition], forgotten: list[tuple[TopicPartition, UUID]]) -> list[Asked]:
-        taken = []
-        for key in named:
-            asked = self._wanted.get(key)
-            if asked is not None:
-                taken.append(asked)
-            elif key in self._known:
-                forgotten.append((key, self._known.pop(key)))
-        return taken
-
-    def _name(self, asked: Asked, forgotten: list[tuple[TopicPartition, UUID]]) -> Row:
-        known = self._known.get(asked.key)
-        if known is not None and known != asked.topic_id:
-            forgotten.append((asked.key, known))  # that topic was deleted; this is another of its name
-        self._known[asked.key] = asked.topic_id
-        asked.asked_in = self.number
-        return asked.request_row()
 
 
 def _by_topic(rows: list[tuple[str, UUID, Any]], *, by_id: bool) -> list[Row]:

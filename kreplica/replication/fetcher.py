@@ -20,6 +20,7 @@ from kreplica.client.connection import Connection, connect
 from kreplica.client.errors import ClientError, UnsupportedVersion
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, Endpoint, TopicPartition
+from kreplica.replication.fetch_requests import FetchRequests
 from kreplica.replication.fetch_session import FetchSession
 from kreplica.replication.fetcher_config import FetcherConfig
 from kreplica.replication.followed import Followed, Next
@@ -91,12 +92,14 @@ class Fetcher:
         self._follower = follower
         self._config = follower.config
         self._reactor = follower.runtime.reactor
-        self._session = FetchSession()
+        self._session: FetchSession[Followed] = FetchSession()
+        self._requests = FetchRequests(follower.broker_id, follower.config)
         self._followed: dict[TopicPartition, Followed] = {}
         self._by_id: dict[tuple[UUID, int], Followed] = {}
         self._later = Retries(self._reactor, self._ask_those_due)
         self._news_call: IDelayedCall | None = None
         self._connection: Connection | None = None
+        self._version = DIVERGENCE_FROM
         self._sent: deque[_Sent] = deque()
         self._running: Deferred[None] | None = None
         self._awaited: Deferred[Any] | None = None
@@ -129,6 +132,7 @@ class Fetcher:
         if followed is not None:
             self._by_id.pop((followed.topic_id, key.partition), None)
             self._session.leave_out(key)
+            self._requests.forget(key)
             followed.partition.waiting.pop(self, None)
 
     def changed(self, partitions: set[Partition]) -> None:
@@ -206,6 +210,7 @@ class Fetcher:
             while not self._closed:
                 try:
                     connection = self._connection = await self._wait(self._connect())
+                    self._version = connection.version(FETCH)
                     await self._converse(connection)
                 except CancelledError:
                     raise
@@ -276,22 +281,13 @@ class Fetcher:
         connection = self._connection
         if connection is None:
             return
-        config, follower = self._config, self._follower
-        broker_epoch = follower.broker_epoch()
+        config = self._config
+        broker_epoch = self._follower.broker_epoch()
         if broker_epoch != self._broker_epoch:
             self._broker_epoch = broker_epoch
             self._session.reset()  # the leader knows each partition's follower by it
-        version = self._session.version(connection.version(FETCH))
-        body = {
-            "replica_id": follower.broker_id,
-            "replica_state": {"replica_id": follower.broker_id, "replica_epoch": broker_epoch},
-            "max_wait_ms": config.wait_ms_max,
-            "min_bytes": config.bytes_min,
-            "max_bytes": config.answer_bytes_max,
-            "isolation_level": 0,
-            "rack_id": "",
-            **self._session.next_request(version),
-        }
+        version = self._session.version(self._version)
+        body = self._requests.build(version, broker_epoch, self._session.next_request(version))
         answer = connection.request(FETCH, version, body, timeout_s=config.timeout_s + config.wait_ms_max / 1000)
         self._sent.append(_Sent(answer, self._session.number, self._session.generation))
 

@@ -106,18 +106,23 @@ class Followed:
 
     def request_row(self) -> Row:
         """Its position now, as a row of Fetch."""
-        log_ = self.partition.log
-        end_offset, last_epoch = self.partition.fetch_position()
-        self._asked_offset = end_offset
+        fetch_offset, last_epoch, log_start_offset = self.position()
         return {
             "partition": self.key.partition,
             "current_leader_epoch": self.leader_epoch,
-            "fetch_offset": end_offset,
+            "fetch_offset": fetch_offset,
             "last_fetched_epoch": last_epoch,
-            "log_start_offset": log_.log_start_offset,
+            "log_start_offset": log_start_offset,
             "partition_max_bytes": self._bytes_max,
             "replica_directory_id": ZERO_UUID,
         }
+
+    def position(self) -> tuple[int, int, int]:
+        """Its log's end, from where the next request asks; the leader epoch of its last record; its log's start."""
+        partition = self.partition
+        end_offset, last_epoch = partition.fetch_position()
+        self._asked_offset = end_offset
+        return end_offset, last_epoch, partition.log.log_start_offset
 
     def is_answered_by(self, number: int) -> bool:
         """Whether the answer to a request is about what this partition wants now.

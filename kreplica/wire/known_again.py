@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
+from kreplica.wire.forms import MARK, Form
 from kreplica.wire.parsing import INPUT_ERRORS
-from kreplica.wire.primitives import Buffer, read_uvarint, struct_of
+from kreplica.wire.primitives import Buffer, read_uvarint
 from kreplica.wire.structures import Record
 
 KNOWN_MAX = 1000
@@ -21,9 +22,8 @@ SIZE_MAX = 512
 """Bytes, records left out, that are worth to be kept."""
 
 _LENGTH = Struct(">i")
-_MARK = 0x7E5A_0100
 _RECORDS = b"\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8"
-"""Stand in the places of numbers (each has one of its own) and of records while a message is learnt."""
+"""Stand in the place of records while a message is learnt."""
 
 Message = dict[str, Any]
 
@@ -145,7 +145,8 @@ class KnownAgain:
         has_records = self._records in row
         if has_records and not row[self._records]:
             return
-        struct, behind = self._read(message, topic, row)
+        form, behind = self._form(message, topic, row)
+        struct = form.struct
         if struct.size + len(behind) > SIZE_MAX:
             return
         layout = _Layout(struct, self._maker(bool(topic), has_records))
@@ -173,30 +174,24 @@ class KnownAgain:
             self._known.clear()
         return False
 
-    def _read(self, message: Message, topic: Message, row: Message) -> tuple[Struct, bytes]:
-        """See where numbers and records are, by a message that has marks in their places.
+    def _form(self, message: Message, topic: Message, row: Message) -> tuple[Form, bytes]:
+        """See where numbers and records are.
 
-        :return: what reads such a message as far as it has no records, and the bytes behind those.
+        :return: such a message as far as it has no records, and the bytes behind those.
         """
         count = len(self._numbers)
-        marked = message | {name: _MARK + number for number, name in enumerate(self._numbers)}
+        marked = message | {name: MARK + number for number, name in enumerate(self._numbers)}
         if topic:
-            marks: Message = {name: _MARK + count + number for number, name in enumerate(self._row_numbers)}
+            marks: Message = {name: MARK + number for number, name in enumerate(self._row_numbers, count)}
             if self._records in row:
                 marks[self._records] = _RECORDS
             marked[self._topics] = [topic | {self._partitions: [row | marks]}]
-        data = self._build(marked)
-        codes, at = ">", 0
-        for number, code in enumerate(self._codes if topic else self._codes[:count]):
-            mark = struct_of(code).pack(_MARK + number)
-            place = data.index(mark, at)
-            codes += f"{place - at}s{code}"
-            at = place + len(mark)
+        data, codes = self._build(marked), self._codes if topic else self._codes[:count]
         if self._records not in row:
-            return Struct(f"{codes}{len(data) - at}s"), b""
-        start = data.index(_RECORDS, at)
-        length_at = start - (1 if self._is_compact else _LENGTH.size)
-        return Struct(f"{codes}{length_at - at}s"), data[start + len(_RECORDS) :]
+            return Form(data, codes), b""
+        start = data.rindex(_RECORDS)
+        length_size = 1 if self._is_compact else _LENGTH.size
+        return Form(data[: start - length_size], codes), data[start + len(_RECORDS) :]
 
     def _maker(self, has_topic: bool, has_records: bool) -> Callable[..., Message]:
         """The function that puts a message together."""

@@ -46,11 +46,11 @@ def test_after_the_first_request_only_changes_are_named() -> None:
     session = FetchSession()
     session.ask(a)
     session.ask(b)
-    first = session.next_request(17)
+    first = session.next_request(17).fields(by_id=True)
     assert (first["session_id"], first["session_epoch"]) == (0, 0)
     assert named(first) == ([("t", 0, 0), ("t", 1, 0)], [])
     session.answered(99)
-    second = session.next_request(17)
+    second = session.next_request(17).fields(by_id=True)
     assert (second["session_id"], second["session_epoch"]) == (99, 1)
     assert named(second) == ([], [])
     a.offset = 5
@@ -59,7 +59,7 @@ def test_after_the_first_request_only_changes_are_named() -> None:
     c = Asked("u", 3, UUID(int=8))
     session.ask(c)
     assert session.has_news
-    third = session.next_request(17)
+    third = session.next_request(17).fields(by_id=True)
     assert not session.has_news
     assert named(third) == ([("t", 0, 5), ("u", 3, 0)], [("t", [1])])
     assert (a.asked_in, b.asked_in, c.asked_in) == (3, 1, 3)
@@ -73,14 +73,14 @@ def test_what_comes_and_goes_between_two_requests_is_not_named() -> None:
     session.leave_out(b.key)
     session.leave_out(a.key)
     session.ask(a)
-    assert named(session.next_request(17)) == ([("t", 0, 0)], [])
+    assert named(session.next_request(17).fields(by_id=True)) == ([("t", 0, 0)], [])
 
 
 def test_a_topic_that_was_made_again_takes_the_place_of_the_old_one() -> None:
     """Its id is another: the old one is forgotten."""
     session = established(Asked("t"))
     session.ask(Asked("t", topic_id=UUID(int=8)))
-    body = session.next_request(17)
+    body = session.next_request(17).fields(by_id=True)
     assert [t["topic_id"] for t in body["topics"]] == [UUID(int=8)]
     assert [t["topic_id"] for t in body["forgotten_topics_data"]] == [ID]
 
@@ -91,7 +91,7 @@ def test_one_topic_without_an_id_makes_all_named_by_name() -> None:
     old = Asked("old", topic_id=ZERO_UUID)
     session.ask(old)
     assert session.version(17) == 12
-    body = session.next_request(12)
+    body = session.next_request(12).fields(by_id=False)
     assert (body["session_id"], body["session_epoch"]) == (99, 0), "which ends session 99"
     assert {topic["topic"] for topic in body["topics"]} == {"t", "old"}
     session.leave_out(old.key)
@@ -103,7 +103,7 @@ def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
     session = FetchSession()
     session.ask(Asked("t"))
     for _ in range(3):
-        assert named(session.next_request(17)) == ([("t", 0, 0)], [])
+        assert named(session.next_request(17).fields(by_id=True)) == ([("t", 0, 0)], [])
         session.answered(0)
         assert not session.established
 
@@ -129,7 +129,7 @@ def test_both_sides_always_agree_on_what_is_wanted() -> None:
                 client.reset()
             if not wanted:
                 continue
-            body = client.next_request(17)
+            body = client.next_request(17).fields(by_id=True)
             context = server.begin(
                 body["session_id"],
                 body["session_epoch"],
