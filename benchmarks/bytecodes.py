@@ -25,6 +25,7 @@ GENERATED = ("<parser", "<builder")
 NOT_COUNTED = ("testing",)
 RECORD_BYTES = 1000
 WARM_UP, ROUNDS = 20, 50
+RUN = 8
 
 Counts = Counter[str]
 Body = dict[str, Any]
@@ -40,6 +41,8 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
     alone, three = Leader(1), Leader(3)
     return [
         *_rows("Produce, one batch, acks=1", *_counted(alone, PRODUCE, 9, _produce(1), rounds), cost_ns),
+        *_rows("Produce, one of eight that one read has brought",
+               *_counted(alone, PRODUCE, 9, _produce(1), rounds, times=RUN), cost_ns),
         *_rows("Fetch, one partition, outside of a session", *_counted(alone, FETCH, 11, _FETCH, rounds), cost_ns),
         *_rows("Produce, acks=all, and its way to two followers and back",
                *_counted(three, PRODUCE, 9, _produce(-1), rounds), cost_ns),
@@ -90,11 +93,13 @@ class Leader:
         self._sink = Sink()
         self._connection.attach(self._sink)
 
-    def ask(self, frame: bytes) -> None:
-        """Give it a frame, as a connection would, and wait for its answer."""
+    def ask(self, frame: bytes, times: int = 1) -> None:
+        """Give it a frame, so many times as if one read had brought them, and wait for the answers."""
         before = self._sink.answers
+        frames = [memoryview(bytearray(frame)) for _ in range(times)]
         with self._resources.turn:
-            self._resources.dispatch.frame_received(self._connection, memoryview(frame))
+            for view in frames:
+                self._resources.dispatch.frame_received(self._connection, view)
         if self._sink.answers == before:
             self.cluster.run_until(lambda: self._sink.answers > before)
 
@@ -111,12 +116,14 @@ _FETCH: Body = {
 }  # fmt: skip
 
 
-def _counted(leader: Leader, api: Api, version: int, body: Body, rounds: int) -> tuple[Counts, Counts, int]:
+def _counted(
+    leader: Leader, api: Api, version: int, body: Body, rounds: int, times: int = 1
+) -> tuple[Counts, Counts, int]:
     """:return: bytecodes and calls, by room, and of how many requests."""
     header = build_request_header(api.request_header_version(version), api.key, version, 1, "client")
     frame = header + api.request.build(version, body)
     for _ in range(WARM_UP):
-        leader.ask(frame)
+        leader.ask(frame, times)
     bytecodes: Counts = Counter()
     calls: Counts = Counter()
 
@@ -133,10 +140,10 @@ def _counted(leader: Leader, api: Api, version: int, body: Body, rounds: int) ->
     sys.settrace(trace)
     try:
         for _ in range(rounds):
-            leader.ask(frame)
+            leader.ask(frame, times)
     finally:
         sys.settrace(before)
-    return _by_room(bytecodes), _by_room(calls), rounds
+    return _by_room(bytecodes), _by_room(calls), rounds * times
 
 
 def _by_room(counts: Counts) -> Counts:

@@ -1,6 +1,6 @@
 """Partitions as a broker holds them: who may append, what is committed, who waits.  Decides no leadership.
 
-* ``partition`` one partition, by its role; ``replica`` what it does with its log in any
+* ``partition`` one partition, by its role; ``replica`` what it does with its log in any; ``writable_replica`` appending
 * ``partitions`` all of this broker's; ``leadership`` what it was told of one
 * ``fencing`` which commands are obeyed
 * ``damage`` pure: what a replica may do whose stored bytes are damaged
@@ -19,7 +19,8 @@ Following:
 
 * ``fetchers`` whom this broker follows; ``fetcher`` one leader; ``fetcher_config`` the settings of both
 * ``followed`` one partition that is followed; ``truncation`` pure: where its log is cut
-* ``fetch_session`` pure: what requests name (KIP-227); ``leader_range`` what a leader has
+* ``fetch_session`` pure: what requests name (KIP-227); ``fetch_requests`` their bytes
+* ``leader_range`` what a leader has
 * ``retries`` what is to be done again later
 * ``throttle`` how fast replicas that move are copied
 
@@ -30,10 +31,11 @@ Serving:
 
 from kreplica.replication.fencing import ControlFence
 from kreplica.replication.leadership import Leadership
-from kreplica.replication.partition import Partition, Role
+from kreplica.replication.partition import Partition
 from kreplica.replication.partitions import Partitions, PartitionSettings
 from kreplica.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.replication.waiting import Waiting, Wakeups
+from kreplica.replication.writable_replica import Role
 
 __all__ = [
     "READ_COMMITTED",

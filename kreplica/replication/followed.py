@@ -11,7 +11,8 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import ZERO_UUID
 from kreplica.replication import truncation
-from kreplica.replication.partition import Partition, Role
+from kreplica.replication.partition import Partition
+from kreplica.replication.writable_replica import Role
 
 log = Logger()
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from uuid import UUID
 
 from twisted.logger import Logger
 
-from kreplica.cluster import eligible_leaders
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication import fencing
@@ -16,29 +14,15 @@ from kreplica.replication.followers import UNKNOWN_OFFSET
 from kreplica.replication.isr_proposal import Proposal
 from kreplica.replication.leadership import NOT_LED, Leadership
 from kreplica.replication.led import Led, Surroundings
-from kreplica.replication.replica import Replica
 from kreplica.replication.waiting import Watcher
+from kreplica.replication.writable_replica import Role, WritableReplica
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.log import Log
-from kreplica.storage.producers import Origin
-from kreplica.storage.results import AppendResult
-from kreplica.storage.scanning import header_at
-from kreplica.wire.batches import BatchHeader
-from kreplica.wire.control_records import EndMarker, build_end_marker
 
 _log = Logger()
 
 
-class Role(Enum):
-    """STOPPED: the broker was told nothing yet, or to stop.  OFFLINE: its log directory failed."""
-
-    STOPPED = "stopped"
-    LEADER = "leader"
-    FOLLOWER = "follower"
-    OFFLINE = "offline"
-
-
-class Partition(Replica):
+class Partition(WritableReplica):
     """Owned by ``Partitions``.  Every method is a plain call: what must wait, waits in ``waiting``.
 
     :param min_insync_replicas: of the topic; set again when its settings change.
@@ -50,10 +34,6 @@ class Partition(Replica):
     __slots__ = (
         "_last_proposed",
         "_surroundings",
-        "leadership",
-        "led",
-        "min_insync_replicas",
-        "role",
         "role_changed",
         "tenures_over",
         "waiting",
@@ -183,109 +163,12 @@ class Partition(Replica):
         if current_leader_epoch != NO_EPOCH:
             self._check_epoch(current_leader_epoch)
 
-    def _not_here(self) -> KafkaError:
-        if self.role is Role.OFFLINE:
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {self.topic_partition} is offline")
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
     def _check_epoch(self, asked: int) -> None:
         own = self.leadership.leader_epoch
         if not fencing.is_of_leader_epoch(asked, own):
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if asked < own else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    @property
-    def in_sync_required(self) -> int:
-        """How many replicas must be in sync for ``acks=all`` to be taken and for anything to be committed."""
-        return eligible_leaders.required(self.min_insync_replicas, len(self.leadership.replicas))
-
     # --- data --------------------------------------------------------------------------------------------------------
-
-    def append(
-        self, records: Buffer, now_ms: int, *, all_in_sync: bool, origin: Origin = Origin.CLIENT
-    ) -> AppendResult:
-        """Append one batch of a client as the leader.
-
-        :param all_in_sync: whether the client wants all in-sync replicas to have it (``acks=all``).
-        :raise KafkaError: whatever is wrong with the batch or with the role; nothing was appended.
-        """
-        try:
-            return self._append(records, now_ms, all_in_sync=all_in_sync, origin=origin)
-        except KafkaError as error:
-            if error.code.retriable and (header := header_at(records, 0)) is not None:
-                self.log.producers.note_refusal(header)
-            raise
-
-    def append_in_transaction(
-        self,
-        records: Buffer,
-        header: BatchHeader,
-        now_ms: int,
-        *,
-        all_in_sync: bool,
-        origin: Origin = Origin.CLIENT,
-    ) -> AppendResult:
-        """Append one batch of a client's transaction: of one that is open here, or that was verified (KIP-890).
-
-        :param header: the batch's.
-        :raise KafkaError: as ``append``; INVALID_TXN_STATE, the transaction may not begin here.
-        """
-        if self.led is not None:
-            self.log.producers.check_transaction(header)
-        return self.append(records, now_ms, all_in_sync=all_in_sync, origin=origin)
-
-    def append_marker(
-        self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, epoch_grows: bool
-    ) -> AppendResult:
-        """Append the end of a producer's transaction, for all in-sync replicas; of one that is not open here too.
-
-        :param epoch_grows: with each transaction, and the marker has the next one's (KIP-890).
-        :raise KafkaError: as ``append``; INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED, the marker is late.
-        """
-        producers = self.log.producers
-        if self.led is not None:
-            producers.check_end(producer_id, producer_epoch, epoch_grows=epoch_grows)
-        result = self.append_own(build_end_marker(marker, producer_id, producer_epoch, now_ms), now_ms)
-        producers.verifications.marker_written(producer_id, producer_epoch, epoch_grows=epoch_grows)
-        return result
-
-    def append_own(self, records: Buffer, now_ms: int, *, in_transaction: bool = False) -> AppendResult:
-        """Append one batch of a coordinator on this broker, for all in-sync replicas; else as ``append``.
-
-        It may be a transaction's end marker, or have a producer id without a sequence.
-
-        :param in_transaction: the batch belongs to a client's transaction, which is open here or was verified: else
-            INVALID_TXN_STATE (KIP-890).
-        """
-        header = header_at(records, 0) if in_transaction else None
-        if header is not None and self.led is not None:
-            self.log.producers.check_transaction(header)
-        return self._append(records, now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
-
-    def _append(
-        self, records: Buffer, now_ms: int, *, all_in_sync: bool, origin: Origin = Origin.CLIENT
-    ) -> AppendResult:
-        led = self.led
-        if led is None:
-            raise self._not_here()
-        leadership = self.leadership
-        if leadership.read_only:
-            # Every client (librdkafka, Java, kafka-python, aiokafka) sends this again after a while, and asks for no
-            # metadata because of it, as it would where it is told that the leader is another: the partition is still
-            # in there.  Soon it is not, and then they are told that there is no such partition.
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic_partition} is being removed")
-        if not led.has_lease:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another may lead {self.topic_partition}: ZooKeeper is out of reach"
-            )
-        if all_in_sync and len(leadership.isr) < self.in_sync_required:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(leadership.isr)} replicas of {self.topic_partition} are in sync, "
-                f"{self.in_sync_required} are required",
-            )
-        result = self.log.append_as_leader(records, leadership.leader_epoch, now_ms=now_ms, origin=origin)
-        led.appended()
-        return result
 
     def append_as_follower(
         self, records: Buffer, *, leader_high_watermark: int, leader_log_start_offset: int, now_ms: int

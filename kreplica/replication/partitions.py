@@ -16,8 +16,9 @@ from kreplica.replication import damage, fencing
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.lease import Lease
 from kreplica.replication.led import Led, Surroundings
-from kreplica.replication.partition import Partition, Role
+from kreplica.replication.partition import Partition
 from kreplica.replication.waiting import Wakeups
+from kreplica.replication.writable_replica import Role
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import is_passing
 from kreplica.runtime.turns import Turns

@@ -22,7 +22,7 @@ class Distribution:
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
-    def note(self, value: float) -> None:
-        """Count one."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def note(self, value: float, times: int = 1) -> None:
+        """Count one, or several that are the same."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times

@@ -14,11 +14,13 @@ From the outside in:
 * ``connection``: one client without I/O: requests and answers in order, and its bounds; ``bounds``: their numbers
 * ``turn``: answers of one turn of the loop leave together
 * ``dispatch``: from a frame to its handler by one table; ``features``: what follows from that table for clients
+* ``produce_runs``: Produce requests of one read that are alike are handled together
 * ``request``: what a handler sees; ``pieces``: what its answer is made of; ``answers``: what answers have in common
 * ``metrics``: counters
 * ``handlers``: one file per API
 * ``metadata``: what this broker knows of the cluster; ``topic_admin``: changes to topics, written to ZooKeeper
 * ``fetch_sessions``: what clients fetch without naming it again (KIP-227)
+* ``answer_forms``: answers to Produce that differ in numbers only
 * ``acknowledgement``: what was appended and waits for its replicas; ``produced``: what Produce says of it
 * ``transactional_produce``: batches of transactions, which may have to wait for a coordinator first
 * ``authorization``: who may do what, asked before handlers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
 from kreplica.model import TopicPartition
@@ -39,16 +40,22 @@ class AnswerForm:
         self._at = data.index(_BASE_OFFSET.pack(_MARK))
         self._count = 3 if version >= 5 else 2 if version >= 2 else 1
 
-    def filled(self, correlation_id: int, result: AppendResult, log_start_offset: int) -> bytearray:
-        """The whole frame."""
-        data = bytearray(self._data)
-        _CORRELATION_ID.pack_into(data, 4, correlation_id)
-        if self._count == 3:
-            _NUMBERS.pack_into(data, self._at, result.base_offset, result.log_append_time_ms, log_start_offset)
-        elif self._count == 2:
-            _OLD_NUMBERS.pack_into(data, self._at, result.base_offset, result.log_append_time_ms)
-        else:
-            _BASE_OFFSET.pack_into(data, self._at, result.base_offset)
+    def filled(
+        self, correlation_ids: Sequence[int], results: Sequence[AppendResult], log_start_offset: int
+    ) -> bytearray:
+        """Whole frames, one behind the other."""
+        size, at, count = len(self._data), self._at, self._count
+        data = bytearray(self._data * len(results))
+        start = 0
+        for correlation_id, (base_offset, _, append_time_ms, _, _) in zip(correlation_ids, results, strict=True):
+            _CORRELATION_ID.pack_into(data, start + 4, correlation_id)
+            if count == 3:
+                _NUMBERS.pack_into(data, start + at, base_offset, append_time_ms, log_start_offset)
+            elif count == 2:
+                _OLD_NUMBERS.pack_into(data, start + at, base_offset, append_time_ms)
+            else:
+                _BASE_OFFSET.pack_into(data, start + at, base_offset)
+            start += size
         return data
 
 

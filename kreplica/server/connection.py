@@ -191,6 +191,18 @@ class Connection:
         if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
             self._pause()
 
+    def answered_at_once(self, frames: bytearray) -> None:
+        """Send the answers of requests that have taken no place, since nothing was to be answered before them."""
+        if self.closed:
+            return
+        self._answer_bytes += len(frames)
+        self._out.append(frames)
+        if not self._flushing:
+            self._flushing = True
+            self._turn.add(self)
+        if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
+            self._pause()
+
     # --- for the turn and the transport ------------------------------------------------------------------------------
 
     def attach(self, transport: Transport) -> None:

@@ -10,9 +10,11 @@ from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.server.connection import Connection
 from kreplica.server.handlers.api_versions import ApiVersions
 from kreplica.server.metrics import ServerMetrics
+from kreplica.server.produce_runs import ProduceRuns
 from kreplica.server.request import HandlerEntry, HandlerTable, Request, Route
+from kreplica.server.turn import Turn
 from kreplica.wire.headers import RequestHeader, parse_request_header
-from kreplica.wire.messages import API_VERSIONS, APIS
+from kreplica.wire.messages import API_VERSIONS, APIS, PRODUCE
 
 log = Logger()
 
@@ -24,20 +26,30 @@ class Dispatch:
 
     :param table: what is served; ApiVersions is added.
     :param seconds: the reactor's clock.
+    :param turn: in which frames are given.
     """
 
-    def __init__(self, table: Mapping[int, HandlerEntry], metrics: ServerMetrics, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, table: Mapping[int, HandlerEntry], metrics: ServerMetrics, seconds: Callable[[], float], turn: Turn
+    ) -> None:
         self.metrics = metrics
         self.table: HandlerTable = dict(table)
         self.table[API_VERSIONS.key] = HandlerEntry.of(API_VERSIONS, ApiVersions(self.table))
         self._seconds = seconds
         self._routes: dict[tuple[int, int], Route] = {}
+        self._runs: ProduceRuns | None = None
+        produce = self.table.get(PRODUCE.key)
+        if produce is not None and produce.handle_run is not None:
+            self._runs = ProduceRuns(produce.handle_run, self._routes, turn, seconds)
 
     def frame_received(self, connection: Connection, frame: memoryview) -> None:
         """Handle one frame; returns when its handler has, whether or not the request is answered by then.
 
-        :param frame: without its length; it is not looked at any more when this returns.
+        :param frame: without its length; it is not looked at any more when the turn has ended.
         """
+        runs = self._runs
+        if runs is not None and runs.take(connection, frame):
+            return
         try:
             header = parse_request_header(frame)
         except ProtocolError as error:
@@ -57,6 +69,8 @@ class Dispatch:
             metrics.errors += 1
             self._malformed(connection, route.api.name, header.client_id, error)
             return
+        if runs is not None and route.api is PRODUCE:
+            runs.learn(frame, header, body)
         request = Request(connection, route, header[2], header[3], body, len(frame), self._seconds())
         connection.begin(request)
         try:
@@ -64,6 +78,11 @@ class Dispatch:
         except Exception:
             log.failure("{request!r} of {client!r} failed", request=request, client=header.client_id)
             request.abort(f"its {route.api.name} failed")
+
+    def settle(self) -> None:
+        """Handle what was put together: before a connection is closed for what it sends, or buffers are used again."""
+        if self._runs is not None:
+            self._runs.settle()
 
     # --- what is rare ------------------------------------------------------------------------------------------------
 

@@ -105,8 +105,8 @@ class Server:
         unreadable: Callable[[str, OSError], None] = lambda *_: None,
     ) -> None:
         self.metrics = ServerMetrics()
-        dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds)
         turn = turn or Turn(runtime.reactor)
+        dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds, turn)
         self.resources = Resources(runtime, dispatch, bounds or Bounds(), turn, unreadable)
         self._fast = IReactorFDSet.providedBy(runtime.reactor) and not stock
         self._ports: list[Any] = []

@@ -29,11 +29,11 @@ class ApiMetrics:
         self.answered_time_s = 0.0
         self.times = times
 
-    def answered(self, seconds: float) -> None:
-        """A request was answered so long after it was dispatched."""
-        self.answered_time_s += seconds
+    def answered(self, seconds: float, requests: int = 1) -> None:
+        """A request was answered so long after it was dispatched, or several were."""
+        self.answered_time_s += seconds * requests
         if self.times is not None:
-            self.times.note(seconds)
+            self.times.note(seconds, requests)
 
 
 class ServerMetrics:

@@ -13,9 +13,7 @@ from kreplica.server.answers import NO_LEADER_HINT
 from kreplica.storage.results import AppendResult
 from kreplica.wire.batches import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, attributes_of
 from kreplica.wire.compression import Codec
-
-ZSTD_FROM = 7
-"""Clients that speak only older versions cannot read zstd (KIP-110)."""
+from kreplica.wire.repeated import ZSTD_FROM
 
 Row = dict[str, Any]
 

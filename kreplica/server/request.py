@@ -11,12 +11,12 @@ from twisted.logger import Logger
 from kreplica.server.metrics import ApiMetrics
 from kreplica.server.pieces import Piece, framed
 from kreplica.wire.headers import build_response_header
-from kreplica.wire.messages import PRODUCE, Api
-from kreplica.wire.repeated import RepeatedProduce
+from kreplica.wire.messages import Api
 from kreplica.wire.schema import MessageParser
 
 if TYPE_CHECKING:
     from kreplica.server.connection import Connection
+    from kreplica.server.produce_runs import RunHandler
 
 
 log = Logger()
@@ -35,15 +35,10 @@ class Route:
         self.version = version
         self.handle = handle
         self.metrics = metrics
-        self.parse: MessageParser = RepeatedProduce(version) if api is PRODUCE else api.request.parser(version)
+        self.parse: MessageParser = api.request.parser(version)
         self.build = api.response.build_pieces
         self.response_header_version = api.response_header_version(version)
         self._amend: Amend | None = None
-
-    @property
-    def is_amended(self) -> bool:
-        """Whether answers say something else than handlers do."""
-        return self._amend is not None
 
     def amended(self, amend: Amend) -> Route:
         """The same, but for what an answer says when it is built; of several the first comes first."""
@@ -144,21 +139,6 @@ class Request:
             return
         self._finish(pieces, size)
 
-    @property
-    def is_amended(self) -> bool:
-        """Whether somebody has something to say in the answer, which has to be built for that."""
-        return self._route.is_amended
-
-    def answer_built(self, frame: bytearray) -> None:
-        """Answer with what is built already, the frame's length and header too; where nobody amends the answer.
-
-        :raise RuntimeError: where it was answered before.
-        """
-        if not self.is_waiting:
-            self._refuse_second()
-            return
-        self._finish([frame], len(frame))
-
     def amend_answer(self, amend: Amend) -> None:
         """Have the answer, when there is one, say what this makes of it; before it is answered."""
         self._route = self._route.amended(amend)
@@ -221,12 +201,14 @@ class HandlerEntry:
 
     :param versions_min: the lowest version served; what is not served is not advertised.
     :param versions_max: the highest.
+    :param handle_run: of Produce, who handles requests that are alike together; None where each is to be seen.
     """
 
     api: Api
     versions_min: int
     versions_max: int
     handle: Handler
+    handle_run: RunHandler | None = None
 
     @classmethod
     def of(cls, api: Api, handle: Handler) -> HandlerEntry:

@@ -71,6 +71,7 @@ class StockTransport(Protocol):
                     else:
                         self._resources.dispatch.frame_received(connection, frame)
             except ProtocolError as error:
+                self._resources.dispatch.settle()
                 connection.abort(f"{error} (socket.request.max.bytes)")
                 return
         self._resources.partial.update(self, self._reader.held_size)

@@ -116,6 +116,7 @@ class FastTransport(tcp.Server):
             return None
         with resources.turn:
             self._frame_received(connection, view[_LENGTH.size : self._frame_size])
+            resources.dispatch.settle()
             self._drop_frame()
             if behind:
                 self._handle(resources.scratch, behind)
@@ -132,6 +133,7 @@ class FastTransport(tcp.Server):
         while size - position >= 4 and not connection.paused:
             length: int = _LENGTH.unpack_from(view, position)[0]
             if not 0 <= length <= length_max:
+                self._resources.dispatch.settle()
                 connection.abort(f"a frame of {length} bytes; 0 to {length_max} are allowed (socket.request.max.bytes)")
                 return
             end = position + 4 + length

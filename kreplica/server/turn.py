@@ -26,13 +26,14 @@ class Turn:
     Use it as a context manager; turns do not nest (an inner one counts as part of the outer).
     """
 
-    __slots__ = ("_callbacks", "_depth", "_reactor", "_waiting")
+    __slots__ = ("_callbacks", "_depth", "_first", "_reactor", "_waiting")
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._depth = 0
         self._waiting: list[Flushing] = []
         self._callbacks: list[Callable[[], object]] = []
+        self._first: list[Callable[[], object]] = []
 
     def add(self, connection: Flushing) -> None:
         """Note that a connection has answers to send."""
@@ -40,6 +41,18 @@ class Turn:
             self._waiting.append(connection)
         else:
             connection.flush()
+
+    def before_end(self, callback: Callable[[], object]) -> None:
+        """Call back, within a turn, when its requests have all been handled, and before those of ``at_end``.
+
+        :param callback: raises nothing.
+        """
+        self._first.append(callback)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this is within a turn."""
+        return self._depth > 0
 
     def at_end(self, callback: Callable[[], object]) -> None:
         """Call back when this turn's requests have all been handled and before its answers leave.
@@ -56,8 +69,11 @@ class Turn:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._depth == 1 and self._callbacks:
-            self._call_back()
+        if self._depth == 1:
+            while self._first:
+                self._first.pop()()
+            if self._callbacks:
+                self._call_back()
         self._depth -= 1
         if not self._depth and self._waiting:
             waiting, self._waiting = self._waiting, []

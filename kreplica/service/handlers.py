@@ -173,7 +173,11 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     ]
     return {
         api.key: HandlerEntry(
-            api, LOWEST.get(api.key, api.versions[0]), HIGHEST.get(api.key, api.versions[1]), handle
+            api,
+            LOWEST.get(api.key, api.versions[0]),
+            HIGHEST.get(api.key, api.versions[1]),
+            handle,
+            handle.handle_run if type(handle) is Produce else None,
         )
         for api, handle in handlers
     }

@@ -23,7 +23,7 @@ A log, from the outside in:
 * ``results`` what a log answers to an append and to a read
 * ``owner`` whom a log reports to
 * ``config`` the topic settings that a log obeys, with Kafka's defaults
-* ``validation`` what a leader and a follower check before they append
+* ``validation`` what a leader and a follower check before they append; ``append_run`` what is written together
 * ``search`` offsets by timestamp
 * ``retention`` which segments may go
 * ``compaction`` one pass over one log: of every key the last record stays

@@ -233,7 +233,7 @@ class Compaction:
                     raise StorageError(f"{source.path}: the batch of offset {header.base_offset}: {error}") from error
                 if kept is None:
                     continue
-                target.append(kept, (parse_header(kept),), self._plan.config.index_interval_bytes)
+                target.append((kept,), (parse_header(kept),), self._plan.config.index_interval_bytes)
                 aborted = batch_filter.ended_by(header)
                 if aborted is not None:
                     target.aborted.append(aborted)

@@ -12,6 +12,7 @@ from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Buffer, Disk, is_passing
 from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.append_run import AppendRun, may_join, place
 from kreplica.storage.config import DAY_MS, LogConfig
 from kreplica.storage.loading import Loading, nothing_yet
 from kreplica.storage.open_segments import OpenSegments
@@ -21,16 +22,15 @@ from kreplica.storage.results import AppendResult
 from kreplica.storage.retention import expired_segments
 from kreplica.storage.segment import Segment
 from kreplica.storage.truncatable_log import TruncatableLog
-from kreplica.storage.validation import check_as_follower, check_as_leader, read_markers, split_runs
-from kreplica.wire.batches import BatchHeader, stamp
-from kreplica.wire.control_records import EndMarker
+from kreplica.storage.validation import Checked, check_as_follower, check_as_leader, read_markers, split_runs
+from kreplica.wire.batches import LENGTH_END
 
 _ENTRIES_WAITING_MAX = 512
 """Index entries that may wait in memory before they are written."""
 
 _RECENT_MAX = 16
-_new_tuple = tuple.__new__
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
+
 
 
 class Log(TruncatableLog):
@@ -109,7 +109,7 @@ class Log(TruncatableLog):
 
     def append_as_leader(
         self,
-        records: bytes | bytearray | memoryview,
+        records: Buffer,
         leader_epoch: int,
         *,
         now_ms: int,
@@ -122,19 +122,81 @@ class Log(TruncatableLog):
         :raise KafkaError: it is refused, and nothing has changed; KAFKA_STORAGE_ERROR where it could not be written.
         """
         self._check_writable()  # before the producers are asked: what they say may be about what was cut off
-        data, header, marker = check_as_leader(records, self.config, origin, now_ms)
+        checked = check_as_leader(records, self.config, origin, now_ms)
+        if checked[1].producer_id >= 0 and (duplicate := self._find_duplicate(checked, origin)) is not None:
+            return duplicate
         append_time_ms = now_ms if self.config.log_append_time else -1
-        if header.producer_id >= 0:
-            duplicate = self.producers.check(header, marker, origin)
-            if duplicate is not None:
-                append_time_ms = duplicate.timestamp_ms if append_time_ms >= 0 else -1
-                return AppendResult(duplicate.first_offset, duplicate.last_offset, append_time_ms, True, 0)
-        base_offset = self.log_end_offset
-        stamp(data, base_offset, leader_epoch)
-        header = _new_tuple(BatchHeader, (base_offset, header[1], leader_epoch, *header[3:]))
-        self._write(data, (header,), (marker,), now_ms)
-        appended = (base_offset, self.log_end_offset - 1, append_time_ms, False, len(data))
-        return _new_tuple(AppendResult, appended)
+        run, (result,) = place((checked,), self.log_end_offset, leader_epoch, append_time_ms)
+        self._write(run, now_ms)
+        return result
+
+    def append_all_as_leader(
+        self,
+        batches: Sequence[Buffer],
+        leader_epoch: int,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+    ) -> list[AppendResult | KafkaError]:
+        """As ``append_as_leader`` one after the other, with one system call for those that follow each other.
+
+        :return: of each, in their order, where it is, or why it is not there; a write that fails fails for all that
+            were to be written by it, and they leave no trace.
+        """
+        outcomes: list[AppendResult | KafkaError] = []
+        together: list[Checked] = []
+        size = 0
+        append_time_ms = now_ms if self.config.log_append_time else -1
+
+        def write() -> None:
+            """What was put together; others may be, after it."""
+            nonlocal size
+            run, results = place(together, self.log_end_offset, leader_epoch, append_time_ms)
+            try:
+                self._write(run, now_ms)
+                outcomes.extend(results)
+            except KafkaError as error:
+                outcomes.extend([error] * len(results))
+            together.clear()
+            size = 0
+
+        segment_bytes = self.config.segment_bytes
+        for records in batches:
+            try:
+                if not together:
+                    self._check_writable()
+                checked = check_as_leader(records, self.config, origin, now_ms)
+                data, header, _ = checked
+                if together and (size + len(data) > segment_bytes or not may_join(header, together[-1][1])):
+                    write()
+                    self._check_writable()
+                if header.producer_id >= 0 and not together:
+                    duplicate = self._find_duplicate(checked, origin)
+                    if duplicate is not None:
+                        outcomes.append(duplicate)
+                        continue
+            except KafkaError as error:
+                if together:
+                    write()
+                outcomes.append(error)
+                continue
+            together.append(checked)
+            size += len(data)
+        if together:
+            write()
+        return outcomes
+
+    def _find_duplicate(self, checked: Checked, origin: Origin) -> AppendResult | None:
+        """Where a batch is already that an idempotent producer sends again.
+
+        :raise KafkaError: it may not follow what its producer wrote before.
+        """
+        _, header, marker = checked
+        duplicate = self.producers.check(header, marker, origin)
+        if duplicate is None:
+            return None
+        append_time_ms = duplicate.timestamp_ms if self.config.log_append_time else -1
+        return AppendResult(duplicate.first_offset, duplicate.last_offset, append_time_ms, True, 0)
 
     def append_as_follower(
         self, records: bytes | bytearray | memoryview, *, now_ms: int, leader_epoch: int | None = None
@@ -155,23 +217,22 @@ class Log(TruncatableLog):
         markers = read_markers(data, headers)
         position = 0
         for first, last, size in split_runs(headers, self.config.segment_bytes):
-            run = data[position : position + size]
             self._check_writable()
-            self._write(run, headers[first:last], markers[first:last], now_ms)
+            piece = data[position : position + size]
+            self._write(AppendRun((piece,), size, headers[first:last], markers[first:last]), now_ms)
             position += size
         return AppendResult(base_offset, self.log_end_offset - 1, -1, False, position)
 
-    def _write(
-        self, data: Buffer, headers: Sequence[BatchHeader], markers: Sequence[EndMarker | None], now_ms: int
-    ) -> None:
+    def _write(self, run: AppendRun, now_ms: int) -> None:
         """Write batches that have their offsets, into one segment, and take in what they say.
 
         :raise KafkaError: KAFKA_STORAGE_ERROR; the log is as it was.
         """
+        pieces, size, headers, markers = run
         segment = self._segments.active
         size_before = segment.size
         try:
-            if segment.is_full(len(data), headers[-1], self.config, now_ms):
+            if segment.is_full(size, headers[-1], self.config, now_ms):
                 segment = self._start_segment(now_ms)
                 size_before = 0
             epoch = self.leader_epochs.latest
@@ -179,7 +240,7 @@ class Log(TruncatableLog):
                 if header.partition_leader_epoch > epoch:
                     epoch = header.partition_leader_epoch
                     self.leader_epochs.assign(epoch, header.base_offset)
-            position = segment.append(data, headers, self.config.index_interval_bytes)
+            position = segment.append(pieces, headers, self.config.index_interval_bytes)
         except OSError as error:
             raise self._write_failed(segment, size_before, error) from error
         recent = self._recent
@@ -187,7 +248,7 @@ class Log(TruncatableLog):
             if len(recent) >= _RECENT_MAX:
                 del recent[next(iter(recent))]
             recent[header.base_offset] = position
-            position += header.size
+            position += header[1] + LENGTH_END
             if header.producer_id >= 0:
                 aborted = self.producers.take_in(header, marker)
                 if aborted is not None:

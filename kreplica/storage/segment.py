@@ -140,15 +140,16 @@ class Segment:
 
     # --- writing ---
 
-    def append(self, data: Buffer, headers: Sequence[BatchHeader], index_interval_bytes: int) -> int:
+    def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader], index_interval_bytes: int) -> int:
         """Write batches at the end.
 
-        :param headers: those of the batches in ``data``, with the offsets they have now.
+        :param pieces: the batches, one or several in each.
+        :param headers: theirs, with the offsets they have now.
         :return: their position.
         :raise OSError: and then the segment is as it was, as far as it knows; the file may hold a part of the data.
         """
         position = at = self.size
-        self.file.write_at(position, (data,))
+        self.file.write_at(position, pieces)
         for header in headers:
             self.note(header, at, index_interval_bytes)
             at = self.size

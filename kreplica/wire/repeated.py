@@ -1,4 +1,4 @@
-"""Produce requests that repeat themselves: a producer's are alike but for their records, and are parsed as such.
+"""Produce requests that repeat themselves: a producer's are alike but for their records, and are known again.
 
 What comes before the length of the records is compared with what was parsed before: where it is the same, byte for
 byte, it means the same, and nothing of it is looked at again.
@@ -7,92 +7,107 @@ byte, it means the same, and nothing of it is looked at again.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
+from kreplica.model import TopicPartition
+from kreplica.wire.batches import CRC_START, HEADER_SIZE, TRANSACTIONAL_BIT
+from kreplica.wire.compression import Codec
+from kreplica.wire.headers import RequestHeader
 from kreplica.wire.messages import PRODUCE
 from kreplica.wire.parsing import INPUT_ERRORS
 from kreplica.wire.primitives import read_uvarint
+
+ZSTD_FROM = 7
+"""Clients that speak only older versions cannot read zstd (KIP-110)."""
 
 KNOWN_MAX = 1000
 SIZES_MAX = 4
 SIZE_MAX = 512
 """Bytes before the records that are worth to be kept."""
 
+_START = Struct(">hhi")
 _LENGTH = Struct(">i")
+_BEHIND_CORRELATION_ID = 8
+_ATTRIBUTES_AT = CRC_START + 1
 _NO_TAGS = b"\x00\x00\x00"
 """What comes behind the records, of the partition, of its topic, and of the request, where there may be tags."""
 
 
-class _Known(NamedTuple):
-    """What some bytes before the length of records mean.
+class KnownProduce:
+    """A request for one batch of one partition, outside of transactions: all of it but its number and its records.
 
-    :param fields: of the request, all but its topics.
+    :ivar behind: the bytes after the records.
+    :ivar unlike: attributes of a batch that such a request may not have, or not in its version.
     """
 
-    fields: dict[str, Any]
-    topic: str
-    partition: int
+    __slots__ = ("acks", "behind", "client_id", "timeout_ms", "topic_partition", "unlike", "version")
+
+    def __init__(self, header: RequestHeader, body: dict[str, Any]) -> None:
+        (topic,) = body["topic_data"]
+        (data,) = topic["partition_data"]
+        self.version = header.api_version
+        self.client_id = header.client_id
+        self.acks: int = body["acks"]
+        self.timeout_ms: int = body["timeout_ms"]
+        self.topic_partition = TopicPartition(topic["name"], data["index"])
+        self.behind = _NO_TAGS if PRODUCE.request.flexible(self.version) else b""
+        self.unlike = TRANSACTIONAL_BIT | (Codec.ZSTD if self.version < ZSTD_FROM else 0)
 
 
-class RepeatedProduce:
-    """The parser of one version; shared by all connections.
+class RepeatedProduces:
+    """Of all connections; no other requests are frequent."""
 
-    Requests of one partition, outside of transactions, are known again: no others are frequent.
-    """
-
-    def __init__(self, version: int) -> None:
-        self._parse = PRODUCE.request.parser(version)
-        self._is_flexible = PRODUCE.request.flexible(version)
-        self._behind = _NO_TAGS if self._is_flexible else b""
-        self._known: dict[bytes, _Known] = {}
+    def __init__(self) -> None:
+        self._known: dict[bytes, KnownProduce] = {}
         self._sizes: tuple[int, ...] = ()
 
-    def __call__(self, frame: memoryview, position: int = 0) -> dict[str, Any]:
-        """As the schema's own parser; the body is a new one each time."""
-        for size in self._sizes:
-            at = position + size
-            known = self._known.get(bytes(frame[position:at]))
-            if known is not None and (records := self._records(frame, at)) is not None:
-                data = {"index": known.partition, "records": records}
-                return {**known.fields, "topic_data": [{"name": known.topic, "partition_data": [data]}]}
-        body = self._parse(frame, position)
-        self._learn(frame, position, body)
-        return body
+    def find(self, frame: memoryview) -> tuple[int, KnownProduce, memoryview] | None:
+        """The correlation id, what is known, and the records, as a view; None where the frame is to be parsed.
 
-    def _records(self, frame: memoryview, at: int) -> memoryview | None:
-        """What the frame ends with, where its length stands at a position; None where it is not as expected."""
+        The records are not looked at, but for having room for a batch with attributes as the request may have them.
+        """
         try:
-            if self._is_flexible:
-                length, start = read_uvarint(frame, at)
-                length -= 1
-            else:
-                length, start = _LENGTH.unpack_from(frame, at)[0], at + 4
+            key, version, correlation_id = _START.unpack_from(frame)
+            if key != PRODUCE.key:
+                return None
+            for size in self._sizes:
+                known = self._known.get(bytes(frame[_BEHIND_CORRELATION_ID:size]))
+                if known is not None and known.version == version:
+                    behind = known.behind
+                    if behind:
+                        length, start = read_uvarint(frame, size)
+                        length -= 1
+                    else:
+                        length, start = _LENGTH.unpack_from(frame, size)[0], size + 4
+                    end = start + length
+                    if length < HEADER_SIZE or end + len(behind) != len(frame) or frame[end:] != behind:
+                        return None
+                    if frame[start + _ATTRIBUTES_AT] & known.unlike:
+                        return None
+                    return correlation_id, known, frame[start:end]
         except INPUT_ERRORS:
-            return None
-        end = start + length
-        behind = self._behind
-        if length <= 0 or end + len(behind) != len(frame) or (behind and frame[end:] != behind):
-            return None
-        return frame[start:end]
+            pass  # the parser says what is wrong
+        return None
 
-    def _learn(self, frame: memoryview, position: int, body: dict[str, Any]) -> None:
+    def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
+        """Know a frame again that was parsed, where it is one that repeats itself."""
         topics = body["topic_data"]
         if len(topics) != 1 or len(topics[0]["partition_data"]) != 1 or body.get("transactional_id") is not None:
             return
-        data = topics[0]["partition_data"][0]
-        records = data["records"]
+        records = topics[0]["partition_data"][0]["records"]
         if not records:
             return
-        length_size = _size_of_uvarint(len(records) + 1) if self._is_flexible else _LENGTH.size
-        size = len(frame) - len(self._behind) - len(records) - length_size - position
-        if not 0 < size <= SIZE_MAX or frame[len(frame) - len(self._behind) :] != self._behind:
+        known = KnownProduce(header, body)
+        length_size = _size_of_uvarint(len(records) + 1) if known.behind else _LENGTH.size
+        end = len(frame) - len(known.behind)
+        size = end - len(records) - length_size
+        if not _BEHIND_CORRELATION_ID < size <= SIZE_MAX or frame[end:] != known.behind:
             return
         if size not in self._sizes:
             self._sizes = (size, *self._sizes[: SIZES_MAX - 1])
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
-        fields = {name: value for name, value in body.items() if name != "topic_data"}
-        self._known[bytes(frame[position : position + size])] = _Known(fields, topics[0]["name"], data["index"])
+        self._known[bytes(frame[_BEHIND_CORRELATION_ID:size])] = known
 
 
 def _size_of_uvarint(value: int) -> int:

@@ -24,8 +24,6 @@ class Sent:
 
     version = 9
     connection = SimpleNamespace(listener="PLAINTEXT")
-    is_amended = True
-    """Answers come as bodies, not as bytes."""
 
     def __init__(self, acks: int) -> None:
         data = {"index": 0, "records": memoryview(batch())}

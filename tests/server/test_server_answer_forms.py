@@ -19,14 +19,20 @@ def test_the_same_as_one_that_is_built(version, topic):
     """Byte for byte, whatever the numbers are."""
     chance = random.Random(1)
     form = AnswerForm(version, topic, 7)
-    for _ in range(100):
-        base_offset, start = chance.choice([0, 1, 2**62, chance.getrandbits(60)]), chance.getrandbits(40)
-        result = AppendResult(base_offset, base_offset, chance.choice([-1, chance.getrandbits(41)]), False, 99)
-        correlation_id = chance.randint(-(2**31), 2**31 - 1)
-        header = build_response_header(PRODUCE.response_header_version(version), correlation_id)
-        body = answer_body([{"name": topic, "partition_responses": [appended_row(7, start, result)]}])
-        pieces, _ = framed(PRODUCE.response.build_pieces(version, body, header))
-        assert form.filled(correlation_id, result, start) == b"".join(bytes(piece) for piece in pieces)
+    for count in [1] * 20 + [2, 3, 64]:
+        results, correlation_ids, frames = [], [], []
+        start = chance.getrandbits(40)
+        for _ in range(count):
+            base_offset = chance.choice([0, 1, 2**62, chance.getrandbits(60)])
+            result = AppendResult(base_offset, base_offset, chance.choice([-1, chance.getrandbits(41)]), False, 99)
+            correlation_id = chance.randint(-(2**31), 2**31 - 1)
+            header = build_response_header(PRODUCE.response_header_version(version), correlation_id)
+            body = answer_body([{"name": topic, "partition_responses": [appended_row(7, start, result)]}])
+            pieces, _ = framed(PRODUCE.response.build_pieces(version, body, header))
+            results.append(result)
+            correlation_ids.append(correlation_id)
+            frames += [bytes(piece) for piece in pieces]
+        assert form.filled(correlation_ids, results, start) == b"".join(frames)
 
 
 def test_bounded():

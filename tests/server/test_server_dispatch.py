@@ -64,7 +64,7 @@ class Bench:
         self.metrics = ServerMetrics()
         self.clock = Clock()
         self.turn = Turn(self.clock)
-        self.dispatch = Dispatch(self.handlers.table(), self.metrics, self.seconds)
+        self.dispatch = Dispatch(self.handlers.table(), self.metrics, self.seconds, self.turn)
         self.transport = MemoryTransport()
         bounds = bounds or Bounds()
         self.connection = Connection("PLAINTEXT", "1.2.3.4:5", bounds, self.turn, self.metrics, self.seconds)

@@ -33,7 +33,7 @@ def _asked(versions_max: dict[messages.Api, int], version: int) -> dict[str, Any
     connection = Connection("PLAINTEXT", "1.2.3.4:5", Bounds(), turn, metrics, clock.seconds)
     transport = MemoryTransport()
     connection.attach(transport)
-    dispatch = Dispatch(table, metrics, clock.seconds)
+    dispatch = Dispatch(table, metrics, clock.seconds, turn)
     with turn:
         frame = request_frame(messages.API_VERSIONS, version, 1, SOFTWARE)
         dispatch.frame_received(connection, memoryview(frame)[4:])

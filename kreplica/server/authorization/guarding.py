@@ -32,7 +32,7 @@ def _entry(entry: HandlerEntry, gate: Gate, metadata: MetadataCache) -> HandlerE
         handle = _guard_delete_topics(gate, handle, metadata)
     for rule in reversed(RULES.get(key, ())):
         handle = rule.guard(gate, handle)
-    return replace(entry, handle=handle)
+    return replace(entry, handle=handle, handle_run=None)
 
 
 def _guard_delete_topics(gate: Gate, handle: Handler, metadata: MetadataCache) -> Handler:

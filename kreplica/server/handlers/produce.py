@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
@@ -20,11 +20,13 @@ from kreplica.server.acknowledgement import (
 from kreplica.server.answer_forms import AnswerForms
 from kreplica.server.answers import LeaderHints
 from kreplica.server.metadata import MetadataCache
+from kreplica.server.produce_runs import ProduceRun
 from kreplica.server.produced import answer_body, appended_row, error_row, find_partition
 from kreplica.server.request import Request
 from kreplica.server.transactional_produce import TransactionalProduces
 from kreplica.storage.results import AppendResult
 from kreplica.transactions.admission import Admission
+from kreplica.wire.repeated import KnownProduce
 
 _ACKS = (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY)
 
@@ -55,36 +57,49 @@ class Produce:
     def __call__(self, request: Request) -> None:
         body = request.body
         acks = body["acks"]
-        topics = body["topic_data"]
         if acks not in _ACKS:
             self._append_all(request, acks, _wrong_acks(acks))
         elif body.get("transactional_id") is not None:
             timeout_s = body["timeout_ms"] / 1000
             self._transactional.begin(request, lambda produced: self._finish(request, acks, timeout_s, *produced))
             request.body = {}  # what has to wait was copied: the buffer that the request came in may go
-        elif acks == NO_ANSWER or len(topics) != 1 or len(topics[0]["partition_data"]) != 1 or request.is_amended:
-            self._append_all(request, acks, None)
         else:
-            self._append_one(request, acks, topics[0])
+            self._append_all(request, acks, None)
 
-    def _append_one(self, request: Request, acks: int, topic: Row) -> None:
-        """Most requests hold one batch, whose answer differs from the last one's in numbers only."""
-        (data,) = topic["partition_data"]
-        key = TopicPartition(topic["name"], data["index"])
-        try:
-            partition, result = self._append(key, data["records"], acks, self._wall_clock_ms(), request.version)
-        except KafkaError as error:
-            self._answer(request, [{"name": key.topic, "partition_responses": [error_row(key.partition, error)]}])
-            return
-        log_start_offset = partition.log.log_start_offset
-        if is_reached(partition, result.last_offset + 1, acks):
-            form = self._forms.of(request.version, key)
-            request.answer_built(form.filled(request.correlation_id, result, log_start_offset))
-            return
-        row = appended_row(key.partition, log_start_offset, result)
-        pending = [Pending(partition, result.last_offset + 1, acks, row)]
-        responses = [{"name": key.topic, "partition_responses": [row]}]
-        self._finish(request, acks, request.body["timeout_ms"] / 1000, responses, pending, None)
+    def handle_run(self, run: ProduceRun) -> None:
+        """Requests that differ in their records only: what is in the log is answered with numbers filled in."""
+        known = run.known
+        key = known.topic_partition
+        partition = self._partitions.get(key)
+        outcomes: Sequence[AppendResult | KafkaError]
+        if partition is None:
+            outcomes = [self._partitions.unknown(key)] * len(run.records)
+        else:
+            all_in_sync = known.acks == ALL_IN_SYNC
+            outcomes = partition.append_all(run.records, self._wall_clock_ms(), all_in_sync=all_in_sync)
+            if run.is_next and _all_reached(outcomes, partition, known.acks):
+                form = self._forms.of(known.version, key)
+                run.answer(form.filled(run.correlation_ids, outcomes, partition.log.log_start_offset))
+                return
+        for request, outcome in zip(run.requests(), outcomes, strict=True):
+            self._conclude(request, known, partition, outcome)
+
+    def _conclude(
+        self, request: Request, known: KnownProduce, partition: Partition | None, outcome: AppendResult | KafkaError
+    ) -> None:
+        """Answer one of a run by itself."""
+        topic, index = known.topic_partition
+        pending = []
+        if isinstance(outcome, KafkaError):
+            row = error_row(index, outcome)
+        else:
+            assert partition is not None
+            row = appended_row(index, partition.log.log_start_offset, outcome)
+            if not is_reached(partition, outcome.last_offset + 1, known.acks):
+                pending.append(Pending(partition, outcome.last_offset + 1, known.acks, row))
+        failed = outcome if isinstance(outcome, KafkaError) else None
+        responses = [{"name": topic, "partition_responses": [row]}]
+        self._finish(request, known.acks, known.timeout_ms / 1000, responses, pending, failed)
 
     def _append_all(self, request: Request, acks: int, refusal: KafkaError | None) -> None:
         body = request.body
@@ -154,6 +169,18 @@ class Produce:
         partition = find_partition(self._partitions, key, records, version)
         assert records is not None
         return partition, partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
+
+
+def _all_reached(
+    outcomes: Sequence[AppendResult | KafkaError], partition: Partition, acks: int
+) -> TypeGuard[Sequence[AppendResult]]:
+    """Whether all are in the log, and may be acknowledged."""
+    end_offset = 0
+    for outcome in outcomes:
+        if outcome.__class__ is not AppendResult:
+            return False
+        end_offset = max(end_offset, outcome[1] + 1)
+    return is_reached(partition, end_offset, acks)
 
 
 def _wrong_acks(acks: int) -> KafkaError:

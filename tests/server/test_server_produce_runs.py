@@ -1,0 +1,226 @@
+"""Produce requests that one read has brought are handled together, and nobody can tell by the answers or by the log."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from server_scene import parse_answer, request_frame
+from test_server_call_budgets import Sink
+
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition
+from kreplica.server.connection import Connection
+from kreplica.server.produce_runs import RUN_MAX, ProduceRuns
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.messages import LIST_OFFSETS, METADATA, PRODUCE
+from kreplica.wire.records import Record
+
+VERSIONS = (3, 7, 9, PRODUCE.versions[1])
+
+
+def batch(value: bytes = b"v", **options: Any) -> bytes:
+    return build_batch([Record(NEXT_OFFSET, 1_700_000_000_000, None, value, ())], **options)
+
+
+def produce(
+    number: int, records: bytes | None, *, acks: int = 1, version: int = 9, topic: str = "t", index: int = 0
+) -> bytes:
+    rows = [{"index": index, "records": records}]
+    body = {"acks": acks, "timeout_ms": 1000, "topic_data": [{"name": topic, "partition_data": rows}]}
+    return request_frame(PRODUCE, version, number, body)
+
+
+class Broker:
+    """The leader of ``t`` in a cluster, and connections to it."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        self.cluster = SimulatedCluster(seed=1, brokers=brokers)
+        self.cluster.start()
+        client = self.cluster.client()
+        self.cluster.run_until(client.create_topic("t", 2, replication_factor=brokers))
+        self.cluster.wait_in_sync("t", [0, 1])
+        self.program = self.cluster.brokers[self.cluster.leader_of("t", 0)].program
+        self.resources = self.program.server.resources
+        self.sinks: dict[Connection, Sink] = {}
+        self.connection = self.connect()
+        self.runs = self.resources.dispatch._runs
+
+    def connect(self) -> Connection:
+        connection: Connection = self.resources.connection("PLAINTEXT", "1.2.3.4:5")
+        sink = self.sinks[connection] = Sink()
+        connection.attach(sink)
+        return connection
+
+    def read(self, *frames: bytes, connection: Connection | None = None) -> None:
+        """They came with one read, into a buffer that is used again afterwards."""
+        buffers = [bytearray(frame[4:]) for frame in frames]
+        with self.resources.turn:
+            for buffer in buffers:
+                self.resources.dispatch.frame_received(connection or self.connection, memoryview(buffer))
+        for buffer in buffers:
+            buffer[:] = bytes(len(buffer))
+
+    def answers(self, connection: Connection | None = None) -> list[bytes]:
+        return [bytes(frame) for frame in self.sinks[connection or self.connection].frames()]
+
+    def partition(self, index: int = 0) -> Partition:
+        partition: Partition | None = self.program.partitions.get(TopicPartition("t", index))
+        assert partition is not None
+        return partition
+
+    def log(self, index: int = 0) -> bytes:
+        log = self.partition(index).log
+        part = log.read(0, size_max=1 << 30, offset_max=log.log_end_offset)
+        return b"".join(piece.read() for piece in part.ranges)
+
+
+class Sequences:
+    """Frames of a few producers, most of them right."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._next = 0
+
+    def frame(self, number: int, version: int) -> bytes:
+        chance = self._chance
+        kind = chance.random()
+        options: dict[str, Any] = {"version": version, "index": chance.choice([0, 0, 0, 0, 1])}
+        options["acks"] = chance.choice([1, 1, 1, 1, -1])
+        if kind < 0.6:
+            return produce(number, batch(b"%d" % number), **options)
+        if kind < 0.8:
+            sequence = self._next + (chance.random() < 0.1)
+            self._next = max(self._next, sequence + 1)
+            records = batch(b"%d" % number, producer_id=7, producer_epoch=0, base_sequence=sequence)
+            return produce(number, records, **options | {"index": 0})
+        if kind < 0.84:
+            damaged = bytearray(batch(b"damaged"))
+            damaged[-1] ^= 1
+            return produce(number, bytes(damaged), **options)
+        if kind < 0.88:
+            return produce(number, chance.choice([None, b"", b"short", batch() * 2]), **options)
+        if kind < 0.92:
+            return produce(number, batch(), **options | {"topic": chance.choice(["nowhere", "__consumer_offsets"])})
+        if kind < 0.95:
+            return produce(number, batch(), **options | {"acks": 2})
+        if kind < 0.97:
+            rows = [{"partition_index": 0, "timestamp": -1}]
+            asked = {"replica_id": -1, "topics": [{"name": "t", "partitions": rows}]}
+            return request_frame(LIST_OFFSETS, 1, number, asked)
+        return request_frame(METADATA, 1, number, {"topics": []})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_as_one_after_the_other(version: int) -> None:
+    """Every answer and every byte of the log."""
+    chance = random.Random(version)
+    together, apart = Broker(), Broker()
+    apart.resources.dispatch._runs = None
+    sequences = Sequences(chance)
+    for _ in range(30):
+        frames = [sequences.frame(number, version) for number in range(chance.choice([1, 2, 8, 30, 2 * RUN_MAX + 3]))]
+        together.read(*frames)
+        for frame in frames:
+            apart.read(frame)
+        assert together.answers() == apart.answers()
+        assert together.log() == apart.log()
+        assert together.log(1) == apart.log(1)
+        together.sinks[together.connection].sends.clear()
+        apart.sinks[apart.connection].sends.clear()
+    theirs, ours = (broker.resources.metrics.api(PRODUCE.key) for broker in (apart, together))
+    assert (ours.requests, ours.bytes_in, ours.bytes_out) == (theirs.requests, theirs.bytes_in, theirs.bytes_out)
+    assert ours.times is not None
+    assert sum(ours.times.counts) == ours.requests
+
+
+def test_answered_with_one_piece() -> None:
+    """Once the first of its kind was parsed."""
+    broker = Broker()
+    broker.read(produce(0, batch()))
+    sink = broker.sinks[broker.connection]
+    sink.sends.clear()
+    broker.read(*(produce(number, batch()) for number in range(RUN_MAX)))
+    assert len(sink.sends) == 1
+    assert len(broker.answers()) == RUN_MAX
+
+
+def test_connections_apart() -> None:
+    """Requests of one connection are not answered on another, though they are alike."""
+    broker = Broker()
+    broker.read(produce(0, batch()))
+    other = broker.connect()
+    with broker.resources.turn:
+        broker.read(produce(1, batch(b"1")), produce(2, batch(b"2")))
+        broker.read(produce(3, batch(b"3")), connection=other)
+        broker.read(produce(4, batch(b"4")))
+    numbers = [[int.from_bytes(answer[:4], "big") for answer in broker.answers(of)] for of in (None, other)]
+    assert numbers == [[0, 1, 2, 4], [3]]
+
+
+def test_behind_one_that_waits() -> None:
+    """Answers come in the order of their requests, when the in-sync followers have what is asked of them."""
+    broker = Broker(brokers=3)
+    broker.read(produce(0, batch()), produce(1, batch(), acks=-1))
+    broker.read(*(produce(number, batch(), acks=-1 if number % 3 else 1) for number in range(2, 20)))
+    assert [int.from_bytes(answer[:4], "big") for answer in broker.answers()] == [0]
+    assert broker.connection.outstanding == 19
+    broker.cluster.run_until(lambda: len(broker.answers()) == 20)
+    answers = [parse_answer(memoryview(answer), PRODUCE.key, 9) for answer in broker.answers()]
+    rows = [body["responses"][0]["partition_responses"][0] for _, body in answers]
+    assert [number for number, _ in answers] == list(range(20))
+    assert [(row["error_code"], row["base_offset"]) for row in rows] == [(0, number) for number in range(20)]
+
+
+def test_a_connection_that_ends_while_they_wait() -> None:
+    """Nobody is answered, and nothing is left over."""
+    broker = Broker(brokers=3)
+    broker.read(produce(0, batch(), acks=-1))
+    broker.cluster.run_until(lambda: len(broker.answers()) == 1)
+    broker.read(*(produce(number, batch(), acks=-1) for number in range(1, 9)))
+    broker.connection.drop("the test")
+    broker.cluster.run_until(lambda: broker.partition().is_committed(9))
+    assert len(broker.answers()) == 1
+
+
+def test_a_partition_that_is_led_elsewhere() -> None:
+    """All of them are told where to go."""
+    broker = Broker(brokers=3)
+    broker.read(produce(0, batch()))
+    broker.sinks[broker.connection].sends.clear()
+    partition = broker.partition()
+    partition.follow(partition.leadership)
+    broker.read(*(produce(number, batch()) for number in range(5)))
+    answers = [parse_answer(memoryview(answer), PRODUCE.key, 9)[1] for answer in broker.answers()]
+    codes = [body["responses"][0]["partition_responses"][0]["error_code"] for body in answers]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 5
+
+
+def test_before_a_connection_is_closed() -> None:
+    """What came before a frame that nobody understands is in the log, and answered."""
+    broker = Broker()
+    broker.read(produce(0, batch()))
+    broker.read(produce(1, batch()), produce(2, batch()), b"\0\0\0\4" + b"\x7f\xff\0\0")
+    assert len(broker.answers()) == 3
+    assert broker.connection.closed
+
+
+def test_a_handler_that_fails() -> None:
+    """Its connection is closed, and the next read starts anew."""
+    broker = Broker()
+    broker.read(produce(0, batch()))
+    assert isinstance(broker.runs, ProduceRuns)
+
+    def fail(run: object) -> None:
+        raise LookupError
+
+    handle, broker.runs._handle = broker.runs._handle, fail
+    broker.read(produce(1, batch()), produce(2, batch()))
+    assert broker.connection.closed
+    broker.runs._handle = handle
+    other = broker.connect()
+    broker.read(produce(3, batch()), connection=other)
+    assert len(broker.answers(other)) == 1
