@@ -64,6 +64,8 @@ def uvarint(number: int) -> bytes:
     """
     if number < 128:
         return _UVARINTS[number]
+    if number < 1 << 14:
+        return bytes((number & 127 | 128, number >> 7))
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -80,6 +82,9 @@ def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
     :raise MalformedError: when it takes more than five bytes or is beyond ``LENGTH_MAX``.
     :raise IndexError: when the buffer ends within it.
     """
+    byte = buffer[position]
+    if byte < 128:
+        return first & 127 | byte << 7, position + 1
     result = first & 127
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
