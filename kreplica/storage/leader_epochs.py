@@ -30,12 +30,15 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log, oldest first; both epochs and start offsets only grow along the list."""
+    """The epochs of one log, oldest first; both epochs and start offsets only grow along the list.
+
+    :ivar latest: the highest epoch, or ``NO_EPOCH``; every append and every fetch asks for it.
+    """
 
     def __init__(self, path: str, disk: Disk, entries: list[EpochEntry]) -> None:
         self._path = path
         self._disk = disk
-        self._entries = entries
+        self._have(entries)
         self._written = tuple(entries)
 
     @classmethod
@@ -53,14 +56,13 @@ class LeaderEpochs:
             text = disk.read_file(path)
         except FileNotFoundError:
             return cls.empty(path, disk)
-        epochs = cls.empty(path, disk)
+        entries: list[EpochEntry] = []
         for fields in parse_checkpoint(path, text, fields=2):
             entry = EpochEntry(int(fields[0]), int(fields[1]))
-            if epochs._entries and not (entry > epochs._entries[-1] and entry[1] >= epochs._entries[-1][1]):
-                raise StorageError(f"{path}: epoch {entry.epoch} does not follow epoch {epochs.latest}")
-            epochs._entries.append(entry)
-        epochs._written = epochs.entries
-        return epochs
+            if entries and not (entry > entries[-1] and entry[1] >= entries[-1][1]):
+                raise StorageError(f"{path}: epoch {entry.epoch} does not follow epoch {entries[-1].epoch}")
+            entries.append(entry)
+        return cls(path, disk, entries)
 
     @property
     def path(self) -> str:
@@ -72,10 +74,9 @@ class LeaderEpochs:
         """All entries, oldest first."""
         return tuple(self._entries)
 
-    @property
-    def latest(self) -> int:
-        """The highest epoch, or ``NO_EPOCH``."""
-        return self._entries[-1].epoch if self._entries else NO_EPOCH
+    def _have(self, entries: list[EpochEntry]) -> None:
+        self._entries = entries
+        self.latest = entries[-1].epoch if entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that ``epoch`` starts at ``start_offset``; older or equal epochs than the latest change nothing.
@@ -87,7 +88,7 @@ class LeaderEpochs:
         entries = self._entries
         while entries and entries[-1].start_offset >= start_offset:
             entries.pop()
-        entries.append(EpochEntry(epoch, start_offset))
+        self._have([*entries, EpochEntry(epoch, start_offset)])
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote ``offset``, or ``NO_EPOCH`` where that is not known."""
@@ -111,18 +112,18 @@ class LeaderEpochs:
 
     def truncate_to(self, end_offset: int) -> None:
         """Forget epochs that start at or beyond ``end_offset``."""
-        self._entries = [entry for entry in self._entries if entry.start_offset < end_offset]
+        self._have([entry for entry in self._entries if entry.start_offset < end_offset])
 
     def truncate_start(self, start_offset: int) -> None:
         """Forget epochs that end at or before ``start_offset``; the one that holds it starts there from now on."""
         at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if at == 0:
             return
-        self._entries[:at] = [EpochEntry(self._entries[at - 1].epoch, start_offset)]
+        self._have([EpochEntry(self._entries[at - 1].epoch, start_offset), *self._entries[at:]])
 
     def clear(self) -> None:
         """Forget everything."""
-        self._entries = []
+        self._have([])
 
     def write(self, *, anew: bool = False) -> None:
         """Bring the file up to date, where it is not; not synced.
