@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Any
 
 from kreplica.runtime.disk import FileRange
+from kreplica.storage.results import LogSlice
 from kreplica.wire.primitives import records_size
 
 Piece = bytes | bytearray | memoryview | FileRange
@@ -22,14 +23,16 @@ def framed(pieces: list[Any]) -> tuple[list[Piece], int]:
     if len(pieces) == 1:
         data = _LENGTH.pack(len(pieces[0])) + pieces[0]
         return [data], len(data)
-    size = sum(map(records_size, pieces))
-    out: list[Piece] = [_LENGTH.pack(size) + pieces[0]]
-    for piece in pieces[1:]:
-        ranges = getattr(piece, "ranges", None)
-        if ranges is None:
-            out.append(piece)
+    size = 0
+    out: list[Piece] = []
+    for piece in pieces:
+        if type(piece) is LogSlice:
+            size += piece.size
+            out += piece.ranges
         else:
-            out += [each for each in ranges if each.size]
+            size += records_size(piece)
+            out.append(piece)
+    out[0] = _LENGTH.pack(size) + pieces[0]
     return out, size + _LENGTH.size
 
 
