@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Any
 
@@ -65,20 +65,26 @@ class FrameReader:
         self._wanted = _LENGTH.size
         return whole[_LENGTH.size :]
 
-    def feed(self, data: Buffer) -> Iterator[memoryview]:
+    def feed(self, data: Buffer) -> Iterable[memoryview]:
         """Take bytes in; give the body of every frame that they complete.
 
-        The iterator has to be run to its end before more bytes come.  Views are of ``data`` or of a copy, so they are
-        good for as long as ``data`` is not changed.
+        What is given has to be gone through to its end before more bytes come.  Views are of ``data`` or of a copy, so
+        they are good for as long as ``data`` is not changed.
 
         :raise ProtocolError: at a length that is negative or too large; the connection cannot go on.
         """
         if self._held:
             self._held += data
             if len(self._held) < self._wanted:
-                return
+                return ()
             data, self._held = self._held, bytearray()
-        view = memoryview(data)
+        body_size = len(data) - _LENGTH.size
+        if 0 <= body_size <= self._size_max and _LENGTH.unpack_from(data)[0] == body_size:
+            self._wanted = _LENGTH.size
+            return (memoryview(data)[_LENGTH.size :],)  # one frame, as mostly it is
+        return self._cut(memoryview(data))
+
+    def _cut(self, view: memoryview) -> Iterator[memoryview]:
         position, size = 0, len(view)
         self._wanted = _LENGTH.size
         while size - position >= _LENGTH.size:
