@@ -26,7 +26,11 @@ def framed(pieces: list[Any]) -> tuple[list[Piece], int]:
     size = 0
     out: list[Piece] = []
     for piece in pieces:
-        if type(piece) is LogSlice:
+        kind = type(piece)
+        if kind is bytes:
+            size += len(piece)
+            out.append(piece)
+        elif kind is LogSlice:
             size += piece.size
             out += piece.ranges
         else:

@@ -67,7 +67,7 @@ class Wanted:
     def is_news(self, row: Row) -> bool:
         """Whether an answer inside a session has to name this partition."""
         told = (row["high_watermark"], row["log_start_offset"])
-        diverges = row["diverging_epoch"] is not NO_DIVERGENCE
+        diverges = row.get("diverging_epoch", NO_DIVERGENCE) is not NO_DIVERGENCE
         news = bool(row["error_code"] or row["records"] or told != self.told or diverges or self.may_have_missed)
         self.may_have_missed = False
         # An error is told again and again, until it is gone and the figures are told too.

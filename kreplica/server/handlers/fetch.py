@@ -80,7 +80,7 @@ class Fetch:
                 follower=reader.is_follower,
             )
         except KafkaError as error:
-            request.answer(_answer(int(error.code), NO_SESSION, [], []))
+            request.answer(_answer(int(error.code), NO_SESSION, []))
             return
         _FetchUnderWay(self, request, reader, context).go_on()
 
@@ -134,7 +134,7 @@ class _FetchUnderWay:
         seconds = self._fetch.reactor.seconds
         turn_ends = seconds() + TURN_SECONDS_MAX
         for count, wanted in enumerate(self._to_read, 1):
-            if wanted.named or self._context.full or self._has_room:
+            if wanted.named or self._context.full or self._size < self._bytes_max or self._size == 0:
                 self._read(wanted)
             if count % READS_PER_LOOK == 0 and seconds() > turn_ends and not self._hurried:
                 self._call_later(0, self.go_on)
@@ -143,10 +143,6 @@ class _FetchUnderWay:
             self._answer()
         else:
             self._wait()
-
-    @property
-    def _has_room(self) -> bool:
-        return self._size < self._bytes_max or self._size == 0
 
     def _read(self, wanted: Wanted) -> None:
         before = self._reads.get(wanted)
@@ -231,11 +227,10 @@ class _FetchUnderWay:
             call.cancel()
         session = self._context.session
         watch, self._watch = self._watch, None  # which leads back here: a collection of such cycles holds up everybody
-        if watch is not None:
-            watch.is_awaited = None
         if session is not None:
-            session.on_change = session.supersede = None
+            session.on_change = session.supersede = session.watch.is_awaited = None
         elif watch is not None:
+            watch.is_awaited = None
             watch.clear()
 
     # --- the answer --------------------------------------------------------------------------------------------------
@@ -259,15 +254,11 @@ class _FetchUnderWay:
                 responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
                 last = wanted
             responses[-1]["partitions"].append(row)
-        endpoints = self._leader_hints.endpoints() if self._leader_hints is not None else []
-        self._request.answer(_answer(0, session_id, responses, endpoints))
+        answer = _answer(0, session_id, responses)
+        if self._leader_hints is not None:
+            answer["node_endpoints"] = self._leader_hints.endpoints()
+        self._request.answer(answer)
 
 
-def _answer(error_code: int, session_id: int, responses: list[Row], endpoints: list[Row]) -> Row:
-    return {
-        "throttle_time_ms": 0,
-        "error_code": error_code,
-        "session_id": session_id,
-        "responses": responses,
-        "node_endpoints": endpoints,
-    }
+def _answer(error_code: int, session_id: int, responses: list[Row]) -> Row:
+    return {"throttle_time_ms": 0, "error_code": error_code, "session_id": session_id, "responses": responses}
