@@ -91,6 +91,7 @@ class Fetcher:
         self.leader_id = leader_id
         self._follower = follower
         self._config = follower.config
+        self._timeout_s = follower.config.timeout_s + follower.config.wait_ms_max / 1000
         self._reactor = follower.runtime.reactor
         self._session: FetchSession[Followed] = FetchSession()
         self._requests = FetchRequests(follower.broker_id, follower.config)
@@ -172,8 +173,8 @@ class Fetcher:
             self._ask_later(followed, self._config.backoff_s(followed.failures))
 
     def _ask(self, followed: Followed) -> None:
-        wait_s = max((bucket.seconds_until_free for bucket in self._throttles_of(followed)), default=0.0)
-        if wait_s > 0:
+        throttles = self._throttles_of(followed)
+        if throttles and (wait_s := max(bucket.seconds_until_free for bucket in throttles)) > 0:
             # The rate may be raised meanwhile, or be gone with the plan that asked for it.
             self._ask_later(followed, min(wait_s, THROTTLE_LOOK_SECONDS))
             return
@@ -281,14 +282,13 @@ class Fetcher:
         connection = self._connection
         if connection is None:
             return
-        config = self._config
         broker_epoch = self._follower.broker_epoch()
         if broker_epoch != self._broker_epoch:
             self._broker_epoch = broker_epoch
             self._session.reset()  # the leader knows each partition's follower by it
         version = self._session.version(self._version)
         body = self._requests.build(version, broker_epoch, self._session.next_request(version))
-        answer = connection.request(FETCH, version, body, timeout_s=config.timeout_s + config.wait_ms_max / 1000)
+        answer = connection.request(FETCH, version, body, timeout_s=self._timeout_s)
         self._sent.append(_Sent(answer, self._session.number, self._session.generation))
 
     async def _back_off(self, error: Exception) -> None:
@@ -325,8 +325,9 @@ class Fetcher:
         self._failures = self._refused_sessions = 0
         self._session.answered(answer["session_id"])
         out_of_range: list[Followed] = []
-        turns = Turns(self._reactor)
-        for followed, row in self._rows(answer):
+        rows = self._rows(answer)
+        turns = Turns(self._reactor) if len(rows) > 1 else None
+        for followed, row in rows:
             if self._followed.get(followed.key) is not followed or not followed.is_answered_by(sent.number):
                 continue
             what = self._take_in_row(followed, row)
@@ -334,7 +335,7 @@ class Fetcher:
                 out_of_range.append(followed)
             elif self._followed.get(followed.key) is followed:
                 self._go_on(followed, what)
-            if turns.is_over:
+            if turns is not None and turns.is_over:
                 await self._wait(turns.next())
         if out_of_range:
             await self._find_ranges(connection, out_of_range)
@@ -343,14 +344,12 @@ class Fetcher:
         """The rows of an answer with the partitions that they are about, as far as those are followed."""
         found = []
         for topic in answer["responses"]:
-            name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
+            name = topic.get("topic")
             for row in topic["partitions"]:
-                index = row["partition_index"]
-                followed = (
-                    self._by_id.get((topic_id, index))
-                    if name is None
-                    else self._followed.get(TopicPartition(name, index))
-                )
+                if name is None:
+                    followed = self._by_id.get((topic["topic_id"], row["partition_index"]))
+                else:
+                    followed = self._followed.get(TopicPartition(name, row["partition_index"]))
                 if followed is not None:
                     found.append((followed, row))
         return found

@@ -7,6 +7,7 @@ however many batches were appended in that turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from kreplica.replication.partition import Partition
 
 log = Logger()
+
+_in_order = attrgetter("topic_partition")
 
 
 class Watcher(Protocol):
@@ -95,7 +98,7 @@ class Wakeups:
         marked, self._marked = self._marked, set()
         # A dict, in the order of the partitions' arrival: sets of objects iterate differently from run to run.
         waiting: dict[Watcher, None] = {}
-        for partition in sorted(marked, key=lambda p: p.topic_partition):
+        for partition in sorted(marked, key=_in_order):
             waiting.update(partition.waiting)
         for request in waiting:
             try:
