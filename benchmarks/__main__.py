@@ -21,6 +21,9 @@ from benchmarks.tables import markdown
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+"""BBR's timers cost more on loopback than the sending itself: figures with and without it are of different machines."""
+
 TIME_LIMIT_S = {"quick": 240, "full": 1200}
 APART = ("fail_over", "kafka")
 """Only run when they are named: they need what may not be had."""
@@ -80,6 +83,7 @@ def machine() -> dict[str, Any]:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
     return {
         "commit": commit or None,
+        "congestion_control": CONGESTION_CONTROL.read_text().strip() if CONGESTION_CONTROL.exists() else None,
         "cpus": os.cpu_count(),
         "kernel": platform.release(),
         "python": platform.python_version(),
