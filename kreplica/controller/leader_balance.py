@@ -36,20 +36,21 @@ def start_balancing(office: Office) -> None:
 async def balance_leaders(office: Office) -> None:
     """Give leaderships back to the brokers that should have them, where too many are with others."""
     office.put_later(BalanceLeaders(), office.config.rebalance_interval_s)
-    strayed = imbalance(office.context, office.config.imbalance_percentage)
+    strayed = await _imbalance(office)
     if strayed:
         log.info("controller: {count} partitions are led by others than they should be", count=len(strayed))
         await _hold(office, strayed, decisions.preferred_elections)
 
 
-def imbalance(context: ControllerContext, percentage_max: int) -> list[TopicPartition]:
+async def _imbalance(office: Office) -> list[TopicPartition]:
     """The partitions whose preferred replica could lead but does not, of brokers that miss more than so many percent.
 
     Partitions whose replicas move are left alone: their leaders are part of the move.
     """
+    context, percentage_max = office.context, office.config.imbalance_percentage
     preferred: dict[int, int] = defaultdict(int)
     strayed: dict[int, list[TopicPartition]] = defaultdict(list)
-    for partition in context.leadership:
+    async for partition in office.in_turns(tuple(context.leadership)):
         topic, replicas = context.topics.get(partition.topic), context.replicas(partition)
         if topic is None or not replicas or partition.topic in context.deleting:
             continue

@@ -45,7 +45,7 @@ class Memory:
         self._controller_epoch: int | None = None
         self._zookeeper_is_lost = False
         self._cause = self._no_cause()
-        self._changes: dict[str, list[StateChange]] = {}
+        self._changes: dict[str, _Changes] = {}
 
     # --- asked by whoever explains -----------------------------------------------------------------------------------
 
@@ -148,8 +148,11 @@ class Memory:
         if kind == "isr_shrunk" and old is not None:
             missed = set(old.isr).difference(new.isr).intersection(replicas_of(partition))
             kind = kind if missed else None
-        if kind is not None:
-            self._changes.setdefault(kind, []).append(change)
+        if kind is not None and old is not None:
+            some = self._changes.get(kind)
+            if some is None:
+                some = self._changes[kind] = _Changes(kind)
+            some.add(change, old)
 
     def learned(self, partition: TopicPartition, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         """A state was read that its leader wrote."""
@@ -162,22 +165,22 @@ class Memory:
         if not self._changes:
             return
         changes, self._changes = self._changes, {}
-        for kind, rows in changes.items():
-            self._tell_changes(kind, rows)
+        for some in changes.values():
+            self._tell_changes(some)
 
-    def _tell_changes(self, kind: str, rows: Sequence[StateChange]) -> None:
+    def _tell_changes(self, some: _Changes) -> None:
         examples = [
             {
                 "topic": row.partition.topic,
                 "partition": row.partition.partition,
                 "change": Decision(row.partition, self._cause, row.previous, row.state).change,
             }
-            for row in rows[:EXAMPLES_MAX]
+            for row in some.examples
         ]
-        subject = f"partition {rows[0].partition}" if len(rows) == 1 else ""
-        what = subject or f"{len(rows)} partitions"
-        text = f"{self._cause.text}: {_SENTENCES[kind].format(what=what, have='has' if subject else 'have')}"
-        self.tell(kind, subject, text, count=len(rows), examples=examples, **_figures(kind, rows))
+        subject = f"partition {some.examples[0].partition}" if some.count == 1 else ""
+        what = subject or f"{some.count} partitions"
+        text = f"{self._cause.text}: {_SENTENCES[some.kind].format(what=what, have='has' if subject else 'have')}"
+        self.tell(some.kind, subject, text, count=some.count, examples=examples, **some.figures())
 
 
 _SENTENCES = {
@@ -203,19 +206,36 @@ def _kind_of(old: LeaderAndIsr | None, new: LeaderAndIsr) -> str | None:
     return "isr_shrunk" if after < before else "isr_grown"
 
 
-def _figures(kind: str, rows: Iterable[StateChange]) -> Mapping[str, Any]:
-    """By broker, how many partitions it gave away and got, or fell out of sync with and came back to."""
-    gave: Counter[int] = Counter()
-    got: Counter[int] = Counter()
-    pairs = [(row.previous, row.state) for row in rows if row.previous is not None]
-    if kind.startswith("isr"):
-        for old, new in pairs:
-            gave.update([broker for broker in old.isr if broker not in new.isr])
-            got.update([broker for broker in new.isr if broker not in old.isr])
-    else:
-        gave.update([old.leader for old, _ in pairs])
-        got.update([new.leader for _, new in pairs])
-    return {"from_brokers": _by_broker(gave), "to_brokers": _by_broker(got)}
+class _Changes:
+    """Changes of one kind, of which there may be very many: counted as they come, and only the first ones kept."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.count = 0
+        self.examples: list[StateChange] = []
+        self._gave: Counter[int] = Counter()
+        self._got: Counter[int] = Counter()
+
+    def add(self, change: StateChange, old: LeaderAndIsr) -> None:
+        """One more, with the state before it."""
+        self.count += 1
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(change)
+        new = change.state
+        if self.kind.startswith("isr"):
+            for broker in old.isr:
+                if broker not in new.isr:
+                    self._gave[broker] += 1
+            for broker in new.isr:
+                if broker not in old.isr:
+                    self._got[broker] += 1
+        else:
+            self._gave[old.leader] += 1
+            self._got[new.leader] += 1
+
+    def figures(self) -> Mapping[str, Any]:
+        """By broker, how many partitions it gave away and got, or fell out of sync with and came back to."""
+        return {"from_brokers": _by_broker(self._gave), "to_brokers": _by_broker(self._got)}
 
 
 def _by_broker(counts: Counter[int]) -> dict[str, int]:
