@@ -6,7 +6,6 @@ from struct import Struct
 from typing import Any
 
 from kreplica.runtime.disk import FileRange
-from kreplica.storage.results import LogSlice
 from kreplica.wire.primitives import records_size
 
 Piece = bytes | bytearray | memoryview | FileRange
@@ -26,13 +25,12 @@ def framed(pieces: list[Any]) -> tuple[list[Piece], int]:
     size = 0
     out: list[Piece] = []
     for piece in pieces:
-        kind = type(piece)
-        if kind is bytes:
+        if piece.__class__ is bytes:
             size += len(piece)
             out.append(piece)
-        elif kind is LogSlice:
+        elif (ranges := getattr(piece, "ranges", None)) is not None:
             size += piece.size
-            out += piece.ranges
+            out += [each for each in ranges if each.size]
         else:
             size += records_size(piece)
             out.append(piece)
