@@ -96,6 +96,8 @@ class Outgoing:
 
     def _send_run(self) -> int:
         """Send what comes before the next range of a file, with one system call."""
+        if isinstance(self._queue[1], FileRange):
+            return self._send_head()
         run: list[bytes | bytearray | memoryview] = []
         size = 0
         more = 0
@@ -116,6 +118,18 @@ class Outgoing:
         if sent < size:
             self._full = True
         self._forget(sent, len(run))
+        return sent
+
+    def _send_head(self) -> int:
+        """Send the only piece before a range of a file, as most answers with records begin."""
+        head = self._queue[0]
+        assert not isinstance(head, FileRange)
+        sent = self._socket.send(head, MSG_MORE)
+        if sent == len(head):
+            del self._queue[0]
+        else:
+            self._queue[0] = memoryview(head)[sent:]
+            self._full = True
         return sent
 
     def _forget(self, sent: int, count: int) -> None:
