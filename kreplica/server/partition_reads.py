@@ -110,7 +110,7 @@ class PartitionReads:
         except KafkaError as error:
             code = error.code
         row = _row(wanted.partition, error_code=int(code))
-        topic = self._topic(reader, wanted)
+        topic = self._metadata.name_of(wanted.topic_id) if reader.by_id else wanted.topic
         if topic is not None:
             row["current_leader"] = hints().leader_of(TopicPartition(topic, wanted.partition), code)
         return Read(row, urgent=True)
@@ -136,15 +136,12 @@ class PartitionReads:
             return True
         return partition.visible_end(reader.isolation) > wanted.fetch_offset
 
-    def _topic(self, reader: Reader, wanted: Wanted) -> str | None:
-        """Its name; None where this broker has not heard of its id."""
-        topic = wanted.topic
-        return self._metadata.name_of(wanted.topic_id) if topic is None or reader.by_id else topic
-
     def _find(self, reader: Reader, wanted: Wanted) -> Partition:
-        topic = self._topic(reader, wanted)
+        topic = wanted.topic
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            topic = self._metadata.name_of(wanted.topic_id)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if reader.may_read is not None and not reader.may_read(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         key = _new_tuple(TopicPartition, (topic, wanted.partition))
@@ -263,6 +260,9 @@ def _diverging(partition: Partition, wanted: Wanted) -> dict[str, int] | None:
 
     :raise KafkaError: OFFSET_OUT_OF_RANGE, this leader has no epoch up to the client's.
     """
+    log = partition.log
+    if wanted.last_fetched_epoch == log.leader_epochs.latest and wanted.fetch_offset <= log.log_end_offset:
+        return None  # as mostly
     epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if end_offset < 0:
         raise KafkaError(
