@@ -35,6 +35,8 @@ _PASSING = frozenset(
 )
 """What a leader answers while it and this broker are told of a change one after the other."""
 
+_NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
+
 Row = dict[str, Any]
 
 
@@ -154,18 +156,18 @@ class Followed:
             return Next.LATER
 
     def _take_in(self, row: Row, now_ms: int) -> Next:
-        code = ErrorCode.of(row["error_code"])
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            return Next.FIND_RANGE
-        if code is not ErrorCode.NONE:
+        if row["error_code"]:
+            code = ErrorCode.of(row["error_code"])
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return Next.FIND_RANGE
             raise KafkaError(code, "answered by the leader")
-        diverging = row.get("diverging_epoch")
-        if diverging is not None and (diverging["epoch"], diverging["end_offset"]) != (-1, -1):
+        diverging = row.get("diverging_epoch", _NO_DIVERGENCE)
+        if diverging != _NO_DIVERGENCE:
             self._diverged(diverging["epoch"], diverging["end_offset"])
             self.failures = 0
             return Next.ASK
-        partition = self.partition
-        before = (partition.log.log_end_offset, partition.log.log_start_offset)
+        partition, log_ = self.partition, self.partition.log
+        end_offset, start_offset = log_.log_end_offset, log_.log_start_offset
         partition.append_as_follower(
             row["records"] or b"",
             leader_high_watermark=row["high_watermark"],
@@ -173,9 +175,10 @@ class Followed:
             now_ms=now_ms,
         )
         self.failures = 0
-        self.in_sync = partition.log.log_end_offset >= row["high_watermark"]
+        self.in_sync = log_.log_end_offset >= row["high_watermark"]
         # The start too: the leader waits for it where records are deleted (KIP-107).
-        return Next.NOTHING if (partition.log.log_end_offset, partition.log.log_start_offset) == before else Next.ASK
+        is_same = log_.log_end_offset == end_offset and log_.log_start_offset == start_offset
+        return Next.NOTHING if is_same else Next.ASK
 
     def _diverged(self, epoch: int, end_offset: int) -> None:
         partition = self.partition
