@@ -99,6 +99,8 @@ class BuilderSource:
 
     def _packed(self, run: list[tuple[str, str | None]]) -> str:
         """The expression that packs a run."""
+        if all(expression is None for _, expression in run):
+            return repr(bytes(len(run)))
         pack = self._constant("pack", struct_of("".join(code for code, _ in run)).pack)
         return f"{pack}({', '.join(expression for _, expression in run if expression is not None)})"
 
