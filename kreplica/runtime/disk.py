@@ -51,6 +51,12 @@ class File(Protocol):
     def is_cached(self, position: int, size: int) -> bool:
         """Whether a read of that range would be served from memory, without waiting for the device."""
 
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        """Exactly that range, from memory; None where that would have to wait, or the file has less.
+
+        :raise OSError: it cannot be read.
+        """
+
     def sync(self) -> None:
         """Make all that was written durable; blocks, so it is called through ``Offload``.
 
@@ -233,6 +239,18 @@ class OsFile:
                     return True
                 raise
         return True
+
+    def read_cached(self, position: int, size: int) -> bytearray | None:
+        data = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [data], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            count = os.preadv(self._fd, [data], position)  # as ``is_cached``: nobody can say
+        return data if count == size else None
 
     def sync(self) -> None:
         if self._fd < 0:

@@ -19,6 +19,10 @@ SEND_BYTES_MAX = 1024 * 1024
 JOIN_BYTES_MAX = 32 * 1024
 """Up to so many bytes, joining pieces costs less than telling the kernel about each."""
 
+SMALL_BYTES_MAX = 8 * 1024
+"""A range of a file that is no longer costs less to read, and to send with what comes before it, than to be sent from
+the page cache: that takes three system calls more, and saves the copy of few bytes."""
+
 PIECES_MAX = 512
 COPY_BYTES = 256 * 1024
 
@@ -101,10 +105,13 @@ class Outgoing:
         run: list[bytes | bytearray | memoryview] = []
         size = 0
         more = 0
-        for piece in self._queue:
+        for index, piece in enumerate(self._queue):
             if isinstance(piece, FileRange):
-                more = MSG_MORE
-                break
+                data = _read_small(piece)
+                if data is None:
+                    more = MSG_MORE
+                    break
+                self._queue[index] = piece = data
             if len(run) == PIECES_MAX or size > SEND_BYTES_MAX:
                 break
             run.append(piece)
@@ -176,3 +183,13 @@ class Outgoing:
     def _fail(self) -> None:
         self.failed = True
         self._queue.clear()
+
+
+def _read_small(piece: FileRange) -> bytes | bytearray | None:
+    """A short range, where it is in memory; whatever is wrong with it is met when it is sent from the file."""
+    if piece.size > SMALL_BYTES_MAX:
+        return None
+    try:
+        return piece.file.read_cached(piece.position, piece.size)
+    except OSError:
+        return None

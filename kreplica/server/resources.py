@@ -42,7 +42,7 @@ class Resources:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.buffers = BufferPool()
         self.partial = PartialFrames(bounds.partial_bytes_max)
-        self.control = ControlFirst()
+        self.control = ControlFirst(runtime.reactor.seconds)
         self.cold_reads = ColdReads(runtime.offload, self.metrics, unreadable)
         self.connections = Connections(self)
 

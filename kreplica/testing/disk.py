@@ -71,6 +71,12 @@ class MemoryFile:
     def is_cached(self, position: int, size: int) -> bool:
         return not self._use(position).cold
 
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        if not self.is_cached(position, size):
+            return None
+        data = self.read_at(position, size)
+        return data if len(data) == size else None
+
     def sync(self) -> None:
         content = self._use()
         try:

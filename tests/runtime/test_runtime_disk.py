@@ -92,6 +92,14 @@ class TestFiles:
         file.write_at(0, [b"abc"])
         assert file.is_cached(0, 3)
 
+    def test_from_memory_all_that_is_asked_or_nothing(self, disk: Disk, base: str) -> None:
+        """What the file does not have is not made up."""
+        file = disk.open(f"{base}/log", create=True)
+        file.write_at(0, [b"abc"])
+        assert file.read_cached(1, 2) == b"bc"
+        assert file.read_cached(1, 3) is None
+        assert file.read_cached(9, 1) is None
+
     def test_open_needs_the_file(self, disk: Disk, base: str) -> None:
         """Opening what is not there is an error, unless it is to be made."""
         with pytest.raises(FileNotFoundError):

@@ -328,6 +328,7 @@ class TestFaults:
         file = disk.open("/d/log", create=True)
         disk.evict("/d/log")
         assert not file.is_cached(0, 1)
+        assert file.read_cached(0, 1) is None
         file.read_at(0, 1)
         assert file.is_cached(0, 1)
 

@@ -1,0 +1,108 @@
+"""Short ranges of files leave together with what is around them; others go from the page cache."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kreplica.runtime.disk import File, FileRange, OsDisk
+from kreplica.server.outgoing import SMALL_BYTES_MAX, Outgoing
+
+DATA = os.urandom(3 * SMALL_BYTES_MAX)
+
+
+class Counting(socket.socket):
+    """How often something was sent in it."""
+
+    sends = 0
+
+    def send(self, *arguments: Any) -> int:
+        self.sends += 1
+        return super().send(*arguments)
+
+
+class Warm:
+    """All is in memory."""
+
+    is_loading = False
+    asked = 0
+
+    def in_memory(self, file: File, position: int, size: int) -> int:
+        self.asked += 1
+        return size
+
+    def forget(self) -> None:
+        pass
+
+    def unreadable(self, file: File, error: OSError) -> None:
+        raise error
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    (tmp_path / "log").write_bytes(DATA)
+    return OsDisk().open(str(tmp_path / "log"))
+
+
+@pytest.fixture
+def ends() -> Any:
+    one, other = socket.socketpair()
+    with Counting(fileno=one.detach()) as sender, other:
+        sender.setblocking(False)
+        other.setblocking(False)
+        yield sender, other
+
+
+def test_short_ones_leave_with_their_heads(file: File, ends: Any) -> None:
+    """In one system call, though there are several."""
+    look_ahead: Any = Warm()
+    outgoing = Outgoing(ends[0], look_ahead, "the test")
+    outgoing.extend([b"first", FileRange(file, 7, 100), b"second", FileRange(file, 1, SMALL_BYTES_MAX), b"end"])
+    expected = b"first" + DATA[7:107] + b"second" + DATA[1 : 1 + SMALL_BYTES_MAX] + b"end"
+    assert outgoing.send() == len(expected)
+    assert not outgoing
+    assert ends[1].recv(1 << 20) == expected
+    assert (ends[0].sends, look_ahead.asked) == (1, 0)
+
+
+def test_longer_ones_go_from_the_page_cache(file: File, ends: Any) -> None:
+    """In the order in which they were given."""
+    look_ahead: Any = Warm()
+    outgoing = Outgoing(ends[0], look_ahead, "the test")
+    outgoing.extend([b"head", FileRange(file, 0, SMALL_BYTES_MAX + 1), b"next", FileRange(file, 5, 10)])
+    outgoing.send()
+    assert not outgoing
+    assert ends[1].recv(1 << 20) == b"head" + DATA[: SMALL_BYTES_MAX + 1] + b"next" + DATA[5:15]
+    assert look_ahead.asked == 1
+
+
+def test_a_socket_that_takes_few_bytes_at_a_time(file: File, ends: Any) -> None:
+    """Nothing is lost or sent twice."""
+    look_ahead: Any = Warm()
+    ends[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    outgoing = Outgoing(ends[0], look_ahead, "the test")
+    pieces: list[Any] = []
+    expected = b""
+    for number in range(20):
+        pieces += [b"%d" % number, FileRange(file, number, 1000 * number + 1)]
+        expected += b"%d" % number + DATA[number : number + 1000 * number + 1]
+    outgoing.extend(pieces)
+    received = b""
+    while outgoing:
+        outgoing.send()
+        assert not outgoing.failed
+        received += ends[1].recv(1 << 20)
+    assert received == expected
+
+
+def test_one_that_was_cut_short(file: File, ends: Any) -> None:
+    """The client was told of more bytes than there are: its connection is of no use any more."""
+    outgoing = Outgoing(ends[0], Warm(), "the test")  # type: ignore[arg-type]
+    outgoing.extend([b"head", FileRange(file, len(DATA) - 10, 100)])
+    outgoing.send()
+    outgoing.send()
+    assert outgoing.failed
