@@ -100,8 +100,12 @@ class Outgoing:
 
     def _send_run(self) -> int:
         """Send what comes before the next range of a file, with one system call."""
-        if isinstance(self._queue[1], FileRange):
-            return self._send_head()
+        second = self._queue[1]
+        if isinstance(second, FileRange):
+            data = _read_small(second)
+            if data is None:
+                return self._send_head()
+            self._queue[1] = data
         run: list[bytes | bytearray | memoryview] = []
         size = 0
         more = 0
