@@ -68,7 +68,7 @@ class _Known(NamedTuple):
 
 
 class KnownAgain:
-    """The parser of one version of a message that repeats itself; shared by all who parse it.
+    """The parser of one version of a message that repeats itself; shared by all who parse it, on any thread.
 
     :param parse: the parser of whatever is not known.
     :param build: the builder, which shows where the numbers are.
@@ -147,7 +147,7 @@ class KnownAgain:
             return
         form, behind = self._form(message, topic, row)
         struct = form.struct
-        if struct.size + len(behind) > SIZE_MAX:
+        if struct.size + len(behind) > min(SIZE_MAX, len(buffer) - position):
             return
         layout = _Layout(struct, self._maker(bool(topic), has_records))
         key = struct.unpack_from(buffer, position)[::2]
@@ -162,7 +162,7 @@ class KnownAgain:
             row | {self._records: None} if has_records else row,
         )
         if self._find(buffer, position) != message:
-            del self._known[key]  # it says something in another way than the builder would
+            self._known.pop(key, None)  # it says something in another way than the builder would
 
     def _has_room(self) -> bool:
         """Whether one more may be kept; all are forgotten now and then, where there are too many to be kept."""
