@@ -51,7 +51,9 @@ class FetchContext:
         if self.session is None:
             return NO_SESSION, pairs
         news = [pair for pair in pairs if pair[0].is_news(pair[1])]
-        self.session.served([wanted for wanted, row in news if row["records"]])
+        for wanted, row in news:
+            if row["records"]:
+                self.session.served(wanted)
         return self.session.session_id, pairs if self.full else news
 
 
@@ -97,11 +99,10 @@ class FetchSession:
         self.pending.pop(wanted, None)
         self.watch.add(wanted, partition)
 
-    def served(self, wanted: Iterable[Wanted]) -> None:
-        """Those that got data go to the end, so that the limit of one answer starves nobody."""
-        for one in wanted:
-            if self.pending.pop(one, one) is None:
-                self.pending[one] = None
+    def served(self, wanted: Wanted) -> None:
+        """One that got data goes to the end, so that the limit of one answer starves nobody."""
+        if self.pending.pop(wanted, wanted) is None:
+            self.pending[wanted] = None
 
     def change(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> None:
         """Take in what a request adds, moves and forgets."""

@@ -125,7 +125,7 @@ class Watch:
             if is_awaited is None or any(map(is_awaited, self._wanted[partition])):
                 partition.waiting.pop(self, None)
                 told += self._wanted.pop(partition)
-        for wanted in told:
-            wanted.watched = None
         if told:
+            for wanted in told:
+                wanted.watched = None
             self._changed(told)

@@ -67,7 +67,7 @@ class Schema:
         :raise ProtocolError: when the bytes are not such a message, or the message has no such version; it names the
             field.
         """
-        return self.parser(version)(buffer, offset)
+        return (self._parsers.get(version) or self.parser(version))(buffer, offset)
 
     def build(self, version: int, value: dict[str, Any]) -> bytes:
         """Build a message from what ``parse`` gives; missing fields are their default, unknown ones are ignored.
