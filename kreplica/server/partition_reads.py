@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
@@ -115,14 +115,17 @@ class PartitionReads:
             row["current_leader"] = hints().leader_of(TopicPartition(topic, wanted.partition), code)
         return Read(row, urgent=True)
 
-    def is_worth_another(self, reader: Reader, wanted: Wanted, before: Read) -> bool:
+    def is_worth_another(self, reader: Reader, reads: Mapping[Wanted, Read], wanted: Wanted) -> bool:
         """Whether a partition that has changed holds anything now that its reader waits for.
 
         Whatever is appended changes it twice, when it is written and when it is committed: the one is for followers,
         the other for consumers.
 
-        :param before: what was read last.
+        :param reads: what was read last of each.
         """
+        before = reads.get(wanted)
+        if before is None:
+            return True
         partition = before.partition
         if partition is None or not before.settled or partition.role is not Role.LEADER:
             return True

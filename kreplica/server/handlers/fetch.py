@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
@@ -181,16 +182,11 @@ class _FetchUnderWay:
             watch = session.watch
             session.on_change = self._changed
         self._watch = watch
-        watch.is_awaited = self._is_awaited
+        watch.is_awaited = partial(self._fetch.reads.is_worth_another, self._reader, self._reads)
         for wanted, read in self._reads.items():
             if read.partition is not None:
                 watch.add(wanted, read.partition)
         self._call_later(self._wait_s, self._answer)
-
-    def _is_awaited(self, wanted: Wanted) -> bool:
-        """Whether a change of a partition is one that is waited for."""
-        before = self._reads.get(wanted)
-        return before is None or self._fetch.reads.is_worth_another(self._reader, wanted, before)
 
     def _changed(self, wanted: list[Wanted]) -> None:
         for one in wanted:
