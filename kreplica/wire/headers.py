@@ -59,7 +59,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
             elif length != -1:
                 raise ProtocolError("RequestHeader.client_id", f"length {length} is not allowed")
             if header_version == 2:
-                end = _behind_tags(frame, end)
+                end = _behind_tags(frame, end) if frame[end] else end + 1
             if end > len(frame):
                 raise ProtocolError("RequestHeader.client_id", f"needs {length} bytes, {len(frame) - 10} remain")
         return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, end))
@@ -98,7 +98,9 @@ def parse_response_header(header_version: int, frame: Buffer) -> tuple[int, int]
     """
     try:
         correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
-        return correlation_id, _behind_tags(frame, 4) if header_version else 4
+        if not header_version:
+            return correlation_id, 4
+        return correlation_id, _behind_tags(frame, 4) if frame[4] else 5
     except (StructError, IndexError):
         raise ProtocolError("ResponseHeader", f"the frame of {len(frame)} bytes ends within it") from None
     except MalformedError:
@@ -111,7 +113,5 @@ def build_response_header(header_version: int, correlation_id: int) -> bytes:
 
 
 def _behind_tags(frame: Buffer, position: int) -> int:
-    """The position behind a tag section, whose tags are all skipped."""
-    first = frame[position]
-    position += 1
-    return read_tags(frame, position, len(frame), first, 0, {})[1] if first else position
+    """The position behind a tag section that is not empty, whose tags are all skipped."""
+    return read_tags(frame, position + 1, len(frame), frame[position], 0, {})[1]
