@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from socket import SO_RCVBUF, SOL_SOCKET
+from socket import SO_RCVBUF, SOL_SOCKET, socket
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail, succeed
@@ -31,6 +31,7 @@ from kreplica.client.receiving import receive_in_place
 from kreplica.client.surroundings import EndpointMaker, tcp_endpoint
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
+from kreplica.runtime.pacing import do_without_pacing
 from kreplica.wire.framing import REQUEST_SIZE_MAX, FrameReader, frame, frame_pieces
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.messages import Api
@@ -81,8 +82,12 @@ async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, rece
         raise CancelledError from error
     except (ConnectError, DNSLookupError) as error:
         raise ConnectionFailed(f"{connection.peer}: {error}") from error
+    transport = connection.transport
     if receive_buffer_bytes > 0:
-        connection.transport.getHandle().setsockopt(SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes)
+        transport.getHandle().setsockopt(SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes)
+    plain = getattr(transport, "socket", None)
+    if isinstance(plain, socket) and transport.getHost().host == transport.getPeer().host:
+        do_without_pacing(plain)
     return connection
 
 

@@ -4,7 +4,6 @@ From the outside in:
 
 * ``listeners``: ``Server``: binds the listeners, accepts, stops in order
 * ``connections``: all that are open: how many there may be, which are idle
-* ``pacing``: connections within the machine are sent to at once
 * ``resources``: what listeners and connections of one broker share
 * ``transport``: the fast transport, on Twisted's reactor but not on its read and write paths; ``outgoing``: its queue
 * ``stock``: the same over Twisted's own transports, for TLS and reactors without descriptors

@@ -18,11 +18,11 @@ from twisted.python.failure import Failure
 from kreplica.errors import SettingsError
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
+from kreplica.runtime.pacing import LOOPBACK, do_without_pacing
 from kreplica.server.bounds import Bounds
 from kreplica.server.connection import Connection
 from kreplica.server.dispatch import Dispatch
 from kreplica.server.metrics import ServerMetrics
-from kreplica.server.pacing import LOOPBACK, do_without_pacing
 from kreplica.server.request import HandlerEntry
 from kreplica.server.resources import Resources
 from kreplica.server.stock import StockTransport

@@ -67,9 +67,14 @@ class AdminScene:
                 }
             ],
         }
-        connection = await self.cluster.connection(await self.cluster.leader(partition))
-        answer = await self.cluster.request(connection, messages.PRODUCE, body, at_most=11)
-        check(answer["responses"][0]["partition_responses"][0], "records")
+
+        async def attempt() -> None:
+            # A broker may not know yet that it leads a new partition, though others tell of it.
+            connection = await self.cluster.connection(await self.cluster.leader(partition))
+            answer = await self.cluster.request(connection, messages.PRODUCE, body, at_most=11)
+            check(answer["responses"][0]["partition_responses"][0], "records")
+
+        await self.cluster.retrying(attempt)
 
     async def begin_transaction(self, transactional_id: str, partition: TopicPartition | None) -> tuple[int, int]:
         """The producer's id and epoch; the partition is in the transaction that is open then."""
