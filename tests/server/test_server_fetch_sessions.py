@@ -129,6 +129,28 @@ def test_what_had_nothing_is_read_again_when_it_changes_or_its_client_moves() ->
     assert begin(sessions, session_id, 3).to_read == []
 
 
+def test_while_a_fetch_waits_it_is_told_of_what_it_waits_for() -> None:
+    """Other changes leave everything as it is; when nobody waits, every change is told to the next fetch."""
+    sessions = FetchSessions(random.Random(1), 10)
+    partitions = [Partition(number) for number in range(2)]
+    first = begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0)]))
+    session_id, _ = finish(first, row(), row())
+    settled(first.session, *partitions)
+    session = first.session
+    assert session is not None
+    told: list[int] = []
+    session.on_change = lambda wanted: told.extend(one.partition for one in wanted)
+    session.watch.is_awaited = lambda wanted: wanted.partition == 1
+    for partition in partitions:
+        partition.change()
+    assert told == [1]
+    assert [bool(partition.waiting) for partition in partitions] == [True, False]
+    session.on_change = session.watch.is_awaited = None
+    partitions[0].change()
+    assert told == [1]
+    assert [w.partition for w in begin(sessions, session_id, 1).to_read] == [1, 0]
+
+
 def test_a_session_that_ends_watches_nothing() -> None:
     """Also a partition that is forgotten is not watched any more."""
     sessions = FetchSessions(random.Random(1), 10)

@@ -1,0 +1,37 @@
+"""The latest leader epoch of a log is that of its last entry, whatever was done to the entries."""
+
+from __future__ import annotations
+
+import random
+
+from kreplica.model import NO_EPOCH
+from kreplica.runtime.disk import OsDisk
+from kreplica.storage.leader_epochs import LeaderEpochs
+
+
+def latest_entry(epochs: LeaderEpochs) -> int:
+    return epochs.entries[-1].epoch if epochs.entries else NO_EPOCH
+
+
+def test_the_latest_epoch_is_that_of_the_last_entry(tmp_path) -> None:
+    """Assigned, cut at either end, forgotten, written, and read again."""
+    chance = random.Random(1)
+    path = str(tmp_path / "leader-epoch-checkpoint")
+    epochs = LeaderEpochs.empty(path, OsDisk())
+    assert epochs.latest == NO_EPOCH
+    seen = set()
+    for _ in range(2000):
+        act = chance.choice(["assign"] * 6 + ["truncate_to", "truncate_start", "clear", "load"])
+        if act == "assign":
+            epochs.assign(chance.randrange(-1, epochs.latest + 3), chance.randrange(100))
+        elif act == "load":
+            epochs.write()
+            epochs = LeaderEpochs.load(path, OsDisk())
+        elif act == "clear":
+            epochs.clear()
+        else:
+            getattr(epochs, act)(chance.randrange(100))
+        assert epochs.latest == latest_entry(epochs)
+        seen.add((act, bool(epochs.entries)))
+    assert ("truncate_to", True) in seen
+    assert ("load", True) in seen
