@@ -66,10 +66,11 @@ class Segments:
 
         Compaction leaves gaps: the batch may be in a later segment than the one that would hold the offset.
         """
-        for segment in self.starting_from(offset):
-            found = segment.find(offset)
+        segments = self._list
+        for index in range(self.index_of(offset), len(segments)):
+            found = segments[index].find(offset)
             if found is not None:
-                return segment, *found
+                return segments[index], *found
         return None
 
     def starting_from(self, offset: int) -> list[Segment]:
