@@ -163,7 +163,8 @@ class FetchSessions:
         :raise KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._end(session_id)
+            if session_id != NO_SESSION:
+                self._end(session_id)
             wanted = _wanted(topics)
             session = None
             if epoch == INITIAL_EPOCH and wanted and len(wanted) <= PARTITIONS_MAX and self._has_room(follower, now_s):
