@@ -102,10 +102,11 @@ def section(name: str, results: Mapping[str, Any], drawn: Sequence[tuple[Sequenc
     """What was measured and where, the tables, each below its charts, and what people say of it."""
     machine = results["machine"]
     commit = f"commit `{machine['commit'][:7]}`, " if machine["commit"] else ""
+    congestion = f"congestion control {control}, " if (control := machine.get("congestion_control")) else ""
     parts = [
         f"## {TITLES[name]}",
         _introduction(name),
-        f"{machine['cpus']} cores, Linux {machine['kernel']}, Python {machine['python']}, {commit}"
+        f"{machine['cpus']} cores, Linux {machine['kernel']}, {congestion}Python {machine['python']}, {commit}"
         f"scale {results['scale']}, {machine['time'][:10]}.",
         *(part for table, charts in drawn for part in (_pictures(charts), "\n".join(_table(table)))),
         notes.strip(),

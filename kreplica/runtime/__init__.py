@@ -3,6 +3,7 @@
 * ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.disk``
 * ``offload`` work that blocks
 * ``pause`` waiting a while; ``turns`` long loops that let others have theirs; ``together`` several coroutines as one
+* ``pacing`` connections within the machine are sent to at once
 * ``distribution`` how values are spread; ``process_figures`` what the process uses
 * ``parent`` the end of the process that started this one
 * ``stalls`` how long the reactor was kept from its work
