@@ -24,7 +24,6 @@ DEBUGGER = -2
 _new_tuple = tuple.__new__
 
 
-
 class Reader(NamedTuple):
     """Who fetches.
 
