@@ -22,6 +22,9 @@ from kreplica.testing.storms.scenarios.scene import (
 
 STEPS = 500
 
+TEARS = 24
+"""About one loss of power in seven tears a batch so that its CRC alone tells."""
+
 
 def is_cut_at_what_is_known_to_be_committed(seed: int) -> None:
     """A follower starts again; what it has beyond its own high watermark may be committed all the same (KIP-101)."""
@@ -49,7 +52,7 @@ def loses_its_end_and_is_back_at_once(seed: int) -> None:
 def tears_its_last_writes(seed: int) -> None:
     """A follower loses power: of its last batches half is on the disk, and their headers say nothing of it."""
     with scene(seed) as run:
-        for _ in range(6):
+        for _ in range(TEARS):
             run.acknowledge(30)
             run.lose_power(FOLLOWER)
             run.start(FOLLOWER)
