@@ -1,7 +1,7 @@
 """Partitions as a broker holds them: who may append, what is committed, who waits.  Decides no leadership.
 
 * ``partition`` one partition, by its role; ``replica`` what it does with its log in any; ``writable_replica`` appending
-* ``partitions`` all of this broker's; ``leadership`` what it was told of one
+* ``partitions`` all of this broker's, and ``partition_needs`` from others; ``leadership`` what it was told of one
 * ``fencing`` which commands are obeyed
 * ``damage`` pure: what a replica may do whose stored bytes are damaged
 * ``waiting`` fetches and produces that wait
@@ -32,7 +32,8 @@ Serving:
 from kreplica.replication.fencing import ControlFence
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
-from kreplica.replication.partitions import Partitions, PartitionSettings
+from kreplica.replication.partition_needs import PartitionSettings
+from kreplica.replication.partitions import Partitions
 from kreplica.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.replication.waiting import Waiting, Wakeups
 from kreplica.replication.writable_replica import Role

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
@@ -17,12 +16,12 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.lease import Lease
 from kreplica.replication.led import Led, Surroundings
 from kreplica.replication.partition import Partition
+from kreplica.replication.partition_needs import NOT_FETCHING, Fetching, PartitionSettings
 from kreplica.replication.waiting import Wakeups
 from kreplica.replication.writable_replica import Role
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import is_passing
 from kreplica.runtime.turns import Turns
-from kreplica.storage.config import LogConfig
 from kreplica.storage.damage import Damage
 from kreplica.storage.directories import LogDirectories
 from kreplica.storage.log import Log
@@ -30,39 +29,6 @@ from kreplica.storage.log import Log
 log = Logger()
 
 DELETE_WHATEVER_EPOCH = -2
-
-
-class PartitionSettings(Protocol):
-    """What a topic's settings say to its partitions."""
-
-    @property
-    def log(self) -> LogConfig: ...
-
-    @property
-    def min_insync_replicas(self) -> int: ...
-
-
-class Fetching(Protocol):
-    """What makes this broker a follower: its fetchers."""
-
-    def start(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that its ``leadership`` names; -1 is nobody."""
-
-    def stop(self, partition: Partition) -> None:
-        """Change nothing of it any more; one that is not fetched is fine."""
-
-
-class _NotFetching:
-    """For a broker that is alone."""
-
-    def start(self, partition: Partition) -> None:
-        pass
-
-    def stop(self, partition: Partition) -> None:
-        pass
-
-
-NOT_FETCHING = _NotFetching()
 
 
 class Partitions:

@@ -14,7 +14,8 @@
   Twisted's ports and connections
 * ``sockets`` the kernel's part of TCP; ``network`` links, partitions, who listens where
 * ``offload`` work that blocks
-* ``disk`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them; ``faults`` what is to fail
+* ``disk`` and ``memory_file`` files in memory; ``content`` and ``namespace`` what a power loss leaves of them
+* ``faults`` what is to fail
 * ``replay`` a controller's journal, decided again: start here.  ``replay_reading`` its files; ``replay_world``,
   ``replay_start`` what the controller is given; ``replay_script`` what is compared; ``replay_story``,
   ``replay_difference`` both in words

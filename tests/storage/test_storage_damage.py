@@ -20,7 +20,8 @@ from kreplica.storage.log import Log
 from kreplica.storage.scanning import HEADERS_READ_SIZE
 from kreplica.storage.scrubbing import PASS_STEPS_MIN
 from kreplica.storage.search import MAX_TIMESTAMP
-from kreplica.testing.disk import MemoryDisk, MemoryFile
+from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.memory_file import MemoryFile
 from kreplica.testing.simulation import Simulation
 
 KEY, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
