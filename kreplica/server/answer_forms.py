@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
 
 from kreplica.model import TopicPartition
 from kreplica.server.pieces import framed
 from kreplica.server.produced import answer_body, appended_row
 from kreplica.storage.results import AppendResult
+from kreplica.wire.forms import MARK, Form
 from kreplica.wire.headers import build_response_header
 from kreplica.wire.messages import PRODUCE
 
 FORMS_MAX = 1000
 
-_CORRELATION_ID = Struct(">i")
-_BASE_OFFSET = Struct(">q")
-_OLD_NUMBERS = Struct(">qq")
-_NUMBERS = Struct(">qqq")
-_MARK = 0x1122334455667788
-"""Marks the place of the first number: no topic's name has such bytes."""
+_CODES = "iqqq"
+"""Of the request's number, the batch's offset, its append time, and the log's start, as far as a version has them."""
 
 
 class AnswerForm:
@@ -28,35 +24,27 @@ class AnswerForm:
     :param version: of Produce.
     """
 
-    __slots__ = ("_at", "_count", "_data")
+    __slots__ = ("_count", "_form")
 
     def __init__(self, version: int, topic: str, index: int) -> None:
-        header = build_response_header(PRODUCE.response_header_version(version), 0)
-        row = appended_row(index, 0, AppendResult(_MARK, _MARK, -1, False, 0))
+        self._count = 4 if version >= 5 else 3 if version >= 2 else 2
+        header = build_response_header(PRODUCE.response_header_version(version), MARK)
+        row = appended_row(index, MARK + 3, AppendResult(MARK + 1, MARK + 1, MARK + 2, False, 0))
         body = answer_body([{"name": topic, "partition_responses": [row]}])
         (data,), _ = framed(PRODUCE.response.build_pieces(version, body, header))
         assert isinstance(data, bytes)
-        self._data = data
-        self._at = data.index(_BASE_OFFSET.pack(_MARK))
-        self._count = 3 if version >= 5 else 2 if version >= 2 else 1
+        self._form = Form(data, _CODES[: self._count])
 
     def filled(
         self, correlation_ids: Sequence[int], results: Sequence[AppendResult], log_start_offset: int
-    ) -> bytearray:
+    ) -> bytes:
         """Whole frames, one behind the other."""
-        size, at, count = len(self._data), self._at, self._count
-        data = bytearray(self._data * len(results))
-        start = 0
+        values, pack, count = self._form.values.copy(), self._form.struct.pack, self._count
+        frames = []
         for correlation_id, (base_offset, _, append_time_ms, _, _) in zip(correlation_ids, results, strict=True):
-            _CORRELATION_ID.pack_into(data, start + 4, correlation_id)
-            if count == 3:
-                _NUMBERS.pack_into(data, start + at, base_offset, append_time_ms, log_start_offset)
-            elif count == 2:
-                _OLD_NUMBERS.pack_into(data, start + at, base_offset, append_time_ms)
-            else:
-                _BASE_OFFSET.pack_into(data, start + at, base_offset)
-            start += size
-        return data
+            values[1::2] = (correlation_id, base_offset, append_time_ms, log_start_offset)[:count]
+            frames.append(pack(*values))
+        return b"".join(frames)
 
 
 class AnswerForms:

@@ -191,7 +191,7 @@ class Connection:
         if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
             self._pause()
 
-    def answered_at_once(self, frames: bytearray) -> None:
+    def answered_at_once(self, frames: bytes) -> None:
         """Send the answers of requests that have taken no place, since nothing was to be answered before them."""
         if self.closed:
             return

@@ -50,7 +50,7 @@ class ProduceRun:
         """Whether nothing has to be answered before them."""
         return not self.connection.outstanding
 
-    def answer(self, frames: bytearray) -> None:
+    def answer(self, frames: bytes) -> None:
         """Answer all of them, where they are next, with what is built already."""
         connection = self.connection
         metrics = self.metrics

@@ -32,7 +32,6 @@ _RECENT_MAX = 16
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
 
 
-
 class Log(TruncatableLog):
     """Opened by ``open``; owned by one log directory; used on one thread."""
 
