@@ -28,6 +28,7 @@ from kreplica.wire.messages import FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
 from kreplica.wire.records import Record
 
 PARTITIONS = 10
+SETTLED = 20
 WARM_UP = 20
 ROUNDS = 50
 
@@ -57,7 +58,9 @@ class Measured:
         self.cluster.run_until(self.client.create_topic("t", PARTITIONS))
         self.cluster.run_until(self.client.create_topic("empty", PARTITIONS))
         for partition in range(PARTITIONS):
-            self.cluster.run_until(self.client.produce("t", partition, batch()))
+            # So many that the first is searched for, whatever other tests have added.
+            for _ in range(SETTLED):
+                self.cluster.run_until(self.client.produce("t", partition, batch()))
         server = self.cluster.brokers[1].program.server
         self.resources = server.resources
         self.transport = Sink()
@@ -126,7 +129,7 @@ def produce(partitions: int) -> dict[str, Any]:
 
 
 def fetch(partitions: int, topic: str = "t", *, session_id: int = 0, session_epoch: int = -1) -> dict[str, Any]:
-    rows = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for number in range(partitions)]
+    rows = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 5000} for number in range(partitions)]
     topics = [{"topic": topic, "partitions": rows}] if partitions else []
     return {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "topics": topics, "session_id": session_id,
             "session_epoch": session_epoch}  # fmt: skip
