@@ -1,14 +1,13 @@
 """A journal on disk: files of bounded size, the oldest removed, written beside whatever else the broker does.
 
 Entries gather in memory for a moment, then a thread of ``Offload`` turns them into lines and appends these.  Nothing is
-synced: what a killed process had written stays, a power loss costs the last lines.  A full disk leaves a gap, with one
-line in the log, until there is room; whatever else goes wrong with the disk ends the journal.  It never concerns the
-controller.
+synced: what a killed process had written stays, a power loss costs the last lines.  A write that fails, on a full disk
+or a failing one, leaves a gap with one line in the log, and a new file is tried every ``RETRY_SECONDS``.  Only a bound
+that is too small for one file ends the journal.  It never concerns the controller.
 """
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -31,10 +30,8 @@ GATHER_SECONDS = 0.2
 WEIGHT_MAX = 500_000
 """Znodes, partitions and entries that may wait to be written: some 100 MB."""
 
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-
-ROOM_SECONDS = 60.0
-"""So long to wait before a full disk is tried again."""
+RETRY_SECONDS = 60.0
+"""Delay between a write that failed and the next attempt."""
 
 FILES_COUNT = 4
 """The journal is cut into so many files at least, so that the oldest can go."""
@@ -48,6 +45,10 @@ class JournalSettings(NamedTuple):
     directory: str
     broker_id: int
     bytes_max: int
+
+
+class JournalTooSmall(Exception):
+    """One file alone exceeds the bound of the whole journal."""
 
 
 class _Begin(NamedTuple):
@@ -69,7 +70,7 @@ class JournalFiles:
     """A keeper of one journal.  Before the first entry there is nothing, neither a file nor a timer.
 
     :param first_head: makes the head of the first file.
-    :ivar is_due: whether another file should begin: the present is long enough, or a full disk to be tried again.
+    :ivar is_due: True if a new file should begin: the present one is long enough, or a failed write is to be retried.
     :ivar became_due: called when it is; never in the midst of the controller.
     :ivar noted: how many entries there were.
     """
@@ -85,7 +86,7 @@ class JournalFiles:
         self._over = False
         self._is_full = False
         self._try_at_s: float | None = None
-        """When a full disk is tried again; entries are dropped meanwhile."""
+        """Time of the next attempt after a failed write; entries are dropped until then."""
         self._gap_told = False
         self.became_due: Callable[[], None] = lambda: None
         self.noted = 0
@@ -141,17 +142,21 @@ class JournalFiles:
 
     def _failed(self, failure: Failure) -> None:
         self._writing = None
-        if isinstance(failure.value, OSError) and failure.value.errno in FULL_DISK and not self._over:
+        if isinstance(failure.value, OSError) and not self._over:
             self._leave_gap(failure.getErrorMessage())
         else:
             self.end(failure.getErrorMessage())
 
     def _leave_gap(self, reason: str) -> None:
         self._waiting, self._weight, self._is_full = [], 0, False
-        self._try_at_s = self._runtime.reactor.seconds() + ROOM_SECONDS
+        self._try_at_s = self._runtime.reactor.seconds() + RETRY_SECONDS
         if not self._gap_told:
             self._gap_told = True
-            log.error("the controller's journal has a gap from here on, until there is room: {reason}", reason=reason)
+            log.error(
+                "the controller's journal has a gap from here on, a new file is tried every {seconds:g} s: {reason}",
+                seconds=RETRY_SECONDS,
+                reason=reason,
+            )
 
     def end(self, reason: str) -> None:
         """Note nothing any more; what is written stays."""
@@ -191,11 +196,12 @@ class _Files:
     def write(self, entries: list[Entry | _Begin]) -> bool:
         """Append these; whether the file is full.
 
-        :raise OSError: as the disk has it; also where all that may be there does not suffice.
+        :raise OSError: the disk failed or is full.
+        :raise JournalTooSmall: the newest file does not fit the bound.
         """
         try:
             self._write(entries)
-        except OSError:
+        except (OSError, JournalTooSmall):
             self._leave_file()
             raise
         return self._size >= self._full_at
@@ -277,6 +283,6 @@ class _Files:
                 self._disk.remove(path)
             del older[path]
         if self._size > bytes_max:
-            raise OSError(f"{bytes_max} bytes do not hold what a controller does until it comes to rest")
+            raise JournalTooSmall(f"{bytes_max} bytes do not hold what a controller does until it comes to rest")
 
 

@@ -10,13 +10,15 @@ import ctypes
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kreplica.errors import StorageError
 
 Buffer = bytes | bytearray | memoryview
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+"""The kernel refuses a vectored write of more pieces (``EINVAL``)."""
 FALLOC_FL_KEEP_SIZE = 1  # linux/falloc.h
 _fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)  # Linux only
 if _fallocate is not None:
@@ -39,6 +41,7 @@ class File(Protocol):
     def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
         """Write all the pieces, one after the other, and return how many bytes that was.
 
+        :param pieces: as many as there are, also more than ``IOV_MAX``.
         :raise OSError: and then the file may hold a part of them (a full disk).
         """
 
@@ -144,6 +147,31 @@ class Disk(Protocol):
         """:raise StorageError: where another holder has it, with its name where known."""
 
 
+def write_pieces(
+    pwritev: Callable[[Sequence[Buffer], int], int], position: int, pieces: Sequence[Buffer], path: str
+) -> int:
+    """Write all the pieces with as many vectored writes as that takes.
+
+    :param pwritev: writes up to ``IOV_MAX`` pieces at a position and returns the number of bytes it has written.
+    :return: the number of bytes.
+    :raise OSError: a write failed, or wrote nothing.
+    """
+    total = 0
+    for first in range(0, len(pieces), IOV_MAX):
+        run = pieces[first : first + IOV_MAX]
+        size = sum(map(len, run))
+        written = pwritev(run, position + total)
+        if written < size:
+            rest = memoryview(b"".join(run))
+            while written < size:
+                count = pwritev([rest[written:]], position + total + written)
+                if count == 0:
+                    raise OSError(errno.EIO, "the device took no bytes", path)
+                written += count
+        total += size
+    return total
+
+
 def is_full(error: Exception) -> bool:
     """Whether it says that there is no room: that passes, where any other error of a device does not."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -202,20 +230,17 @@ class OsFile:
         total = sum(map(len, pieces))
         if len(pieces) == 1:
             written = os.pwrite(self._fd, pieces[0], position)
-        else:
+        elif len(pieces) <= IOV_MAX:
             written = os.pwritev(self._fd, pieces, position)
+        else:
+            return write_pieces(self._pwritev, position, pieces, self.path)
         if written == total:
             return total
-        return self._write_rest(position, pieces, written, total)
+        rest = memoryview(b"".join(pieces))[written:]
+        return written + write_pieces(self._pwritev, position + written, [rest], self.path)
 
-    def _write_rest(self, position: int, pieces: Sequence[Buffer], written: int, total: int) -> int:
-        rest = memoryview(b"".join(pieces))
-        while written < total:
-            count = os.pwrite(self._fd, rest[written:], position + written)
-            if count == 0:
-                raise OSError(errno.EIO, "the device took no bytes", self.path)
-            written += count
-        return total
+    def _pwritev(self, pieces: Sequence[Buffer], position: int) -> int:
+        return os.pwritev(self._fd, pieces, position)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

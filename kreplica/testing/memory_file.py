@@ -6,7 +6,7 @@ import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kreplica.runtime.disk import Buffer
+from kreplica.runtime.disk import IOV_MAX, Buffer, write_pieces
 from kreplica.testing.content import Content
 from kreplica.testing.namespace import os_error
 
@@ -42,8 +42,15 @@ class MemoryFile:
         return bytes(content.data[position : position + size])
 
     def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
+        self._use(position)
+        return write_pieces(self._pwritev, position, pieces, self.path)
+
+    def _pwritev(self, pieces: Sequence[Buffer], position: int) -> int:
+        """Write as the system call does, which refuses more than ``IOV_MAX`` pieces."""
         content = self._use(position)
         self._disk.check("write", self.path)
+        if len(pieces) > IOV_MAX:
+            raise os_error(errno.EINVAL, self.path)
         total = 0
         for piece in pieces:
             if piece:

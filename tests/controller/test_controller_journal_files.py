@@ -10,10 +10,11 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from kreplica.controller import journal_files, journal_lines, journal_rests
-from kreplica.controller.journal_files import ROOM_SECONDS, JournalFiles, JournalSettings
+from kreplica.controller.journal_files import RETRY_SECONDS, JournalFiles, JournalSettings
 from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, encode_line
 from kreplica.controller.journal_values import Later
 from kreplica.errors import KreplicaError
+from kreplica.runtime.disk import IOV_MAX
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.testing.controller_scene import ControllerScene
 from kreplica.testing.replay import replay_all
@@ -201,15 +202,16 @@ def test_a_full_disk_leaves_a_gap():
     with errors() as told:
         end = disk.fail("write", f"{DIRECTORY}/*", errno.ENOSPC)
         scene.make_topic("later", {0: (2, 3, 1)})
-        scene.settle(3 * ROOM_SECONDS)
+        scene.settle(3 * RETRY_SECONDS)
         scene.make_topic("latest", {0: (2, 3, 1)})
-        scene.settle(3 * ROOM_SECONDS)
+        scene.settle(3 * RETRY_SECONDS)
         end()
         for name in ("noticed", "noted", "kept"):
             scene.make_topic(name, {0: (2, 3, 1)})
             scene.settle()
     assert len(told) == 1
-    assert told[0].startswith("the controller's journal has a gap from here on, until there is room: [Errno 28] ")
+    gap = "the controller's journal has a gap from here on, a new file is tried every 60 s: [Errno 28] "
+    assert told[0].startswith(gap)
     assert scene.state("latest", 0).leader == 2
     files = read_journals(disk, DIRECTORY)
     assert [file.note for file in files] == ["", ""]
@@ -222,18 +224,39 @@ def test_a_full_disk_leaves_a_gap():
     assert len(disk.list_directory(DIRECTORY)) == 2, "a file without room for its head is removed"
 
 
-def test_a_disk_that_fails_ends_the_journal():
-    """Whatever is wrong but its room is not tried again."""
+@pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.EMFILE])
+def test_a_failed_write_leaves_a_gap(number):
+    """A write that fails once, for any reason, costs a part of the journal and not the rest of it."""
     scene = scene_with_journal()
     scene.start()
+    disk = disk_of(scene)
     with errors() as told:
-        end = disk_of(scene).fail("write", f"{DIRECTORY}/*", errno.EIO)
+        disk.fail("write", f"{DIRECTORY}/*", number, times=1)
         make_topics(scene, 1)
-        end()
-        scene.settle(3 * ROOM_SECONDS)
-        scene.make_topic("later", {0: (2, 3, 1)})
-    assert [text.partition(" [Errno 5] ")[0] for text in told] == ["the controller's journal ends here:"]
-    assert len(disk_of(scene).list_directory(DIRECTORY)) == 1
+        scene.settle(3 * RETRY_SECONDS)
+        for name in ("noticed", "noted", "kept"):
+            scene.make_topic(name, {0: (2, 3, 1)})
+            scene.settle()
+    assert [text.partition(f"[Errno {number}]")[0] for text in told] == [
+        "the controller's journal has a gap from here on, a new file is tried every 60 s: "
+    ]
+    files = read_journals(disk, DIRECTORY)
+    assert "kept" in str(files[-1].lines)
+    assert [outcome.difference for outcome in replay_all(files)] == [None, None]
+
+
+def test_more_entries_than_one_system_call_writes():
+    """More lines than ``IOV_MAX`` in one write are all there, on a disk that refuses so many at once."""
+    simulation = Simulation(1)
+    host = simulation.host("a")
+    files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: HEAD)
+    with errors() as told:
+        for _ in range(2 * IOV_MAX):
+            files.note({"in": "call"})
+        simulation.run_until(files.close())
+    assert told == []
+    (journal,) = read_journals(host.disk, DIRECTORY)
+    assert [line["n"] for line in journal.lines] == list(range(1, 2 * IOV_MAX + 1))
 
 
 def test_a_disk_that_takes_too_long(monkeypatch):

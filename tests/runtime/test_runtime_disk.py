@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kreplica.errors import StorageError
-from kreplica.runtime.disk import Disk, FileRange, OsDisk
+from kreplica.runtime.disk import IOV_MAX, Buffer, Disk, FileRange, OsDisk, write_pieces
 from kreplica.testing.disk import MemoryDisk
 
 
@@ -43,6 +44,14 @@ class TestFiles:
         assert file.read_at(50, 5) == b""
         assert file.size() == 9
         assert disk.read_file(f"{base}/log") == b"abcDEfghi"
+
+    @pytest.mark.parametrize("count", [IOV_MAX, IOV_MAX + 1, 3 * IOV_MAX + 7])
+    def test_more_pieces_than_one_system_call_takes(self, disk: Disk, base: str, count: int) -> None:
+        """A write of any number of pieces is complete and in order."""
+        file = disk.open(f"{base}/log", create=True)
+        pieces = [b"%d," % number for number in range(count)]
+        assert file.write_at(3, pieces) == len(b"".join(pieces))
+        assert disk.read_file(f"{base}/log") == bytes(3) + b"".join(pieces)
 
     def test_two_openers_share_one_file(self, disk: Disk, base: str) -> None:
         """A file opened twice is one file."""
@@ -269,3 +278,21 @@ class TestNames:
         again.release()
         with pytest.raises(FileNotFoundError):
             disk.lock_directory(f"{base}/none")
+
+
+@pytest.mark.parametrize("bytes_max", [1, 3, 1000])
+def test_a_device_that_takes_a_part(bytes_max: int) -> None:
+    """A short write is continued where it ended, whichever piece that is in."""
+    stored = bytearray(2)
+    pieces = [b"%d," % number for number in range(IOV_MAX + 5)]
+
+    def pwritev(run: Sequence[Buffer], position: int) -> int:
+        assert position == len(stored)
+        data = b"".join(run)[:bytes_max]
+        stored.extend(data)
+        return len(data)
+
+    assert write_pieces(pwritev, 2, pieces, "/log") == len(b"".join(pieces))
+    assert stored == bytes(2) + b"".join(pieces)
+    with pytest.raises(OSError, match="took no bytes"):
+        write_pieces(lambda run, position: 0, 0, [b"x"], "/log")
