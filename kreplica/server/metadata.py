@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,6 +11,9 @@ from twisted.internet.defer import Deferred
 
 from kreplica.model import LEADER_DURING_DELETE, ZERO_UUID, Endpoint
 from kreplica.runtime import Reactor
+
+IDS_FROM = 12
+"""The first version of Metadata whose topics can be asked for by id."""
 
 WHOLE = 2
 """The type of an UpdateMetadata request that says everything (KIP-866)."""
@@ -75,6 +78,18 @@ class MetadataCache:
     def name_of(self, topic_id: UUID) -> str | None:
         """The topic with that id; None where this broker has not heard of it."""
         return self._names.get(topic_id)
+
+    def asked_topic(self, row: Mapping[str, Any], version: int) -> tuple[str | None, UUID]:
+        """Name and id that a topic's row of a Metadata request stands for.
+
+        Java clients send an empty name with an id, so an id counts more than a name (KIP-516).
+
+        :return: the id is the zero id if the topic is asked for by name; the name is None if no topic has that id.
+        """
+        topic_id = row.get("topic_id", ZERO_UUID)
+        if version < IDS_FROM or (topic_id == ZERO_UUID and row["name"] is not None):
+            return row["name"], ZERO_UUID
+        return self.name_of(topic_id), topic_id
 
     def topic_id(self, name: str) -> UUID:
         topic = self.topics.get(name)

@@ -19,6 +19,7 @@ from kreplica.wire.records import Record
 
 ACL = f"{LOG_DIRECTORY}-acl"
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL = 29, 30, 31, 53
+UNKNOWN_ID = 100
 
 
 class Scene:
@@ -127,6 +128,18 @@ def test_metadata(scene, at_most):
     assert nothing["topics"] == []
     refused = scene.ask(messages.METADATA, {**body, "topics": [{"name": "open"}]}, at_most)
     assert [row["error_code"] for row in refused["topics"]] == [TOPIC]
+
+
+@pytest.mark.parametrize("name", [None, "", "open"])
+def test_metadata_by_id(scene, name):
+    """Asking by id needs the right to describe the topic of that id, whatever name the request has beside it."""
+    rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
+    ids = {row["name"]: row["topic_id"] for row in rows}
+    scene.allow((Operation.DESCRIBE, "open"))
+    body = {"topics": [{"name": name, "topic_id": ids[each]} for each in ("open", "closed")]}
+    answer = scene.ask(messages.METADATA, {**body, "allow_auto_topic_creation": True})
+    answered = {row["topic_id"]: (row["name"], row["error_code"]) for row in answer["topics"]}
+    assert answered == {ids["open"]: ("open", 0), ids["closed"]: (None, UNKNOWN_ID)}
 
 
 def test_metadata_makes_no_topic(scene):

@@ -329,6 +329,25 @@ def test_metadata_lists_all_none_or_some(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
+def test_a_topic_id_counts_more_than_a_name(tmp_path: Path) -> None:
+    """Java clients that ask by id send an empty name with it; from version 12 the name is then ignored (KIP-516)."""
+
+    async def story(scene: Scene) -> None:
+        topic_id = (await scene.make_topic("t"))["topic_id"]
+        await scene.make_topic("u")
+        for name in ("", "u", "missing"):
+            asked = [{"name": name, "topic_id": topic_id}, {"name": name, "topic_id": NOBODY}]
+            answer = await scene.ask(METADATA, {"topics": asked, "allow_auto_topic_creation": True}, 12)
+            rows = {row["topic_id"]: (row["name"], row["error_code"]) for row in answer["topics"]}
+            assert rows == {topic_id: ("t", 0), NOBODY: (None, 100)}
+            assert [len(row["partitions"]) for row in answer["topics"] if row["name"] == "t"] == [1]
+        assert "missing" not in await scene.metadata(), "an id makes no topic of the name beside it"
+        answer = await scene.ask(METADATA, {"topics": [{"name": "u", "topic_id": topic_id}]}, 11)
+        assert [row["name"] for row in answer["topics"]] == ["u"], "ids came with version 12"
+
+    on_broker(tmp_path, story)
+
+
 def test_asking_for_a_missing_topic_makes_it_where_both_sides_allow(tmp_path: Path) -> None:
     """The first answer says "no leader yet", a later one has the leader; Kafka's own topics are not made."""
 

@@ -42,17 +42,17 @@ def guard_metadata(gate: Gate, handle: Handler, metadata: MetadataCache) -> Hand
 
 
 def _is_allowed(gate: Gate, request: Request, row: Row, metadata: MetadataCache, refusals: list[Row]) -> bool:
-    name, topic_id = row.get("name"), row.get("topic_id", ZERO_UUID)
-    known = metadata.name_of(topic_id) if name is None else name
-    if known is None:
+    name, topic_id = metadata.asked_topic(row, request.version)
+    if name is None:
         return True
-    if not gate.allows(request, Operation.DESCRIBE, topic(known)):
-        # Nobody learns the name of an id that he may not see.
-        code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        refusals.append(_refusal(name, topic_id if name is None else ZERO_UUID, code))
+    by_id = topic_id != ZERO_UUID
+    if not gate.allows(request, Operation.DESCRIBE, topic(name)):
+        # The name of a topic that the client may not see stays hidden.
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refusals.append(_refusal(None if by_id else name, topic_id, code))
         return False
-    creates = request.body.get("allow_auto_topic_creation", True) and known not in metadata.topics
-    if creates and not _may_create(gate, request, known):
+    creates = request.body.get("allow_auto_topic_creation", True) and name not in metadata.topics
+    if creates and not _may_create(gate, request, name):
         refusals.append(_refusal(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return False
     return True

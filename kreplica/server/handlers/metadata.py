@@ -11,7 +11,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, ZERO_UUID
 from kreplica.runtime.together import together
 from kreplica.server.answers import answer_from
-from kreplica.server.metadata import LiveBroker, MetadataCache, PartitionMetadata, TopicMetadata
+from kreplica.server.metadata import IDS_FROM, LiveBroker, MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.server.request import Request
 from kreplica.server.topic_admin import TopicAdmin
 from kreplica.wire.messages import METADATA
@@ -19,10 +19,6 @@ from kreplica.wire.primitives import Built
 from kreplica.wire.schema import MessageBuilder
 
 Row = dict[str, Any]
-
-NULL_NAMES_FROM = 12
-"""From this version on a topic may be asked for by its id alone."""
-
 
 NOT_ASKED = -(2**31)
 """What stands for operations that the client did not ask for, or that nobody can tell."""
@@ -62,24 +58,20 @@ class Metadata:
             request.answer(self._answer(request, [*rows, *names]))
 
     def _asked(self, request: Request) -> tuple[list[str], list[Row]]:
-        """The names that are asked for, and the answers for ids that nobody knows."""
+        """The names that are asked for, and the error rows of unknown ids."""
         asked = request.body["topics"]
         if asked is None or (request.version == 0 and not asked):
             return sorted(self._metadata.topics), []
         names: dict[str, None] = {}
         rows = []
         for topic in asked:
-            topic_id = topic.get("topic_id", ZERO_UUID)
-            name = topic.get("name")
-            if name is None and request.version < NULL_NAMES_FROM:
-                rows.append(_error_row("", ZERO_UUID, ErrorCode.INVALID_REQUEST))
-                continue
-            if name is None:
-                name = self._metadata.name_of(topic_id)
-            if name is None:
-                rows.append(_error_row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
-            else:
+            name, topic_id = self._metadata.asked_topic(topic, request.version)
+            if name is not None:
                 names[name] = None
+            elif request.version < IDS_FROM:
+                rows.append(_error_row("", ZERO_UUID, ErrorCode.INVALID_REQUEST))
+            else:
+                rows.append(_error_row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
         return list(names), rows
 
     async def _answer_creating(self, request: Request, names: list[str], rows: list[Row], missing: list[str]) -> Row:
