@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -37,6 +38,21 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlace:
+    """The host on which a ZooKeeper server runs.
+
+    :param host: the address to listen on; of a network namespace if ``command_prefix`` runs the server in one.
+    :param command_prefix: the command that runs the server's command, such as ``ip netns exec NAME``.
+    """
+
+    host: str = "127.0.0.1"
+    command_prefix: tuple[str, ...] = ()
+
+
+LOOPBACK = ServerPlace()
 
 
 class ZooKeeperProcess:
@@ -108,31 +124,26 @@ class RealZooKeeper:
 
     Use it as a context manager, or ``start`` and ``stop`` it.
 
-    :param servers_count: 1 is a server of its own; 3 an ensemble that survives the loss of one.
+    :param places: one for each server; 1 is a server of its own, 3 an ensemble that survives the loss of one.
     :param tick_time_ms: sessions expire on multiples of it; none is shorter than two of it.
     :param sync_to_disk: whether transactions are synced to disk before their answer.
     :param settings: more lines of each server's configuration file.
     :param jvm_flags: more of them, for both server and JVM.
-    :param host: the address to listen on; of a network namespace where ``command_prefix`` runs the server in one.
     """
 
     def __init__(
         self,
         directory: str | os.PathLike[str],
         *,
-        servers_count: int = 1,
+        places: Sequence[ServerPlace] = (LOOPBACK,),
         tick_time_ms: int = 200,
         sync_to_disk: bool = True,
         settings: Mapping[str, object] | None = None,
         jvm_flags: Sequence[str] = (),
-        host: str = "127.0.0.1",
-        command_prefix: Sequence[str] = (),
     ) -> None:
         self.directory = Path(directory)
         self.servers: list[ZooKeeperProcess] = []
-        self._host = host
-        self._command_prefix = command_prefix
-        self._servers_count = servers_count
+        self._places = tuple(places)
         self._tick_time_ms = tick_time_ms
         self._settings = dict(settings or {})
         self._flags = [*TEST_FLAGS, f"-Dzookeeper.forceSync={'yes' if sync_to_disk else 'no'}", *jvm_flags]
@@ -182,31 +193,33 @@ class RealZooKeeper:
 
     def _prepare(self) -> None:
         self.servers = []
-        ports = free_ports(3 * self._servers_count)
-        ids = range(1, self._servers_count + 1)
-        members = {f"server.{id}": f"{self._host}:{ports[3 * id - 2]}:{ports[3 * id - 1]}" for id in ids}
-        for id in ids:
+        ports = free_ports(3 * len(self._places))
+        numbered = list(enumerate(self._places, 1))
+        members = {f"server.{id}": f"{place.host}:{ports[3 * id - 2]}:{ports[3 * id - 1]}" for id, place in numbered}
+        for id, place in numbered:
             directory = self.directory / f"server-{id}"
             (directory / "data").mkdir(parents=True, exist_ok=True)
-            self.servers.append(self._server(directory, id, ports[3 * id - 3], members))
+            self.servers.append(self._server(directory, id, place, ports[3 * id - 3], members))
 
-    def _server(self, directory: Path, id: int, port: int, members: Mapping[str, str]) -> ZooKeeperProcess:
+    def _server(
+        self, directory: Path, id: int, place: ServerPlace, port: int, members: Mapping[str, str]
+    ) -> ZooKeeperProcess:
         (directory / "data" / "myid").write_text(str(id))
         settings = {
             "clientPort": port,
-            "clientPortAddress": self._host,
+            "clientPortAddress": place.host,
             "tickTime": self._tick_time_ms,
             "maxSessionTimeout": 60000,
             "initLimit": 100,
             "syncLimit": 50,
             "maxClientCnxns": 0,
             **self._settings,
-            **(members if self._servers_count > 1 else {}),
+            **(members if len(members) > 1 else {}),
         }
         for name, text in server_files(str(directory), settings).items():
             (directory / name).write_text(text)
         command = server_command(str(directory), self._flags)
-        return ZooKeeperProcess(directory, self._host, port, [*self._command_prefix, *command])
+        return ZooKeeperProcess(directory, place.host, port, [*place.command_prefix, *command])
 
     def __enter__(self) -> RealZooKeeper:
         self.start()

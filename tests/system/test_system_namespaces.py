@@ -6,7 +6,7 @@ from steady_load import SOME, load
 from kreplica.testing.links import COORDINATOR, cut
 from kreplica.testing.namespaces import NamespaceLinks, are_permitted
 from kreplica.testing.process_cluster import ProcessCluster
-from kreplica.testing.zookeeper import RealZooKeeper
+from kreplica.testing.zookeeper import RealZooKeeper, ServerPlace
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +22,9 @@ def links():
 def shared_cluster(links, tmp_path_factory):
     """Brokers and ZooKeeper there."""
     directory = tmp_path_factory.mktemp("namespaces")
-    host, prefix = links.host(COORDINATOR), links.command_prefix(COORDINATOR)
+    place = ServerPlace(links.host(COORDINATOR), links.command_prefix(COORDINATOR))
     with (
-        RealZooKeeper(directory / "zookeeper", host=host, command_prefix=prefix) as zookeeper,
+        RealZooKeeper(directory / "zookeeper", places=[place]) as zookeeper,
         ProcessCluster(directory, links.places(zookeeper.connect_string), links=links) as cluster,
     ):
         yield cluster

@@ -7,7 +7,7 @@ from steady_load import SOME, load
 
 from kreplica.testing.coordinator import CoordinatorProcess
 from kreplica.testing.process_cluster import QUICK, ProcessCluster, direct_places, wait_until
-from kreplica.testing.zookeeper import RealZooKeeper
+from kreplica.testing.zookeeper import LOOPBACK, RealZooKeeper
 
 SESSION_S = QUICK["zookeeper.session.timeout.ms"] / 1000
 
@@ -40,7 +40,7 @@ def test_zookeeper_is_killed(tmp_path, topic, absence_s):
 def test_an_ensemble_loses_its_leader(tmp_path, topic):
     """Two of three servers go on: the load stops for a moment at most, no session ends."""
     with (
-        RealZooKeeper(tmp_path / "zookeeper", servers_count=3) as zookeeper,
+        RealZooKeeper(tmp_path / "zookeeper", places=[LOOPBACK] * 3) as zookeeper,
         ProcessCluster(tmp_path, direct_places(zookeeper.connect_string)) as cluster,
         load(cluster, topic) as producer,
     ):

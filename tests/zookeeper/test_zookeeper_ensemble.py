@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from kreplica.testing.real_reactor import run
-from kreplica.testing.zookeeper import RealZooKeeper
+from kreplica.testing.zookeeper import LOOPBACK, RealZooKeeper
 from kreplica.zookeeper import BadArguments, ConnectionLoss, SessionExpired, SessionState, Stat, ZooKeeperClient
 from kreplica.zookeeper.ensemble import Ensemble, Server, ServerOrder
 
@@ -49,7 +49,7 @@ def test_clients_spread_over_the_servers() -> None:
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealZooKeeper]:
-    with RealZooKeeper(tmp_path_factory.mktemp("ensemble"), servers_count=3, sync_to_disk=False) as zookeeper:
+    with RealZooKeeper(tmp_path_factory.mktemp("ensemble"), places=[LOOPBACK] * 3, sync_to_disk=False) as zookeeper:
         yield zookeeper
 
 

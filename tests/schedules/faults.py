@@ -1,0 +1,238 @@
+"""The faults of schedules: what happens to real processes, disks, clocks and networks, and how each is healed."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+
+from hosts import BROKERS, ZOOKEEPERS, Hosts
+from power_cut import cut_tails
+
+from kreplica.testing.broker_process import BrokerProcess
+from kreplica.testing.links import CLIENTS, COORDINATOR, cut
+from kreplica.testing.process_cluster import ProcessCluster
+from kreplica.testing.zookeeper import RealZooKeeper
+
+CLOCK_JUMPS_S = (-7200, -30, -1, 5, 600, 86_400)
+LOST_PERCENT = (2, 10, 25)
+KILOBITS_PER_S = (300, 1000, 4000)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a fault may touch.
+
+    :param topic: its leaders are preferred victims.
+    """
+
+    hosts: Hosts
+    zookeeper: RealZooKeeper
+    cluster: ProcessCluster
+    topic: str
+    random: Random
+
+    def victim(self) -> BrokerProcess:
+        """A broker that answers: the controller, the leader of a partition, or any."""
+        roles: list[Callable[[], int]] = [
+            self.cluster.controller,
+            lambda: self.cluster.leader(self.topic, 0),
+            lambda: self.random.choice(BROKERS),
+        ]
+        try:
+            chosen = self.cluster.brokers[self.random.choice(roles)()]
+        except AssertionError:
+            chosen = self.cluster.brokers[self.random.choice(BROKERS)]
+        return chosen if chosen.answering else self.random.choice(self.cluster.answering)
+
+    def others(self, broker_id: int) -> set[int]:
+        """The hosts of the other brokers and of ZooKeeper."""
+        return {*BROKERS, *ZOOKEEPERS} - {broker_id, COORDINATOR}
+
+
+Heal = Callable[[], object]
+Begin = Callable[[World], Heal]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of fault.
+
+    :param begin: makes it happen and returns the function that ends it.
+    :param destructive: a replica loses data that it had: every replica must be in sync before, or an acknowledged
+        record could be lost rightly.
+    :param combines: may happen together with another kind that combines.
+    """
+
+    name: str
+    begin: Begin
+    destructive: bool = False
+    combines: bool = False
+
+
+def _kill(count: int) -> Begin:
+    def begin(world: World) -> Heal:
+        victims = world.random.sample(list(world.cluster.brokers.values()), count) if count > 1 else [world.victim()]
+        for broker in victims:
+            broker.kill()
+        return world.cluster.start
+
+    return begin
+
+
+def _stop(world: World) -> Heal:
+    world.victim().stop(60)
+    return world.cluster.start
+
+
+def _pause(world: World) -> Heal:
+    broker = world.victim()
+    broker.pause()
+    return broker.resume
+
+
+def _cut(both_ways: bool, from_whom: Callable[[World, int], Iterable[int]]) -> Begin:
+    def begin(world: World) -> Heal:
+        broker_id = world.victim().broker_id
+        others = set(from_whom(world, broker_id))
+        if both_ways:
+            cut(world.hosts.links, {broker_id}, others)
+        elif world.random.random() < 0.5:
+            world.hosts.links.cut_one_way({broker_id}, others)
+        else:
+            world.hosts.links.cut_one_way(others, {broker_id})
+        return world.hosts.links.heal
+
+    return begin
+
+
+def _cut_ring(world: World) -> Heal:
+    """Each broker still hears one other broker, and is heard by the third."""
+    for broker_id, next_id in zip(BROKERS, (*BROKERS[1:], BROKERS[0]), strict=True):
+        world.hosts.links.cut_one_way({broker_id}, {next_id})
+    return world.hosts.links.heal
+
+
+def _power_cut(world: World) -> Heal:
+    broker = world.victim()
+    broker.kill()
+    for directory in broker.log_directories:
+        cut_tails(directory, world.random)
+    world.hosts.restart_machine(broker.broker_id)
+    return world.cluster.start
+
+
+def _wipe(world: World) -> Heal:
+    broker = world.cluster.brokers[world.random.choice(BROKERS)]
+    broker.kill()
+    for directory in broker.log_directories:
+        shutil.rmtree(directory)
+    return world.cluster.start
+
+
+def _fill_disks(brokers: Callable[[World], Iterable[int]]) -> Begin:
+    def begin(world: World) -> Heal:
+        chosen = list(brokers(world))
+        for broker_id in chosen:
+            world.hosts.fill_disk(broker_id)
+
+        def heal() -> None:
+            for broker_id in chosen:
+                world.hosts.free_disk(broker_id)
+
+        return heal
+
+    return begin
+
+
+def _fail_disk(world: World) -> Heal:
+    """Every write that makes a file longer fails with EFBIG, as on a disk with a fault: the directory goes offline."""
+    broker = world.victim()
+    hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (0, hard))
+
+    def heal() -> None:
+        broker.kill()
+        world.cluster.start()
+
+    return heal
+
+
+def _lose_packets(world: World) -> Heal:
+    broker_id = world.victim().broker_id
+    world.hosts.lose_packets(broker_id, world.random.choice(LOST_PERCENT))
+    return lambda: world.hosts.restore_network(broker_id)
+
+
+def _slow_down(world: World) -> Heal:
+    broker_id = world.victim().broker_id
+    world.hosts.slow_down(broker_id, world.random.choice(KILOBITS_PER_S))
+    return lambda: world.hosts.restore_network(broker_id)
+
+
+def _jump_clock(world: World) -> Heal:
+    broker_id = world.random.choice(BROKERS)
+    world.hosts.set_clock(broker_id, world.random.choice(CLOCK_JUMPS_S))
+    return lambda: world.hosts.set_clock(broker_id, 0)
+
+
+def _kill_zookeeper(world: World) -> Heal:
+    server = world.random.choice([world.zookeeper.leader, *world.zookeeper.servers])
+    server.kill()
+
+    def heal() -> None:
+        server.start()
+        world.zookeeper.wait_until_serving()
+
+    return heal
+
+
+def _kill_ensemble(world: World) -> Heal:
+    for server in world.zookeeper.servers:
+        server.kill()
+
+    def heal() -> None:
+        for server in world.zookeeper.servers:
+            server.start()
+        world.zookeeper.wait_until_serving()
+
+    return heal
+
+
+def _pause_zookeeper(world: World) -> Heal:
+    server = world.zookeeper.leader
+    server.pause()
+
+    def heal() -> None:
+        server.resume()
+        world.zookeeper.wait_until_serving()
+
+    return heal
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("kill a broker", _kill(1)),
+    Kind("kill two brokers", _kill(2)),
+    Kind("kill all brokers", _kill(3)),
+    Kind("stop a broker", _stop),
+    Kind("pause a broker", _pause),
+    Kind("cut a broker off", _cut(True, World.others)),
+    Kind("cut a broker off in one direction", _cut(False, World.others)),
+    Kind("cut a broker off from ZooKeeper", _cut(True, lambda world, broker_id: ZOOKEEPERS)),
+    Kind("cut a broker off from brokers", _cut(True, lambda world, broker_id: {*BROKERS} - {broker_id})),
+    Kind("cut a broker off from clients", _cut(True, lambda world, broker_id: {CLIENTS})),
+    Kind("cut brokers in a ring", _cut_ring),
+    Kind("power cut", _power_cut, destructive=True),
+    Kind("wipe a disk", _wipe, destructive=True),
+    Kind("fill a disk", _fill_disks(lambda world: [world.victim().broker_id]), combines=True),
+    Kind("fill all disks", _fill_disks(lambda world: BROKERS)),
+    Kind("fail a disk", _fail_disk),
+    Kind("lose packets", _lose_packets, combines=True),
+    Kind("slow a link down", _slow_down, combines=True),
+    Kind("jump a clock", _jump_clock, combines=True),
+    Kind("kill a ZooKeeper server", _kill_zookeeper, combines=True),
+    Kind("kill the ZooKeeper ensemble", _kill_ensemble),
+    Kind("pause the ZooKeeper leader", _pause_zookeeper, combines=True),
+)

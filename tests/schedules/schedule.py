@@ -1,0 +1,57 @@
+"""A schedule: which faults happen, in which order, to which brokers, all chosen from one seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from faults import KINDS, Kind
+
+STEPS_MIN = 3
+STEPS_MAX = 5
+DURATION_S_MAX = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One fault, and how long it lasts before it is healed.
+
+    :param also: a second fault that begins while the first lasts, or None.
+    """
+
+    kind: Kind
+    duration_s: float
+    also: Kind | None = None
+
+    def __str__(self) -> str:
+        names = self.kind.name if self.also is None else f"{self.kind.name} + {self.also.name}"
+        return f"{names} for {self.duration_s:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The faults of one run.
+
+    :param seed: also decides what each fault chooses at random.
+    """
+
+    seed: int
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: " + "; ".join(map(str, self.steps))
+
+
+def plan(seed: int) -> Schedule:
+    """The schedule of a seed: its first kind rotates through all kinds, so that ``len(KINDS)`` seeds cover them."""
+    random = Random(seed)
+    kinds = [KINDS[seed % len(KINDS)]]
+    kinds += random.choices(KINDS, k=random.randint(STEPS_MIN, STEPS_MAX) - 1)
+    random.shuffle(kinds)
+    return Schedule(seed, tuple(_step(kind, random) for kind in kinds))
+
+
+def _step(kind: Kind, random: Random) -> Step:
+    gentle = [other for other in KINDS if other.combines]
+    also = random.choice(gentle) if kind.combines and random.random() < 0.3 else None
+    return Step(kind, random.uniform(0.5, DURATION_S_MAX), also if also is not kind else None)
