@@ -1,4 +1,4 @@
-"""Fault schedules on real processes: ``python tests/schedules/run.py --seeds 1-100``.
+"""Fault schedules on real processes: ``python tests/schedules/run_schedules.py --seeds 1-100``.
 
 Three broker processes and a ZooKeeper ensemble of three, each in a network namespace of its own; idempotent, plain
 and transactional producers, an exactly-once pipeline, readers and a consumer group; faults by a schedule that one seed

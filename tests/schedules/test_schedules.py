@@ -1,0 +1,153 @@
+"""Fault schedules: seeds cover every kind of fault, every check can fail, and (in the soak) real clusters pass them."""
+
+import json
+import os
+import random
+import shutil
+from dataclasses import asdict
+
+import pytest
+from checks import check_acknowledged, check_copy, check_prefix, check_transactions
+from faults import KINDS
+from loads import ABORTED, COMMITTED, UNKNOWN, GroupPositions
+from power_cut import cut_tails
+from run_schedules import parse_seeds, run_schedules
+from schedule import plan
+
+from kreplica.testing.namespaces import are_permitted
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.records import Record
+
+SOAK_SEEDS = os.environ.get("SCHEDULES", f"1-{len(KINDS)}")
+
+
+class Told:
+    """What a producer was told, as the checks look at it."""
+
+    def __init__(self, sent, acknowledged):
+        self.sent = [sent, 0, 0]
+        self.acknowledged = [acknowledged, {}, {}]
+
+
+class Ended:
+    """Transactions with known outcomes."""
+
+    def __init__(self, **outcomes):
+        self.outcomes = {int(number.removeprefix("n")): outcome for number, outcome in outcomes.items()}
+
+
+def test_seeds_in_a_row_cover_every_kind_of_fault():
+    """As many seeds as there are kinds have each kind at least once."""
+    kinds = {step.kind.name for seed in range(len(KINDS)) for step in plan(seed).steps}
+    assert kinds == {kind.name for kind in KINDS}
+
+
+def test_a_seed_is_one_schedule():
+    """The same seed gives the same faults and durations."""
+    assert plan(7) == plan(7)
+    assert plan(7) != plan(8)
+
+
+@pytest.mark.parametrize(
+    ("found", "complaint"),
+    [
+        ({0: 0, 1: 1}, ""),
+        ({0: 0}, "1 lost"),
+        ({0: 0, 1: 1, 2: 1}, "1 doubled"),
+        ({0: 1, 1: 0}, "2 lost"),
+        ({0: 0, 1: 1, 2: 0}, "out of order"),
+    ],
+)
+def test_lost_doubled_and_reordered_records_are_reported(found, complaint):
+    """Each of them is a violation for an idempotent producer; a sound log is none."""
+    complaints = "; ".join(check_acknowledged(Told(2, {0: 0, 1: 1}), [found, {}, {}], once=True))
+    assert complaint in complaints
+    assert bool(complaint) == bool(complaints)
+
+
+def test_a_plain_producer_may_write_twice():
+    """Duplicates are allowed without idempotence, losses are not."""
+    told = Told(1, {0: 0})
+    assert not list(check_acknowledged(told, [{0: 0, 1: 0}, {}, {}], once=False))
+    assert list(check_acknowledged(told, [{1: 0}, {}, {}], once=False))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "seen", "holds"),
+    [
+        (COMMITTED, [[1], [1], [1]], True),
+        (COMMITTED, [[1], [1], []], False),
+        (COMMITTED, [[1, 1], [1], [1]], False),
+        (ABORTED, [[], [], []], True),
+        (ABORTED, [[], [1], []], False),
+        (UNKNOWN, [[1], [1], [1]], True),
+        (UNKNOWN, [[], [], []], True),
+        (UNKNOWN, [[1], [], []], False),
+    ],
+)
+def test_transactions_are_seen_whole_or_not_at_all(outcome, seen, holds):
+    """Committed: once everywhere; aborted: nowhere; unknown: everywhere or nowhere."""
+    assert (not list(check_transactions(Ended(n1=outcome), seen))) == holds
+
+
+def test_a_dirty_read_is_reported():
+    """A reader was given a record that is not at that offset in the end."""
+    assert not list(check_prefix([[(0, 0), (1, 1)]], [{0: 0, 1: 1, 2: 2}]))
+    assert list(check_prefix([[(0, 0), (1, 9)]], [{0: 0, 1: 1}]))
+    assert list(check_prefix([[(1, 1), (0, 0)]], [{0: 0, 1: 1}]))
+
+
+def test_a_copy_that_is_not_exact_is_reported():
+    """Lost, doubled or reordered records of the pipeline."""
+    assert not list(check_copy([[b"0/0", b"0/1"]], [[b"seen 0/0", b"seen 0/1"]]))
+    for copied in ([b"seen 0/0"], [b"seen 0/0", b"seen 0/1", b"seen 0/1"], [b"seen 0/1", b"seen 0/0"]):
+        assert list(check_copy([[b"0/0", b"0/1"]], [copied]))
+
+
+def test_a_group_that_goes_back_or_skips_is_reported():
+    """A first record below the committed offset, or a gap, is a violation; reading again from the commit is not."""
+    positions = GroupPositions()
+    for offset in range(3):
+        positions.was_read(0, offset, is_first=offset == 0)
+    positions.was_committed(0, 2)
+    positions.was_read(0, 2, is_first=True)
+    assert not positions.jumps
+    positions.was_read(0, 1, is_first=True)
+    positions.was_read(0, 5, is_first=False)
+    assert len(positions.jumps) == 2
+
+
+def test_a_power_cut_takes_only_what_was_not_synced(tmp_path):
+    """Bytes below the recovery point stay, and some cut takes a part of the rest."""
+    log = tmp_path / "t-0"
+    log.mkdir()
+    first = build_batch([Record(0, 0, None, b"synced")])
+    second = build_batch([Record(1, 0, None, b"written")], base_offset=1)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 1\n")
+    sizes = set()
+    for seed in range(20):
+        (log / f"{0:020}.log").write_bytes(first + second)
+        lost = cut_tails(tmp_path, random.Random(seed))
+        size = (log / f"{0:020}.log").stat().st_size
+        assert size == len(first) + len(second) - lost
+        sizes.add(size)
+    assert min(sizes) >= len(first)
+    assert len(sizes) > 2
+
+
+def test_seeds_are_given_as_a_number_or_a_range():
+    """``7`` is one schedule, ``2-4`` are three."""
+    assert parse_seeds("7") == [7]
+    assert parse_seeds("2-4") == [2, 3, 4]
+
+
+@pytest.mark.soak
+def test_no_schedule_breaks_a_promise(tmp_path):
+    """Each kind of fault happens to a real cluster under load (other seeds by the variable SCHEDULES)."""
+    if not are_permitted() or shutil.which("nft") is None:
+        pytest.skip("network namespaces (root, iproute2) and nftables are needed")
+    broken = []
+    for result in run_schedules(parse_seeds(SOAK_SEEDS), tmp_path):
+        print(json.dumps(asdict(result)))
+        broken += [result] if result.violations else []
+    assert not broken
