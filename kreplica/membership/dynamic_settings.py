@@ -99,12 +99,25 @@ class DynamicSettings:
         self._changes: dict[str, int] = {}
         """The notifications that were seen and are still there, with the time of each in milliseconds since 1970."""
         self._reading: Deferred[None] | None = None
+        self._starting = False
         self._read_again = False
         self._restart = False
         self._stopped = False
 
     async def start(self) -> None:
-        """Read everything, and watch for changes."""
+        """Read everything, and watch for changes; can be called again after an error.
+
+        :raise ZooKeeperError: they cannot be read.
+        """
+        self._starting = True
+        try:
+            await self._read_everything()
+        finally:
+            self._starting = False
+        if self._read_again:
+            self._changes_seen()
+
+    async def _read_everything(self) -> None:
         self._changes.clear()
         await self._read_changes(apply=False)
         await self._reload_brokers()
@@ -320,7 +333,8 @@ class DynamicSettings:
     def _changes_seen(self, *, restart: bool = False) -> None:
         self._read_again = True
         self._restart = self._restart or restart
-        if self._reading is None and not self._stopped:
+        # One reader at a time: two would remove the same notifications.
+        if self._reading is None and not self._starting and not self._stopped:
             self._reading = Deferred.fromCoroutine(self._follow())
             self._reading.addErrback(lambda failure: log.failure("reading changed settings", failure))
 
@@ -330,7 +344,7 @@ class DynamicSettings:
                 self._read_again = False
                 restart, self._restart = self._restart, False
                 try:
-                    await (self.start() if restart else self._read_changes(apply=True))
+                    await (self._read_everything() if restart else self._read_changes(apply=True))
                 except ZooKeeperError as error:
                     log.warn("changed settings could not be read: {error}", error=str(error))
                     # From the beginning: what was taken in before it failed is not known, and the watch may be gone.

@@ -6,7 +6,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.documents import ProducerIdBlock
-from kreplica.zookeeper import BadVersion, ZooKeeperClient
+from kreplica.zookeeper import BadVersion, ConnectionLoss, ZooKeeperClient
 
 
 class ProducerIds:
@@ -58,4 +58,12 @@ class ProducerIds:
                 )
             except BadVersion:
                 continue  # another broker took that block
+            except ConnectionLoss:
+                if not await self._is_ours(block):
+                    continue
             return block
+
+    async def _is_ours(self, block: ProducerIdBlock) -> bool:
+        """Read back whether a write without an answer took effect: no other broker writes a block of this one."""
+        data, _ = await self._client.get_data(znodes.LATEST_PRODUCER_ID_BLOCK)
+        return data == documents.encode_producer_id_block(block)

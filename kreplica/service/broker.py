@@ -24,6 +24,7 @@ from kreplica.membership.previous_session import end_previous_session, forget_se
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
 from kreplica.membership.session import Membership
+from kreplica.membership.starting import StartSteps
 from kreplica.membership.strays import remove_strays, remove_strays_anew
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.replication import ControlFence, Wakeups
@@ -132,6 +133,8 @@ class Broker:
         self._opened = False
         self.stopping = False
         self._joined_once = False
+        self._reading_session = 0
+        """The ZooKeeper session that the settings and watches were read with."""
         self._removing_strays: Deferred[None] = succeed(None)
 
     def _connection_timeout_ms(self) -> int:
@@ -151,33 +154,48 @@ class Broker:
         connect = self.settings["zookeeper.connect"]
         # Whoever holds the directories is this broker: only then may an earlier one's session be closed.
         self.directories.lock()
-        await end_previous_session(
-            self.runtime, self._session_directory, connect, timeout_ms=self._connection_timeout_ms()
-        )
-        await self.client.start()
-        await create_persistent_paths(self.client)
-        cluster_id = await read_or_make_cluster_id(self.client, self.runtime.random)
-        await self.dynamic_settings.start()
-        await self.watches.start()
+        steps = StartSteps(self.runtime, self.client)
+        await steps.connect(connect)
+        timeout_ms = self._connection_timeout_ms()
+        ended = end_previous_session(self.runtime, self._session_directory, connect, timeout_ms=timeout_ms)
+        await steps.reported("the end of the previous session with ZooKeeper", ended)
+        cluster_id = await self._read_cluster(steps)
         self.metadata.cluster_id = cluster_id
         await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
         self._opened = True
         self.incarnations.begin()
-        await remove_strays(
-            self.runtime.reactor, self.client, self.directories, self.broker_id, self.incarnations.last_epoch
-        )
+        await steps.run("the assignment of the logs on disk in ZooKeeper", self._remove_strays_at_start)
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
         self.fence.starts_after(self.client.last_zxid)
         endpoints = self._listen(self.server)
         self._start_admin()
-        remember_session(self.runtime.disk, self._session_directory, self.client, connect)
-        await self.membership.join(self._registration(endpoints))
+        registration = self._registration(endpoints)
+        await steps.run("the registration in ZooKeeper", lambda: self._register(registration))
         self.controller.start()
         self.replication.start()
         self.coordinators.start()
         await wait_until_served(self, self._connection_timeout_ms() / 1000)
         await self._start_plugins()
+
+    async def _read_cluster(self, steps: StartSteps) -> str:
+        """Make what every broker makes, and read what concerns all brokers; return the cluster's id."""
+        client, random = self.client, self.runtime.random
+        await steps.run("the persistent znodes of the cluster", lambda: create_persistent_paths(client))
+        cluster_id = await steps.run("the cluster's id", lambda: read_or_make_cluster_id(client, random))
+        self._reading_session = client.session_id
+        await steps.run("the dynamic settings", self.dynamic_settings.start)
+        await steps.run("the cordoned brokers and plans", self.watches.start)
+        return cluster_id
+
+    async def _remove_strays_at_start(self) -> None:
+        await remove_strays(
+            self.runtime.reactor, self.client, self.directories, self.broker_id, self.incarnations.last_epoch
+        )
+
+    async def _register(self, registration: BrokerRegistration) -> None:
+        self._remember_session()  # before: whoever is killed right after it was registered left a note
+        await self.membership.join(registration)
 
     async def _start_plugins(self) -> None:
         if self.plugins.has_reporters and self.admin is None:  # whose metrics have started it
@@ -230,6 +248,10 @@ class Broker:
         """The port of the first listener."""
         return self._ports[self.settings.listeners[0].listener]
 
+    def _remember_session(self) -> None:
+        connect = self.settings["zookeeper.connect"]
+        remember_session(self.runtime.disk, self._session_directory, self.client, connect)
+
     @property
     def _session_directory(self) -> str:
         return self.settings.log_dirs[0]
@@ -248,12 +270,12 @@ class Broker:
             intact_since=self.incarnations.intact_since,
             endpoints=", ".join(map(str, registration.endpoints)),
         )
-        if self._joined_once:
-            remember_session(
-                self.runtime.disk, self._session_directory, self.client, self.settings["zookeeper.connect"]
-            )
+        if self._reading_session != self.client.session_id:
+            self._reading_session = self.client.session_id
             self.dynamic_settings.session_renewed()
             self.watches.session_renewed()
+        if self._joined_once:
+            self._remember_session()
             self.controller.stand_for_election()
             self._remove_strays(last_epoch)
         self._joined_once = True

@@ -8,7 +8,8 @@ from twisted.logger import Logger
 
 from kreplica.cluster import znodes
 from kreplica.model import TopicPartition
-from kreplica.zookeeper import SessionState
+from kreplica.runtime.pause import pause
+from kreplica.zookeeper import ClientClosed, SessionState, ZooKeeperError
 
 if TYPE_CHECKING:
     from kreplica.service.broker import Broker
@@ -17,6 +18,8 @@ log = Logger()
 
 ROLES_SECONDS_MAX = 5.0
 """So long a start waits for a controller to say what is to become of the logs on disk."""
+
+RETRY_SECONDS = 1.0
 
 NAMED_MAX = 10
 
@@ -66,8 +69,16 @@ async def wait_until_served(broker: Broker, timeout_s: float) -> None:
 
 async def _topics_that_stay(broker: Broker) -> set[str]:
     """The topics that are in ZooKeeper now, but for those that are being deleted: who starts has to know them."""
-    topics = set(await broker.client.get_children(znodes.TOPICS))
-    return topics - set(await broker.client.get_children(znodes.DELETE_TOPICS))
+    while True:
+        try:
+            topics = set(await broker.client.get_children(znodes.TOPICS))
+            return topics - set(await broker.client.get_children(znodes.DELETE_TOPICS))
+        except ClientClosed:
+            raise
+        except ZooKeeperError as error:
+            # A session that has ended is replaced by the membership.
+            log.warn("reading the topics in ZooKeeper again: {error}", error=str(error))
+            await pause(broker.runtime.reactor, RETRY_SECONDS)
 
 
 def _is_served(broker: Broker) -> bool:

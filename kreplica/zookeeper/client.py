@@ -187,6 +187,16 @@ class ZooKeeperClient:
         return self._session.last_zxid
 
     @property
+    def last_problem(self) -> str:
+        """Why the last attempt to reach a server failed; empty while the session has a connection."""
+        return self._session.problem
+
+    @property
+    def server_accepted(self) -> bool:
+        """True if a server has accepted a connection of the present session, even if it opened no session."""
+        return self._session.server_accepted
+
+    @property
     def session_may_have_expired(self) -> bool:
         """Whether the server may have given the session up although nothing has said so.
 
@@ -225,7 +235,7 @@ class ZooKeeperClient:
     def create(
         self,
         path: str,
-        data: bytes = b"",
+        data: bytes | None = b"",
         *,
         acl: tuple[Acl, ...] = OPEN_ACL,
         ephemeral: bool = False,
@@ -233,6 +243,7 @@ class ZooKeeperClient:
     ) -> Deferred[Created]:
         """Make a znode.
 
+        :param data: None makes one without data, which ZooKeeper's Java client can tell from empty data.
         :param ephemeral: it goes when the session ends.
         :param sequence: a ten-digit counter is appended to the path.
         :return: its (path, stat).

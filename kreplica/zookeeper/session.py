@@ -136,7 +136,10 @@ class Session:
         self._last_zxid = 0
         self._confirmed_at = 0.0
         self._established: Deferred[None] | None = None
-        self._problem = "no server was tried"
+        self.problem = ""
+        """Why the last attempt to reach a server failed; empty while there is a connection."""
+        self.server_accepted = False
+        """True once a server has accepted a connection, whether or not it opened the session."""
         self._attempt: Deferred[IProtocol] | None = None
         self._connection: Connection | None = None  # from the open socket on
         self._usable: Connection | None = None  # the same, once requests may go out
@@ -256,7 +259,7 @@ class Session:
     def connection_lost(self, connection: Connection, reason: str) -> None:
         current = connection is self._connection
         if current:
-            self._problem = reason
+            self.problem = reason
             self._drop_connection()
             if self._closed:
                 self._end(SessionState.CLOSED, ClientClosed())
@@ -288,13 +291,14 @@ class Session:
             connection.abort("not needed any more")
         else:
             self._connection = connection
+            self.server_accepted = True
 
     def _attempt_failed(self, failure: Failure, server: Server) -> None:
         self._attempt = None
         self._cancel_timer()
         if self.state.ended:
             return
-        self._problem = f"{server}: {failure.getErrorMessage() or 'no answer in time'}"
+        self.problem = f"{server}: {failure.getErrorMessage() or 'no answer in time'}"
         self._try_next()
 
     def _attempt_too_slow(self) -> None:
@@ -304,7 +308,7 @@ class Session:
             self._connection.abort("the server did not open the session in time")
 
     def _give_up(self, within_s: float) -> None:
-        text = f"no session within {within_s:g} s; the last try: {self._problem}"
+        text = f"no session within {within_s:g} s; the last try: {self.problem or 'no server was tried'}"
         self._end(SessionState.CLOSED, OperationTimeout(None, text))
 
     # Changing state.
@@ -315,6 +319,7 @@ class Session:
         for request in self.watches.requests(self._last_zxid):
             connection.send_apart(XID_SET_WATCHES, opcode_of(request), request.encode())
         self._usable = connection
+        self.problem = ""
         for waiting in self._waiting.take_all():
             connection.send(*waiting)
         gaps = self.watches.gaps()

@@ -53,7 +53,8 @@ ZOOKEEPER = (
     ),
     Setting(
         "zookeeper.connection.timeout.ms", INT, None, ANY, HIGH, READ_ONLY,
-        "How long a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms where it is not set.",
+        "How long a starting broker waits for a ZooKeeper server that accepts a connection; "
+        "zookeeper.session.timeout.ms if it is not set.",
     ),
     Setting(
         "zookeeper.session.timeout.ms", INT, 18_000, ANY, HIGH, READ_ONLY,

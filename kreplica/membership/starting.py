@@ -1,0 +1,112 @@
+"""Runs what a broker's start asks of ZooKeeper, for as long as ZooKeeper is slow or its connection is lost.
+
+Each step can run again: it reads back what an attempt without an answer may have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
+from kreplica.zookeeper import (
+    ClientClosed,
+    ConnectionLoss,
+    NotReadOnly,
+    OperationTimeout,
+    RequestTimeout,
+    SessionExpired,
+    SessionMoved,
+    Throttled,
+    ZooKeeperClient,
+)
+
+log = Logger()
+
+T = TypeVar("T")
+
+RETRY_SECONDS_MIN = 0.1
+RETRY_SECONDS_MAX = 5.0
+
+REPORT_SECONDS = 5.0
+"""Interval of the log lines that name what a start is waiting for."""
+
+PASSING = (ConnectionLoss, OperationTimeout, RequestTimeout, SessionExpired, SessionMoved, Throttled, NotReadOnly)
+"""Errors of a ZooKeeper that is slow, restarting or out of reach."""
+
+
+class StartSteps:
+    """Owned by a broker that starts, until it is registered.
+
+    A session that ends meanwhile is replaced: whoever has read with it reads again after the registration.
+    """
+
+    def __init__(self, runtime: Runtime, client: ZooKeeperClient) -> None:
+        self._reactor = runtime.reactor
+        self._random = runtime.random
+        self._client = client
+
+    async def connect(self, connect_string: str) -> None:
+        """Establish the first session.
+
+        :raise OperationTimeout: no server accepted a connection within ``zookeeper.connection.timeout.ms``.  A server
+            that accepts connections and does not open a session (slow, or without a quorum) is waited for.
+        """
+        log.info("connecting to ZooKeeper at {connect}", connect=connect_string)
+        start = self._client.start
+        while True:
+            try:
+                return await self.reported("a session with ZooKeeper", start())
+            except OperationTimeout as error:
+                if not self._client.server_accepted:
+                    raise
+                log.warn("no session with ZooKeeper, trying again: {error}", error=str(error))
+            start = self._client.renew
+
+    async def run(self, what: str, step: Callable[[], Awaitable[T]]) -> T:
+        """Run one step until ZooKeeper has answered it.
+
+        :param what: the step, for the log: "the registration in ZooKeeper".
+        :param step: can run again after an error of ``PASSING``.
+        """
+        delay_s = RETRY_SECONDS_MIN
+        while True:
+            try:
+                if self._client.state.ended:
+                    await self._renew()
+                return await self.reported(what, step())
+            except ClientClosed:
+                raise
+            except PASSING as error:
+                log.warn("trying {what} again: {error}", what=what, error=str(error))
+            await pause(self._reactor, delay_s * self._random.uniform(0.5, 1.0))
+            delay_s = min(2 * delay_s, RETRY_SECONDS_MAX)
+
+    async def _renew(self) -> None:
+        log.warn("the session with ZooKeeper has ended during the start: opening another")
+        await self.reported("a session with ZooKeeper", self._client.renew())
+
+    async def reported(self, what: str, answer: Awaitable[T]) -> T:
+        """Wait for an answer, with a line in the log every ``REPORT_SECONDS``."""
+        began_s = self._reactor.seconds()
+        timer: IDelayedCall
+
+        def report() -> None:
+            nonlocal timer
+            timer = self._reactor.callLater(REPORT_SECONDS, report)
+            log.warn(
+                "waiting for {what} for {seconds:.0f} s; last problem: {problem}",
+                what=what,
+                seconds=self._reactor.seconds() - began_s,
+                problem=self._client.last_problem or "none, it is slow",
+            )
+
+        timer = self._reactor.callLater(REPORT_SECONDS, report)
+        try:
+            return await answer
+        finally:
+            timer.cancel()

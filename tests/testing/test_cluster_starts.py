@@ -1,0 +1,169 @@
+"""Brokers that start while ZooKeeper is slow, loses connections or loses sessions: none of them gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.logger import globalLogPublisher
+
+from kreplica.cluster import documents, znodes
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.zookeeper import OperationTimeout, ZooKeeperClient
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+COORDINATOR, BROKER = "coordinator", "broker-1"
+INSTANTS = 24
+"""Instants of a start, evenly spaced, at which the trouble begins."""
+
+Trouble = Callable[[SimulatedCluster], None]
+
+
+def lost_connection(cluster: SimulatedCluster) -> None:
+    """The requests under way may have taken effect; no answer comes."""
+    cluster.simulation.network.drop_connections(BROKER, COORDINATOR)
+
+
+def lost_answers(cluster: SimulatedCluster) -> None:
+    """Requests arrive and take effect, answers do not, for longer than the broker waits for one."""
+    network = cluster.simulation.network
+    network.cut(COORDINATOR, BROKER, one_way=True)
+    cluster.run(5.0)
+    network.heal()
+
+
+def lost_session(cluster: SimulatedCluster) -> None:
+    """The session ends, with all that it had written ephemerally."""
+    session_id = cluster.brokers[1].program.client.session_id
+    if session_id:
+        serving = cluster.coordinator.program.serving
+        assert serving is not None
+        serving.expire(session_id)
+
+
+def restarting(fresh: bool) -> tuple[SimulatedCluster, Deferred[None]]:
+    """A broker's start, not yet begun to run: its first one, or one after ``kill -9`` of a broker with a topic."""
+    cluster = SimulatedCluster(1, overrides=["zookeeper.session.timeout.ms=6000"])
+    cluster.run_until(cluster.coordinator.start())
+    if not fresh:
+        cluster.run_until(cluster.brokers[1].start())
+        cluster.run_until(cluster.client().create_topic("orders", 3, {}))
+        cluster.brokers[1].kill()
+    return cluster, cluster.brokers[1].start()
+
+
+def seconds_of_start(fresh: bool) -> float:
+    cluster, started = restarting(fresh)
+    began_s = cluster.simulation.now_s
+    cluster.run_until(started)
+    return cluster.simulation.now_s - began_s
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["first", "killed"])
+@pytest.mark.parametrize("trouble", [lost_connection, lost_answers, lost_session])
+def test_trouble_at_any_instant_of_a_start(trouble: Trouble, fresh: bool) -> None:
+    """Wherever in its start the trouble begins, the broker is registered in the end and serves its topics."""
+    seconds = seconds_of_start(fresh)
+    for instant in range(INSTANTS):
+        cluster, started = restarting(fresh)
+        cluster.run(seconds * (instant + 0.5) / INSTANTS)
+        trouble(cluster)
+        cluster.run_until(started, timeout_s=120.0)
+        cluster.run(30)
+        broker = cluster.brokers[1].program
+        assert broker.membership.registered, instant
+        assert broker.not_ready() == [], instant
+        assert broker.dynamic_settings._changes == {}, instant
+        if fresh:
+            cluster.run_until(cluster.client().create_topic("orders", 3, {}))
+        assert cluster.leader_of("orders", 2) == 1, instant
+        cluster.stop()
+
+
+def change_settings(cluster: SimulatedCluster, value: int, *, create: bool = False) -> None:
+    """Change a setting of the topic ``orders`` as a tool does, with a notification for every broker."""
+    runtime = cluster.host("tool").runtime
+    tool = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
+    cluster.run_until(tool.start())
+    path, data = znodes.config_path("topics", "orders"), documents.encode_config({"min.insync.replicas": str(value)})
+    cluster.run_until(tool.create(path, data) if create else tool.set_data(path, data))
+    change = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
+    cluster.run_until(tool.create(change, documents.encode_config_change("topics", "orders"), sequence=True))
+    cluster.run_until(tool.close())
+
+
+def test_settings_of_a_session_that_ended_during_the_start() -> None:
+    """A broker that replaced its session while it started still follows changed settings."""
+    cluster, started = restarting(fresh=False)
+    broker = cluster.brokers[1].program
+    cluster.run_until(lambda: broker._opened)
+    lost_session(cluster)
+    cluster.run_until(started, timeout_s=120.0)
+    change_settings(cluster, 2, create=True)
+    cluster.run(5)
+    assert broker.dynamic_settings.min_insync_replicas("orders") == 2
+    cluster.stop()
+
+
+def test_old_notifications_of_changed_settings() -> None:
+    """A restart removes notifications older than 15 minutes, each of them once, and follows later changes."""
+    cluster, started = restarting(fresh=False)
+    cluster.run_until(started)
+    for value in (2, 3, 4):
+        change_settings(cluster, value, create=value == 2)
+    cluster.brokers[1].kill()
+    cluster.run(16 * 60)
+    cluster.run_until(cluster.brokers[1].start())
+    settings = cluster.brokers[1].program.dynamic_settings
+    cluster.run(5)
+    assert settings._changes == {}
+    change_settings(cluster, 5)
+    cluster.run(5)
+    assert settings.min_insync_replicas("orders") == 5
+    cluster.stop()
+
+
+def logged(kept: list[str]) -> Callable[[dict], None]:
+    def observe(event: dict) -> None:
+        kept.append(event["log_format"].format(**event))
+
+    globalLogPublisher.addObserver(observe)
+    return observe
+
+
+def test_a_slow_zookeeper_is_waited_for_and_named() -> None:
+    """A server that accepts connections and opens no session is waited for past every timeout, and the log says so."""
+    cluster = SimulatedCluster(1, overrides=["zookeeper.connection.timeout.ms=6000"])
+    cluster.run_until(cluster.coordinator.start())
+    cluster.coordinator.host.pause()
+    lines: list[str] = []
+    observer = logged(lines)
+    try:
+        started = cluster.brokers[1].start()
+        cluster.run(60)
+        assert not started.called
+        cluster.coordinator.host.resume()
+        cluster.run_until(started)
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    assert "connecting to ZooKeeper at coordinator:2181" in lines
+    waiting = [line for line in lines if line.startswith("waiting for a session with ZooKeeper for ")]
+    assert len(waiting) >= 6
+    cluster.stop()
+
+
+def test_a_zookeeper_that_no_server_answers_for() -> None:
+    """Where no server accepts a connection, the start ends after the configured time, having said what it waits for."""
+    cluster = SimulatedCluster(1, overrides=["zookeeper.connection.timeout.ms=12000"])
+    lines: list[str] = []
+    observer = logged(lines)
+    try:
+        with pytest.raises(OperationTimeout, match="no session within 12 s; the last try: coordinator:2181"):
+            cluster.run_until(cluster.brokers[1].start())
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    waiting = [line for line in lines if line.startswith("waiting for a session with ZooKeeper for ")]
+    assert len(waiting) == 2
+    assert "coordinator:2181" in waiting[0]
