@@ -13,7 +13,8 @@ from kreplica.cluster.uuids import random_uuid, uuid_text
 from kreplica.errors import KreplicaError
 from kreplica.model import BrokerRegistration
 from kreplica.runtime import Reactor
-from kreplica.zookeeper import NodeExists, NoNode, WatchEvent, ZooKeeperClient
+from kreplica.runtime.together import together
+from kreplica.zookeeper import BadVersion, NodeExists, NoNode, SessionState, WatchEvent, ZooKeeperClient
 
 log = Logger()
 
@@ -36,13 +37,16 @@ async def create_persistent_paths(client: ZooKeeperClient) -> None:
         parts = path.strip("/").split("/")
         paths.update(dict.fromkeys("/" + "/".join(parts[: i + 1]) for i in range(len(parts))))
     await client.create_chroot()
-    # Parents stand before children, and one connection keeps the order: no need to wait for each.
-    answers = [client.create(path) for path in paths]
-    for answer in answers:
-        try:
-            await answer
-        except NodeExists:
-            pass
+    # Parents come before children, and one connection keeps the order: no need to wait for each.
+    await together([_make(client, path) for path in paths])
+
+
+async def _make(client: ZooKeeperClient, path: str) -> None:
+    try:
+        # Without data, as Kafka makes them: it takes empty data for a document that it cannot read.
+        await client.create(path, None)
+    except NodeExists:
+        pass
 
 
 async def read_or_make_cluster_id(client: ZooKeeperClient, rng: random.Random) -> str:
@@ -66,8 +70,10 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
 
     A node that names our own endpoints was left by an earlier session of ours (KAFKA-7165: nobody else can listen
     there), which ends by itself: it is waited for, a little longer than a session lasts.  Another broker's is not.
+    A create whose answer was lost is read back: the node of the present session is ours.
 
     :return: the registration with its epoch.
+    :raise ConnectionLoss: the connection was lost; calling again finds out what was written.
     :raise BrokerIdInUse: where another broker has our id.
     """
     path = znodes.broker_path(registration.broker_id)
@@ -86,7 +92,10 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
         except NoNode:
             continue
         if stat.ephemeral_owner == client.session_id:
-            return replace(registration, epoch=stat.czxid)
+            if old_data == data:
+                return replace(registration, epoch=stat.czxid)
+            await _remove_outdated(client, path, stat.version)  # an earlier attempt wrote what no longer holds
+            continue
         old = documents.decode_broker(registration.broker_id, old_data, stat.czxid)
         in_use = BrokerIdInUse(
             f"broker id {registration.broker_id} is taken: {', '.join(map(str, old.endpoints))} registered it in "
@@ -95,8 +104,21 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
         if old.endpoints != registration.endpoints:
             raise in_use
         log.info("waiting for the session to end in which broker {id} was registered", id=registration.broker_id)
-        if not await changed.within(reactor, patience_s):
-            raise in_use
+        interruptions: list[SessionState] = []
+        forget = client.on_session_event(interruptions.append)
+        try:
+            # Servers that restart or elect a leader give every session its whole time-out again.
+            if not await changed.within(reactor, patience_s) and not interruptions:
+                raise in_use
+        finally:
+            forget()
+
+
+async def _remove_outdated(client: ZooKeeperClient, path: str, version: int) -> None:
+    try:
+        await client.delete(path, version)
+    except (NoNode, BadVersion):
+        pass
 
 
 class Change:

@@ -1,6 +1,9 @@
 """What a broker keeps in ZooKeeper about itself, against the embedded coordinator on virtual time."""
 
+from dataclasses import replace
+
 import pytest
+from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
 from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
@@ -14,8 +17,10 @@ from kreplica.membership.registration import (
 from kreplica.membership.session import Membership
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.testing.simulation import Simulation
-from kreplica.zookeeper import NodeExists, ZooKeeperClient
+from kreplica.zookeeper import ConnectionLoss, GetData, NodeExists, ZooKeeperClient
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.jute import Reader
+from kreplica.zookeeper.records import Opcode
 
 PORT = 2181
 CONNECT = f"coordinator:{PORT}/kafka"
@@ -84,6 +89,59 @@ def test_registration_carries_its_epoch(world):
     assert made.epoch == stat.czxid > 0
     assert documents.decode_broker(1, data, stat.czxid) == made
     assert world.register(client, registration()).epoch == made.epoch
+
+
+def test_persistent_paths_have_no_data(world):
+    """The data is null and not empty: Kafka 2.6 takes an empty /latest_producer_id_block for a damaged document."""
+    _, client = world.client("one")
+    world.run(create_persistent_paths(client))
+
+    def raw(path):
+        absolute = GetData(f"/kafka{path}", False)
+        return client._session.submit(
+            Opcode.GET_DATA, absolute.encode(), lambda data, start, end: Reader(data, start, end).buffer(), path
+        )
+
+    assert {path: world.run(raw(path)) for path in znodes.PERSISTENT_PATHS} == dict.fromkeys(znodes.PERSISTENT_PATHS)
+
+
+def test_a_registration_whose_answer_was_lost(world):
+    """The registration is read back: the same one is kept, one with other content is replaced."""
+    runtime, client = world.client("one")
+    world.run(create_persistent_paths(client))
+    network = world.simulation.network
+    network.cut("coordinator", "one", one_way=True)
+    lost = Deferred.fromCoroutine(register(runtime.reactor, client, registration()))
+    outcomes = []
+    lost.addBoth(outcomes.append)
+    world.run(lambda: bool(outcomes))
+    outcomes[0].trap(ConnectionLoss)
+    network.heal()
+    _, other = world.client("two")
+    data, epoch = world.run(registered(other))
+    assert world.register(client, registration()).epoch == epoch
+    changed = replace(registration(), rack="north")
+    again = world.register(client, changed)
+    assert again.epoch > epoch
+    data, epoch = world.run(registered(other))
+    assert documents.decode_broker(1, data, epoch) == again
+
+
+def test_a_leftover_is_waited_for_while_zookeeper_restarts(world):
+    """A restarted server gives every session its whole time-out again: a start waits for that, too."""
+    _, killed = world.client("one")
+    world.run(create_persistent_paths(killed))
+    earlier = world.register(killed, registration())
+    world.simulation.network.cut("one", "coordinator")
+    runtime, again = world.client("two")
+    waiting = Deferred.fromCoroutine(register(runtime.reactor, again, registration()))
+    for _ in range(3):
+        world.simulation.run(3)
+        world.simulation.network.heal("one", "coordinator")  # its session lives on
+        world.simulation.network.drop_connections("two", "coordinator")
+        world.simulation.run(3)
+    world.simulation.host("one").kill()
+    assert world.run(waiting).epoch > earlier.epoch
 
 
 def test_another_brokers_id_is_refused(world):
@@ -220,9 +278,29 @@ def test_producer_ids_are_never_given_twice(world):
     assert min(given) == 0
 
 
+def test_a_block_whose_answer_was_lost(world):
+    """A block of producer ids that was written is used, although the answer never came."""
+    _, client = world.client("one")
+    world.run(create_persistent_paths(client))
+    ids = ProducerIds(client, 1)
+    network = world.simulation.network
+    write = client.set_data
+
+    def answered_never(*arguments):
+        network.cut("coordinator", "one", one_way=True)
+        return write(*arguments)
+
+    client.set_data = answered_never
+    asked = Deferred.fromCoroutine(ids.next())
+    world.simulation.run(5)
+    network.heal()
+    assert world.run(asked) == 0
+    assert world.run(ids.next()) == 1
+
+
 def test_producer_ids_for_many_at_once(world):
     """Requests that arrive while a block is being taken share it."""
-    from twisted.internet.defer import Deferred, gatherResults
+    from twisted.internet.defer import gatherResults
 
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
