@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.expiry import ExpiryConfig
+from kreplica.groups.memory import GroupBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +17,4 @@ class GroupsConfig:
     classic: ClassicConfig = field(default_factory=ClassicConfig)
     expiry: ExpiryConfig = field(default_factory=ExpiryConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
+    memory: GroupBounds = field(default_factory=GroupBounds)

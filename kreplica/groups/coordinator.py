@@ -62,6 +62,15 @@ class GroupCoordinator:
             return
         group.join(request, answer)
 
+    def abandon_join(self, group_id: str, answer: JoinAnswer) -> None:
+        """The connection that waits for this answer to JoinGroup is closed."""
+        try:
+            group = self.shards.shard_of(group_id).group(group_id)
+        except KafkaError:
+            return  # another broker coordinates the group: its members here were answered
+        if isinstance(group, ClassicGroup):
+            group.abandon_join(answer)
+
     def sync(self, group_id: str, request: Sync, answer: SyncAnswer) -> None:
         """SyncGroup."""
         try:
@@ -118,7 +127,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"{request.session_timeout_ms} ms")
         if request.member_id != UNKNOWN_MEMBER and shard.group(group_id) is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        return shard.classic(group_id)
+        return shard.classic(group_id, request.client_host)
 
     # --- tools -------------------------------------------------------------------------------------------------------
 

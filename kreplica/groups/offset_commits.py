@@ -25,6 +25,7 @@ class Committer:
 
     :param generation: or the member's epoch; ``NO_GENERATION`` for who is not a member.
     :param version: of the request.
+    :param client_host: which a new group is charged to.
     """
 
     group_id: str
@@ -32,6 +33,7 @@ class Committer:
     instance_id: str | None = None
     generation: int = NO_GENERATION
     version: int = 0
+    client_host: str = ""
 
 
 def is_writable(group_id: str) -> bool:
@@ -95,7 +97,7 @@ def _admit(shard: GroupShard, committer: Committer, *, transactional: bool) -> N
         knows_epochs = not transactional and committer.version >= MEMBER_EPOCHS_FROM
         code = ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         raise KafkaError(code, f"there is no group {committer.group_id!r}")
-    shard.classic(committer.group_id)
+    shard.classic(committer.group_id, committer.client_host)
 
 
 def _answering(shard: GroupShard, group_id: str, answer: Answer) -> Answer:

@@ -18,6 +18,7 @@ from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer_records import is_consumer_key
 from kreplica.groups.expiry import TOMBSTONES_MAX, Expiry
 from kreplica.groups.group import Group
+from kreplica.groups.memory import GroupAccount, GroupMemory
 from kreplica.groups.records import (
     GROUP_KEY_VERSION,
     OFFSET_KEY_VERSIONS,
@@ -46,13 +47,21 @@ class GroupShard:
     What is in memory is what is committed in the log; a group that is in the middle of a rebalance is ahead of its
     record, which says how it was after the last one.
 
+    :param memory: shared by all shards of a broker; the shard's own where it is None.
     :ivar groups: by their ids, of both kinds, also those that have offsets only; not all of them while ``is_waking``.
     :ivar expiry: removes offsets that nothing keeps.
     """
 
     def __init__(
-        self, runtime: Runtime, log: StateLog, view: ClusterView, config: GroupsConfig, offsets: Offsets
+        self,
+        runtime: Runtime,
+        log: StateLog,
+        view: ClusterView,
+        config: GroupsConfig,
+        offsets: Offsets,
+        memory: GroupMemory | None = None,
     ) -> None:
+        self._memory = memory or GroupMemory(config.memory)
         self._runtime = runtime
         self._config = config
         self._view = view
@@ -144,28 +153,40 @@ class GroupShard:
         if group_id in self._asleep:
             known = self._asleep.pop(group_id)
             if isinstance(known, GroupState):
-                self.groups[group_id] = self._new_consumer(known)
+                loaded = self.groups[group_id] = self._new_consumer(known)
+                loaded.account.open("", is_refusable=False)
             else:
                 self.groups[group_id] = self._new_classic(group_id, known)
         return self.groups.get(group_id)
 
-    def classic(self, group_id: str) -> ClassicGroup:
+    def classic(self, group_id: str, address: str = "") -> ClassicGroup:
         """The classic group that has this id; an empty one where there is none yet, or one of KIP-848 without members.
 
-        :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is one of KIP-848, and has members.
+        :param address: the client's, which a new group is charged to.
+        :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is one of KIP-848, and has members; GROUP_MAX_SIZE_REACHED,
+            there is no memory for one more group.
         """
         group = self.group(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
             self._remove_consumer(group)
             group = None
         if group is None:
-            group = self.groups[group_id] = self._new_classic(group_id)
+            account = GroupAccount(self._memory, group_id)
+            account.open(address)
+            group = self.groups[group_id] = self._new_classic(group_id, account=account)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{group_id!r} is a group of the consumer protocol")
         return group
 
-    def _new_classic(self, group_id: str, record: GroupRecord | None = None) -> ClassicGroup:
-        return ClassicGroup(group_id, self._runtime, self.log, self._config.classic, self.remove_if_unused, record)
+    def _new_classic(
+        self, group_id: str, record: GroupRecord | None = None, account: GroupAccount | None = None
+    ) -> ClassicGroup:
+        if account is None:
+            account = GroupAccount(self._memory, group_id)
+            account.open("", is_refusable=False)
+        return ClassicGroup(
+            group_id, self._runtime, self.log, self._config.classic, self.remove_if_unused, account, record
+        )
 
     def consumer(self, group_id: str, *, is_new_allowed: bool) -> ConsumerGroup:
         """The group of KIP-848 that has this id.
@@ -181,16 +202,21 @@ class GroupShard:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r} of the consumer protocol")
         return self._new_consumer(GroupState(group_id), group.tombstones() if group is not None else ())
 
-    def adopt(self, group: ConsumerGroup) -> None:
-        """A group has got its first member: from now on it is found under its id."""
+    def adopt(self, group: ConsumerGroup, address: str) -> None:
+        """A group has got its first member: from now on it is found under its id.
+
+        :param address: of that member's client, which a new group is charged to.
+        """
         replaced = self.group(group.group_id)
         if replaced is not group:
+            group.account.open(address, is_refusable=False)
             self.groups[group.group_id] = group
             if replaced is not None:
                 replaced.unload()
 
     def _new_consumer(self, state: GroupState, preceding: Sequence[Pair] = ()) -> ConsumerGroup:
-        return ConsumerGroup(state, self._runtime, self.log, self._view, self._config.consumer, preceding)
+        account = GroupAccount(self._memory, state.group_id)
+        return ConsumerGroup(state, self._runtime, self.log, self._view, self._config.consumer, account, preceding)
 
     # --- removing ----------------------------------------------------------------------------------------------------
 

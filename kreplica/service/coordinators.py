@@ -10,6 +10,7 @@ from kreplica.coordination import BrokerConnections, LogEnds, Shards, StateLog, 
 from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.groups.lag_tracking import LagConfig, LagTracker
+from kreplica.groups.memory import GroupMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
 from kreplica.model import TopicPartition
@@ -35,6 +36,7 @@ class Coordinators:
     :ivar data_connections: the same for what may take long: records that people look at.
     :ivar admission: where those wait who write in transactions.
     :ivar groups: the coordinator of groups; ``consumer_groups`` is that of those of KIP-848.
+    :ivar group_memory: what all groups hold.
     :ivar lag: how far groups are behind.
     :ivar transactions: the coordinator of transactions.
     """
@@ -59,11 +61,12 @@ class Coordinators:
         broker = self._broker
         settings = broker.settings
         config = groups_config(settings)
+        self.group_memory = GroupMemory(config.memory)
         shards = Shards(
             broker.runtime,
             broker.partitions,
             CONSUMER_OFFSETS,
-            lambda log: GroupShard(broker.runtime, log, self.view, config, Offsets(log)),
+            lambda log: GroupShard(broker.runtime, log, self.view, config, Offsets(log), self.group_memory),
             lambda: self.view.partition_count(CONSUMER_OFFSETS),
             broker.turn.at_end,
             StateLogConfig(

@@ -18,6 +18,7 @@ from kreplica.service.controller_figures import controller_families
 from kreplica.service.families import by_api, counter, gauge, histogram
 from kreplica.service.group_figures import group_families
 from kreplica.service.machine_figures import directory_families, process_families
+from kreplica.service.memory_figures import memory_families
 from kreplica.wire.messages import APIS, FETCH, PRODUCE
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ class BrokerFigures:
         """See ``admin.metrics.Figures``."""
         for family in (*self._cluster(), *self._server(), *self._replication()):
             yield family
-        for each in (*controller_families(self._broker), *process_families(), *self._plugins()):
+        for each in (*memory_families(self._broker), *controller_families(self._broker)):
+            yield each
+        for each in (*process_families(), *self._plugins()):
             yield each
         for family in await directory_families(self._broker):
             yield family

@@ -11,6 +11,7 @@ from kreplica.groups.config import GroupsConfig
 from kreplica.groups.consumer.assignors import ASSIGNORS, Assignor
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.expiry import ExpiryConfig
+from kreplica.groups.memory import GroupBounds
 from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.membership.plan_throttle import PlanThrottle
@@ -158,6 +159,12 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
             heartbeat_interval_ms=settings["group.consumer.heartbeat.interval.ms"],
             size_max=settings["group.consumer.max.size"],
             assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
+        ),
+        GroupBounds(
+            member_bytes_max=settings["kreplica.group.member.bytes.max"],
+            group_bytes_max=settings["kreplica.group.bytes.max"],
+            address_bytes_max=settings["kreplica.group.address.bytes.max"],
+            bytes_max=settings["kreplica.group.broker.bytes.max"],
         ),
     )
 

@@ -20,6 +20,7 @@ from kreplica.groups.classic.group import ClassicGroup
 from kreplica.groups.classic.requests import Join, Joined, Leave, Sync, Synced
 from kreplica.groups.config import GroupsConfig
 from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.groups.memory import GroupBounds, GroupMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.records import CommittedOffset, build_offset_value, key_version, parse_group_value
 from kreplica.groups.shard import GroupShard
@@ -104,8 +105,9 @@ class OneShard:
 class ClassicScene:
     """Time, a log, and one coordinator after the other."""
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, *, memory: GroupBounds | None = None, **config: int) -> None:
         self.clock = StrictClock()
+        self.memory = GroupMemory(memory)
         self.config = ClassicConfig(**config)
         self.log = ScriptedLog()
         self.shards = OneShard()
@@ -125,7 +127,7 @@ class ClassicScene:
         """A broker begins to lead: it replays what is committed."""
         log = cast("StateLog", self.log)
         view = cast("ClusterView", SimpleNamespace(partition_count=lambda topic: 1, topics=lambda: ["t"]))
-        shard = GroupShard(self.runtime, log, view, GroupsConfig(classic=self.config), Offsets(log))
+        shard = GroupShard(self.runtime, log, view, GroupsConfig(classic=self.config), Offsets(log), self.memory)
         for key, value in self.log.records:
             shard.replay(key, value, NOT_TRANSACTIONAL)
         shard.loaded()

@@ -24,6 +24,7 @@ from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_FOR_A_WHI
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.memory import GroupBounds, GroupMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
 from kreplica.model import TopicPartition
@@ -139,8 +140,9 @@ class Member:
 class ConsumerScene:
     """Time, a cluster, a log, and one coordinator after the other."""
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, *, memory: GroupBounds | None = None, **config: Any) -> None:
         self.clock = Clock()
+        self.memory = GroupMemory(memory)
         self.config = ConsumerConfig(**config)
         self.cluster = Cluster()
         self.log = ScriptedLog()
@@ -159,7 +161,7 @@ class ConsumerScene:
         view = cast("ClusterView", self.cluster)
         self.coordinator = ConsumerCoordinator(self.runtime, cast("Shards[GroupShard]", self.shards), view, self.config)
         log = cast("StateLog", self.log)
-        shard = GroupShard(self.runtime, log, view, GroupsConfig(consumer=self.config), Offsets(log))
+        shard = GroupShard(self.runtime, log, view, GroupsConfig(consumer=self.config), Offsets(log), self.memory)
         for key, value in self.log.records:
             shard.replay(key, value, NOT_TRANSACTIONAL)
         shard.loaded()

@@ -7,6 +7,7 @@ from classic_scene import StrictClock, protocols
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.requests import Joined
 from kreplica.groups.classic.roster import Roster
+from kreplica.groups.memory import GroupAccount, GroupMemory
 
 
 def member(member_id: str, *names: str, instance_id: str | None = None, topics: tuple[str, ...] = ("t",)) -> Member:
@@ -15,7 +16,7 @@ def member(member_id: str, *names: str, instance_id: str | None = None, topics: 
 
 
 def roster_of(*members: Member) -> Roster:
-    roster = Roster()
+    roster = Roster(GroupAccount(GroupMemory(), "g"))
     for each in members:
         roster.add(each, "consumer")
     return roster
@@ -140,7 +141,7 @@ def test_topics() -> None:
 
 def test_topics_of_others() -> None:
     """What members of other types say is not for the coordinator to read."""
-    roster = Roster()
+    roster = Roster(GroupAccount(GroupMemory(), "g"))
     roster.add(member("a"), "connect")
     assert roster.topics("range") is None
-    assert Roster().topics(None) is None
+    assert Roster(GroupAccount(GroupMemory(), "g")).topics(None) is None

@@ -29,6 +29,7 @@ from kreplica.groups.classic.requests import (
 from kreplica.groups.classic.roster import CONSUMERS, Roster
 from kreplica.groups.classic.states import PREVIOUS, State
 from kreplica.groups.group import CLASSIC, UNKNOWN_MEMBER
+from kreplica.groups.memory import GroupAccount
 from kreplica.groups.records import GroupRecord, build_group_key, build_group_value
 from kreplica.runtime import Runtime
 
@@ -48,6 +49,7 @@ class ClassicGroup:
 
     :param unused: told, with the group's id, when it has neither members nor a record: it may be forgotten.
     :param record: what was loaded; None for a new group.
+    :ivar account: charged for members.
     :ivar protocol: the chosen one; None without members.
     :ivar is_gathering: the first rebalance of an empty group waits for more members (KIP-134).
     :ivar has_newcomer: somebody came while it waited.
@@ -62,6 +64,7 @@ class ClassicGroup:
         state_log: StateLog,
         config: ClassicConfig,
         unused: Callable[[str], None],
+        account: GroupAccount,
         record: GroupRecord | None = None,
     ) -> None:
         self.group_id = group_id
@@ -69,7 +72,8 @@ class ClassicGroup:
         self.state = State.EMPTY
         self.generation = 0
         self.protocol: str | None = None
-        self.roster = Roster()
+        self.account = account
+        self.roster = Roster(account)
         self.is_gathering = False
         self.has_newcomer = False
         self.reactor = runtime.reactor
@@ -88,7 +92,7 @@ class ClassicGroup:
         self._state_timestamp_ms = record.state_timestamp_ms
         self.generation = record.generation
         self.protocol = record.protocol
-        self.roster = restored_roster(record, self.reactor, self.session_ended)
+        self.roster = restored_roster(record, self.account, self.reactor, self.session_ended)
         if self.roster.members:
             self.state = State.STABLE
             for member in self.roster.members.values():
@@ -101,6 +105,10 @@ class ClassicGroup:
     def join(self, request: Join, answer: JoinAnswer) -> None:
         """A member joins; it is answered when all have, or when there is nothing to wait for."""
         self._step(lambda: joining.join(self, request, answer))
+
+    def abandon_join(self, answer: JoinAnswer) -> None:
+        """The connection that waits for this answer to a ``join`` is closed."""
+        self._step(lambda: joining.abandon(self, answer))
 
     def sync(self, request: Sync, answer: SyncAnswer) -> None:
         """A member asks for its assignment, and the leader says all; answered once the assignment is committed."""
@@ -345,6 +353,7 @@ class ClassicGroup:
             joining.end(self, member, Joined(ErrorCode.NOT_COORDINATOR, member.member_id))
             syncing.end(self, member, Synced(ErrorCode.NOT_COORDINATOR))
             member.session.end()
+        self.account.close()
         while self._to_tell:
             self._to_tell.popleft()()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.roster import Roster
+from kreplica.groups.memory import GroupAccount
 from kreplica.groups.records import GroupRecord, MemberRecord
 from kreplica.runtime import Reactor
 
@@ -43,12 +44,14 @@ def record_of(
     )
 
 
-def restored_roster(record: GroupRecord, reactor: Reactor, expired: Callable[[Member], None]) -> Roster:
+def restored_roster(
+    record: GroupRecord, account: GroupAccount, reactor: Reactor, expired: Callable[[Member], None]
+) -> Roster:
     """The members as they were written: of what they said, only what they said for the chosen protocol is known.
 
     :param expired: as ``Member`` takes it; no session has begun.
     """
-    roster = Roster(record.protocol_type or None)
+    roster = Roster(account, record.protocol_type or None)
     for kept in record.members:
         member = Member(
             kept.member_id,

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import leaving, rebalancing, syncing
-from kreplica.groups.classic.member import Member
+from kreplica.groups.classic.member import Member, size_of
 from kreplica.groups.classic.requests import Join, JoinAnswer, Joined, Protocols, Synced
 from kreplica.groups.classic.sessions import Session
 from kreplica.groups.classic.states import State
 from kreplica.groups.group import UNKNOWN_MEMBER
+from kreplica.groups.memory import texts_size
 
 if TYPE_CHECKING:
     from kreplica.groups.classic.group import ClassicGroup
@@ -33,6 +34,7 @@ def join(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
             _turn_away(group, request.member_id)
         if not _speaks(group, request):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        _check_memory(group, request)
         if request.member_id == UNKNOWN_MEMBER:
             _join_new(group, request, answer)
         elif request.member_id in group.roster.pending and request.instance_id is None:
@@ -50,6 +52,20 @@ def end(group: ClassicGroup, member: Member, joined: Joined) -> None:
     answer = group.roster.end_join(member)
     if answer is not None:
         group.tell(answer, joined)
+
+
+def abandon(group: ClassicGroup, answer: JoinAnswer) -> None:
+    """Within a step: the connection on which a member waited is closed.
+
+    A new member that has not received its id cannot come back under it, so it is removed.  One that has received it
+    may join again on another connection until the shortest session timeout is over.
+    """
+    member = group.roster.waiting_for(answer)
+    if member is not None and member.is_new:
+        if member.knows_id:
+            member.session.extend(group.config.session_timeout_ms_min)
+        else:
+            leaving.remove(group, member, f"the connection of {member.member_id!r} is closed")
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> Joined:
@@ -78,6 +94,15 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(roster.members) < size_max
 
 
+def _check_memory(group: ClassicGroup, request: Join) -> None:
+    """Refuse a member that the group, its address or the broker has no memory for; nothing has changed then."""
+    member_id = group.roster.id_of(request.instance_id) or request.member_id
+    member = group.roster.members.get(member_id)
+    names = (member_id, request.instance_id, request.client_id, request.client_host)
+    assigned = len(member.assignment) if member is not None else 0
+    group.account.check(member_id, request.client_host, size_of(request.protocols) + texts_size(names) + assigned)
+
+
 def _turn_away(group: ClassicGroup, member_id: str) -> None:
     member = group.roster.members.get(member_id)
     if member is not None:
@@ -98,7 +123,8 @@ def _join_new(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
     if predecessor is not None:
         _replace(group, group.roster.members[predecessor], member_id, request, answer)
     elif request.requires_known_member and request.instance_id is None:
-        session = group.roster.pending[member_id] = Session(group.reactor, lambda: group.pending_ended(member_id))
+        session = Session(group.reactor, lambda: group.pending_ended(member_id))
+        group.roster.await_member(member_id, session, request.client_host)
         session.extend(request.session_timeout_ms)
         group.tell(answer, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
@@ -109,6 +135,7 @@ def _add(group: ClassicGroup, member_id: str, request: Join, answer: JoinAnswer)
     leaving.drop_pending(group, member_id)
     member = group.new_member(member_id, request)
     member.is_new = True
+    member.knows_id = request.member_id == member_id
     group.has_newcomer = True
     group.roster.add(member, request.protocol_type)
     group.roster.await_join(member, answer)
@@ -133,6 +160,8 @@ def _update(group: ClassicGroup, member: Member, request: Join, answer: JoinAnsw
     end(group, member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
     group.roster.await_join(member, answer)
+    if member.is_new:
+        member.session.extend(NEWCOMER_TIMEOUT_MS)
 
 
 # --- static members ----------------------------------------------------------------------------------------------

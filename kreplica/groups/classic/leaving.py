@@ -27,7 +27,7 @@ def leave(group: ClassicGroup, request: Leave) -> ErrorCode:
         member = group.check_member(member_id, request.instance_id)
     except KafkaError as error:
         return error.code
-    _remove(group, member, f"{member.member_id!r} leaves ({request.reason or 'no reason given'})")
+    remove(group, member, f"{member.member_id!r} leaves ({request.reason or 'no reason given'})")
     return ErrorCode.NONE
 
 
@@ -36,7 +36,7 @@ def expire(group: ClassicGroup, member: Member) -> None:
     if member.is_kept_by_waiting:
         member.heard()
     else:
-        _remove(group, member, f"{member.member_id!r} was not heard of for {member.session_timeout_ms} ms")
+        remove(group, member, f"{member.member_id!r} was not heard of for {member.session_timeout_ms} ms")
 
 
 def expire_pending(group: ClassicGroup, member_id: str) -> None:
@@ -57,12 +57,14 @@ def drop(group: ClassicGroup, member: Member) -> None:
 
 def drop_pending(group: ClassicGroup, member_id: str) -> None:
     """Forget that somebody was told an id."""
-    session = group.roster.pending.pop(member_id, None)
-    if session is not None:
-        session.end()
+    group.roster.drop_pending(member_id)
 
 
-def _remove(group: ClassicGroup, member: Member, reason: str) -> None:
+def remove(group: ClassicGroup, member: Member, reason: str) -> None:
+    """Within a step: remove a member, and let the others join again.
+
+    :param reason: for the log.
+    """
     drop(group, member)
     if group.state is State.PREPARING_REBALANCE:
         rebalancing.complete_if_ready(group)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kreplica.groups.classic.requests import JoinAnswer, Protocols, SyncAnswer
 from kreplica.groups.classic.sessions import Session
+from kreplica.groups.memory import MEMBER_OVERHEAD_BYTES, texts_size
 from kreplica.runtime import Reactor
 
 
@@ -13,6 +14,7 @@ class Member:
     """Owned by the ``Roster`` of its group.
 
     :param expired: told when its session has ended, which begins with ``heard``.
+    :ivar knows_id: the client has received its member id, so it can join again with it.
     :ivar is_new: it has not seen a rebalance end yet, so it cannot send heartbeats.
     :ivar awaiting_join: the answer it waits for; set and taken by the roster, which counts them.
     :ivar awaiting_sync: the same of a SyncGroup.
@@ -26,6 +28,7 @@ class Member:
         "client_id",
         "instance_id",
         "is_new",
+        "knows_id",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
@@ -55,6 +58,7 @@ class Member:
         self.session = Session(reactor, lambda: expired(self))
         self.assignment = b""
         self.is_new = False
+        self.knows_id = True
         self.awaiting_join: JoinAnswer | None = None
         self.awaiting_sync: SyncAnswer | None = None
 
@@ -64,6 +68,15 @@ class Member:
             if name == protocol:
                 return metadata
         return b""
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it is charged for."""
+        return (
+            size_of(self.protocols)
+            + texts_size((self.member_id, self.instance_id, self.client_id, self.client_host))
+            + len(self.assignment)
+        )
 
     @property
     def is_kept_by_waiting(self) -> bool:
@@ -76,3 +89,8 @@ class Member:
     def heard(self) -> None:
         """It has a whole session from now."""
         self.session.extend(self.session_timeout_ms)
+
+
+def size_of(protocols: Protocols) -> int:
+    """Return the memory that a member with these protocols is charged for, without its names and assignment."""
+    return MEMBER_OVERHEAD_BYTES + sum(texts_size(protocol) for protocol in protocols)

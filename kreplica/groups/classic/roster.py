@@ -8,15 +8,24 @@ from kreplica.errors import ProtocolError
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.requests import JoinAnswer, JoinedMember, Protocols
 from kreplica.groups.classic.sessions import Session
+from kreplica.groups.memory import GroupAccount
 from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, parse_versioned
 
 CONSUMERS = "consumer"
 """The protocol type of consumers, whose subscriptions can be read here."""
 
 
+SUBSCRIPTION_BYTES_MAX = 2 * 2**20
+"""Subscriptions of one group that are decoded, which takes up to 25 times their size; larger ones count as unknown."""
+
+PENDING_BYTES = 1024
+"""Charged for a member id that was given out, and its session."""
+
+
 class Roster:
     """What a request needs of it costs the same however many members there are.
 
+    :param account: charged for each member while it is here.
     :ivar members: by their ids.
     :ivar pending: who was told an id, and has not joined with it yet: the time until it has to.
     :ivar leader: the member that assigns; None while there are no members.
@@ -24,13 +33,15 @@ class Roster:
     :ivar unsynced: who has not asked for its assignment in this generation (a set in order).
     """
 
-    def __init__(self, protocol_type: str | None = None) -> None:
+    def __init__(self, account: GroupAccount, protocol_type: str | None = None) -> None:
+        self._account = account
         self.members: dict[str, Member] = {}
         self.pending: dict[str, Session] = {}
         self.leader: str | None = None
         self.protocol_type = protocol_type
         self.unsynced: dict[str, None] = {}
         self.awaiting_join_count = 0
+        self._by_answer: dict[int, Member] = {}  # by identity: each answer is kept alive by its member
         self._ids: dict[str, str] = {}
         self._speakers: dict[str, int] = {}
         self._topics: tuple[str | None, frozenset[str] | None] | None = None
@@ -51,6 +62,7 @@ class Roster:
         if self.leader is None:
             self.leader = member.member_id
         self._count(member.protocols, 1)
+        self._charge(member)
 
     def remove(self, member: Member) -> None:
         """Remove a member; if it led, another does."""
@@ -59,6 +71,7 @@ class Roster:
             del self._ids[member.instance_id]
         self.unsynced.pop(member.member_id, None)
         self._count(member.protocols, -1)
+        self._account.remove(member.member_id)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 
@@ -70,6 +83,7 @@ class Roster:
         if member.member_id in self.unsynced:
             del self.unsynced[member.member_id]
             self.unsynced[member_id] = None
+        self._account.rename(member.member_id, member_id)
         member.member_id = member_id
         self.members[member_id] = member
         if member.instance_id is not None:
@@ -84,6 +98,24 @@ class Roster:
         self._count(protocols, 1)
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
+        self._charge(member)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Keep a member's assignment."""
+        member.assignment = assignment
+        self._charge(member)
+
+    def await_member(self, member_id: str, session: Session, address: str) -> None:
+        """Keep the session of a client that received a member id, and has not joined with it yet."""
+        self.pending[member_id] = session
+        self._account.set(member_id, address, PENDING_BYTES)
+
+    def drop_pending(self, member_id: str) -> None:
+        """Forget such a client; nothing where there is none."""
+        session = self.pending.pop(member_id, None)
+        if session is not None:
+            session.end()
+            self._account.remove(member_id)
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
@@ -91,6 +123,7 @@ class Roster:
         """A member has joined and waits for the others; whoever waited under its name before was answered."""
         member.awaiting_join = answer
         self.awaiting_join_count += 1
+        self._by_answer[id(answer)] = member
 
     def end_join(self, member: Member) -> JoinAnswer | None:
         """Take the answer that a member waits for; None where it does not."""
@@ -98,7 +131,13 @@ class Roster:
         if answer is not None:
             member.awaiting_join = None
             self.awaiting_join_count -= 1
+            self._by_answer.pop(id(answer), None)
         return answer
+
+    def waiting_for(self, answer: JoinAnswer) -> Member | None:
+        """Return the member that waits for that very answer; None where it has been given."""
+        member = self._by_answer.get(id(answer))
+        return member if member is not None and member.awaiting_join is answer else None
 
     @property
     def has_all_joined(self) -> bool:
@@ -158,6 +197,8 @@ class Roster:
         if self.protocol_type != CONSUMERS or (self.members and protocol is None):
             return None
         topics: set[str] = set()
+        if sum(len(member.metadata(protocol)) for member in self.members.values()) > SUBSCRIPTION_BYTES_MAX:
+            return None
         for member in self.members.values():
             try:
                 _, subscription = parse_versioned(SUBSCRIPTION, member.metadata(protocol))
@@ -165,6 +206,9 @@ class Roster:
                 return None
             topics.update(subscription["topics"])
         return frozenset(topics)
+
+    def _charge(self, member: Member) -> None:
+        self._account.set(member.member_id, member.client_host, member.size_bytes)
 
     def _count(self, protocols: Protocols, step: int) -> None:
         self._topics = None

@@ -74,7 +74,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
             return
         group.transition(State.STABLE)
         for member in group.roster.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+            group.roster.assign(member, assignments.get(member.member_id, b""))
             end(group, member, _synced(group, member))
 
     group.store(assignments, stored)

@@ -64,7 +64,7 @@ class ConsumerCoordinator:
             resolved = await self._lookup.resolve(expressions)
             shard, group = self._find(request)  # much may have happened meanwhile
         answered = group.heartbeat(request, Surroundings(self.view, resolved, is_changed, version_of_topics))
-        shard.adopt(group)
+        shard.adopt(group, request.client_host)
         return await answered
 
     def describe(self, group_id: str) -> GroupState:

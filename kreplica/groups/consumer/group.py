@@ -13,6 +13,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer import fencing, persistence
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.consumer.members import Progress
+from kreplica.groups.consumer.memory import charge, check_memory
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
 from kreplica.groups.consumer.subscriptions import Surroundings, Topics, is_subscribed
@@ -21,6 +22,7 @@ from kreplica.groups.consumer.timers import MemberTimers
 from kreplica.groups.consumer.transitions import Answer, advance, enter, leave, needs_target, remove
 from kreplica.groups.consumer.writes import RETRY_SECONDS, GroupWrites
 from kreplica.groups.group import CONSUMER, UNKNOWN_MEMBER
+from kreplica.groups.memory import GroupAccount
 
 if TYPE_CHECKING:
     from kreplica.coordination.state_log import Pair, StateLog
@@ -49,8 +51,10 @@ class ConsumerGroup:
     """A ``groups.group.Group``.  Owned by the shard of its partition, from its first member or from loading.
 
     :param state: what was loaded, or a group that does not exist yet.
+    :param account: charged for members, and for what their regular expressions match.
     :param preceding: records that its writes take along until one is committed: what removes the classic group of that
         name.
+    :ivar account: the same.
     :ivar state: as it was decided.
     :ivar committed: as it is in the log.
     :ivar topics_version: of the topics as the group last looked at them; None for not at all.
@@ -66,6 +70,7 @@ class ConsumerGroup:
         state_log: StateLog,
         topics: Topics,
         config: ConsumerConfig,
+        account: GroupAccount,
         preceding: Sequence[Pair] = (),
     ) -> None:
         self.group_id = state.group_id
@@ -74,13 +79,14 @@ class ConsumerGroup:
         self.topics_version: int | None = None
         self._topics = topics
         self._config = config
+        self.account = account
         self._preceding = preceding
         self._entering: list[_Heartbeat] = []
         self._writes = GroupWrites(runtime.reactor, state_log, state, self._committed, self._go_back, self._write_ended)
         self._timers = MemberTimers(
             runtime.reactor, config.session_timeout_ms, self._session_ended, self._revocation_ended
         )
-        self._timers.follow(GroupState(state.group_id), state)
+        self._follow(GroupState(state.group_id), state)
 
     # --- members -----------------------------------------------------------------------------------------------------
 
@@ -93,6 +99,7 @@ class ConsumerGroup:
         if self._writes.is_failing or self._writes.waiting_count + len(self._entering) >= WAITING_MAX:
             self.heard(request.member_id)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "what the group decided cannot be written now")
+        check_memory(self.account, self.state, request)
         heartbeat = _Heartbeat(request, around, Deferred())
         if request.is_leaving:
             outcome = leave(self.state, request, around)
@@ -151,7 +158,7 @@ class ConsumerGroup:
         if state is not self.state:
             records += [*self._preceding, *persistence.records_between(self.state, state)]
             old, self.state = self.state, state
-            self._timers.follow(old, state)
+            self._follow(old, state)
         self._writes.add(records, state, *settle)
 
     def _write_ended(self, code: ErrorCode) -> None:
@@ -172,7 +179,11 @@ class ConsumerGroup:
         log.error("{group!r} has too much to write at once: it stays as it is", group=self.group_id)
         old, self.state = self.state, state
         self.topics_version = None
-        self._timers.follow(old, state)
+        self._follow(old, state)
+
+    def _follow(self, old: GroupState, new: GroupState) -> None:
+        self._timers.follow(old, new)
+        charge(self.account, old, new)
 
     def _session_ended(self, member_id: str) -> None:
         self._expire(member_id, "was not heard of for a session")
@@ -249,6 +260,7 @@ class ConsumerGroup:
         self._timers.stop()
         self._write_ended(ErrorCode.NOT_COORDINATOR)
         self._writes.close(ErrorCode.NOT_COORDINATOR)
+        self.account.close()
 
 
 def _settle(answered: Deferred[Answer], answer: Answer, code: ErrorCode) -> None:

@@ -38,7 +38,15 @@ class JoinGroup:
             may_skip_assignment=version >= SKIPPED_ASSIGNMENT_FROM,
             reason=body.get("reason"),
         )
-        self._groups.join(body["group_id"], join, lambda joined: _answer(request, joined))
+        group_id = body["group_id"]
+        request.body = body = {}  # its views would keep the whole frame in memory while the member waits
+
+        def answer(joined: Joined) -> None:
+            _answer(request, joined)
+
+        self._groups.join(group_id, join, answer)
+        if request.is_waiting:
+            request.on_abandoned(lambda: self._groups.abandon_join(group_id, answer))
 
 
 def client_host(request: Request) -> str:

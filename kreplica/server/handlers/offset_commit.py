@@ -9,6 +9,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.offset_commits import Committer, commit, is_writable
 from kreplica.groups.records import NO_TIME
 from kreplica.groups.shard import GroupShard
+from kreplica.server.handlers.join_group import client_host
 from kreplica.server.offset_rows import OffsetRows
 from kreplica.server.request import Request
 
@@ -56,6 +57,7 @@ class OffsetCommit:
             body.get("group_instance_id"),
             body["generation_id_or_member_epoch"],
             request.version,
+            client_host(request),
         )
         try:
             if not is_writable(group_id):

@@ -23,7 +23,9 @@ class SyncGroup:
             protocol_name=body.get("protocol_name"),
             assignments=[(row["member_id"], bytes(row["assignment"])) for row in body["assignments"]],
         )
-        self._groups.sync(body["group_id"], sync, lambda synced: _answer(request, synced))
+        group_id = body["group_id"]
+        request.body = {}  # its views would keep the whole frame in memory while the member waits
+        self._groups.sync(group_id, sync, lambda synced: _answer(request, synced))
 
 
 def _answer(request: Request, synced: Synced) -> None:

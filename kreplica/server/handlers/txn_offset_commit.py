@@ -14,6 +14,7 @@ from kreplica.groups.offset_commits import Committer, commit_in_transaction, is_
 from kreplica.groups.offsets import Answer
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
+from kreplica.server.handlers.join_group import client_host
 from kreplica.server.offset_rows import OffsetRows
 from kreplica.server.request import Request
 from kreplica.transactions.admission import Admission, Producer
@@ -69,9 +70,11 @@ class TxnOffsetCommit:
             answer(error.code)
             return
 
+        host = client_host(request)
+
         def admitted(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self._commit(body, rows, answer)
+                self._commit(body, host, rows, answer)
             else:
                 answer(code)
 
@@ -91,13 +94,14 @@ class TxnOffsetCommit:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return partition
 
-    def _commit(self, body: dict[str, Any], rows: OffsetRows, answer: Answer) -> None:
+    def _commit(self, body: dict[str, Any], host: str, rows: OffsetRows, answer: Answer) -> None:
         """The producer is admitted, some time after it asked: whether the group is still here is to be seen."""
         committer = Committer(
             body["group_id"],
             body.get("member_id", UNKNOWN_MEMBER),
             body.get("group_instance_id"),
             body.get("generation_id", NO_GENERATION),
+            client_host=host,
         )
         try:
             shard = self._groups.shards.shard_of(committer.group_id)

@@ -9,6 +9,7 @@
 * ``security`` encryption, authentication, authorization
 * ``elsewhere`` KRaft, tiered storage, quotas, metrics
 * ``ours`` kreplica's own
+* ``limits`` kreplica's own bounds on memory
 * ``topics`` topics
 """
 
@@ -17,7 +18,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kreplica.settings.definitions import cluster, coordinators, elsewhere, listeners, logs, ours, replication, security
+from kreplica.settings.definitions import (
+    cluster,
+    coordinators,
+    elsewhere,
+    limits,
+    listeners,
+    logs,
+    ours,
+    replication,
+    security,
+)
 from kreplica.settings.definitions.topics import TOPIC
 from kreplica.settings.setting import Setting
 
@@ -36,6 +47,7 @@ BROKER_GROUPS: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
         "Groups": coordinators.GROUPS,
         "Transactions": coordinators.TRANSACTIONS,
         "kreplica's own": ours.OURS,
+        "Memory of clients": limits.LIMITS,
         "Security": security.SECURITY,
         "Elsewhere": elsewhere.ELSEWHERE,
     }

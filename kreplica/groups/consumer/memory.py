@@ -1,0 +1,80 @@
+"""Memory that a group of KIP-848 is charged for: its members' subscriptions, and the matches of its expressions."""
+
+from __future__ import annotations
+
+from kreplica.groups.consumer.members import JOINING, Subscription
+from kreplica.groups.consumer.requests import Heartbeat
+from kreplica.groups.consumer.state import GroupState, Resolved, changed_members
+from kreplica.groups.memory import MEMBER_OVERHEAD_BYTES, GroupAccount, texts_size
+
+MATCH_BYTES = 8
+"""Charged for each topic that an expression matches: the name itself is the cluster's."""
+
+
+def check_memory(account: GroupAccount, state: GroupState, request: Heartbeat) -> None:
+    """Refuse a heartbeat whose subscription the group, its address or the broker has no memory for.
+
+    A heartbeat that says nothing about the subscription costs nothing here.
+
+    :raise KafkaError: of ``GroupAccount.check``.
+    """
+    if request.is_leaving or (request.topic_names is None and not request.regular_expression):
+        return
+    if request.member_epoch != JOINING and request.member_id not in state.members:
+        return  # refused as an unknown member
+    names = request.topic_names or ()
+    expression = request.regular_expression
+    if request.topic_names is None:
+        member = state.members.get(request.member_id)
+        names = member.subscription.topic_names if member is not None else ()
+    texts = (request.member_id, request.instance_id, request.rack_id, request.client_id, request.client_host)
+    size = MEMBER_OVERHEAD_BYTES + texts_size(texts) + texts_size(names) + texts_size((expression,))
+    account.check(_member_key(request.member_id), request.client_host, size)
+
+
+def charge(account: GroupAccount, old: GroupState, new: GroupState) -> None:
+    """Charge for the members and matches of the new state in place of the old one."""
+    for before, after in changed_members(old, new):
+        if after is None:
+            assert before is not None, "one of both is a member"
+            account.remove(_member_key(before.member_id))
+        elif before is None or before.subscription is not after.subscription:
+            subscription = after.subscription
+            account.set(_member_key(after.member_id), subscription.client_host, _size(after.member_id, subscription))
+    if old.resolved is not new.resolved:
+        _charge_matches(account, old, new)
+
+
+def _charge_matches(account: GroupAccount, old: GroupState, new: GroupState) -> None:
+    hosts = {
+        member.subscription.regular_expression: member.subscription.client_host for member in new.members.values()
+    }
+    for expression, resolved in new.resolved.items():
+        if old.resolved.get(expression) is not resolved:
+            account.set(_key(expression), hosts.get(expression, ""), _matches_size(expression, resolved))
+    for expression in old.resolved.keys() - new.resolved.keys():
+        account.remove(_key(expression))
+
+
+def _key(expression: str) -> str:
+    return f"expression {expression}"
+
+
+def _member_key(member_id: str) -> str:
+    return f"member {member_id}"
+
+
+def _matches_size(expression: str, resolved: Resolved) -> int:
+    return texts_size((expression,)) + MATCH_BYTES * len(resolved.topic_names)
+
+
+def _size(member_id: str, subscription: Subscription) -> int:
+    names = (
+        member_id,
+        subscription.instance_id,
+        subscription.rack_id,
+        subscription.client_id,
+        subscription.client_host,
+        subscription.regular_expression,
+    )
+    return MEMBER_OVERHEAD_BYTES + texts_size(names) + texts_size(subscription.topic_names)

@@ -1,0 +1,164 @@
+"""Memory that members of groups hold on this broker, counted by member, group, client address and broker.
+
+Every change of a group passes through its ``GroupAccount``, so the totals need no scan.  Requests are checked before
+anything changes; state that comes from the log is counted, but never refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, KafkaError
+
+log = Logger()
+
+MEMBER_OVERHEAD_BYTES = 2048
+"""Counted for each member beside its own texts: the member, its timer, its indexes and a request that waits."""
+
+GROUP_OVERHEAD_BYTES = 2048
+"""Counted for each group, with or without members."""
+
+TEXT_OVERHEAD_BYTES = 64
+"""Counted for each text or byte string beside its length."""
+
+FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+_GROUP_KEY = "\0group"
+"""No member has this id."""
+
+_Holding = tuple[str, int]
+"""Client address and bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBounds:
+    """Bytes that members of groups may hold.
+
+    :param member_bytes_max: one member's protocols, metadata and subscriptions.
+    :param group_bytes_max: all members of one group.
+    :param address_bytes_max: all members, of any group, that joined from one client address.
+    :param bytes_max: all members of all groups that this broker coordinates.
+    """
+
+    member_bytes_max: int = 2 * 2**20
+    group_bytes_max: int = 64 * 2**20
+    address_bytes_max: int = 128 * 2**20
+    bytes_max: int = 512 * 2**20
+
+
+class GroupMemory:
+    """Total of one broker; owned by its coordinators, shared by all their groups.
+
+    :ivar held_bytes: of all groups.
+    :ivar refused: requests that were refused since the start because a bound was reached.
+    """
+
+    def __init__(self, bounds: GroupBounds | None = None) -> None:
+        self.bounds = bounds or GroupBounds()
+        self.held_bytes = 0
+        self.refused = 0
+        self._by_address: dict[str, int] = {}
+
+    def held_by(self, address: str) -> int:
+        """Return the bytes that members from one client address hold."""
+        return self._by_address.get(address, 0)
+
+    def add(self, address: str, size: int) -> None:
+        """Count more bytes, or fewer where the size is negative."""
+        self.held_bytes += size
+        held = self._by_address.get(address, 0) + size
+        if held:
+            self._by_address[address] = held
+        else:
+            self._by_address.pop(address, None)
+
+
+class GroupAccount:
+    """Memory of one group; each member holds under a key of its own until ``remove`` or ``close``."""
+
+    __slots__ = ("_group_id", "_holdings", "_memory", "held_bytes")
+
+    def __init__(self, memory: GroupMemory, group_id: str) -> None:
+        self._memory = memory
+        self._group_id = group_id
+        self._holdings: dict[str, _Holding] = {}
+        self.held_bytes = 0
+
+    def open(self, address: str, *, is_refusable: bool = True) -> None:
+        """Count the group itself.
+
+        :param address: of the client that makes it; empty for a group that is loaded.
+        :raise KafkaError: as ``check``; only where ``is_refusable``.
+        """
+        size = GROUP_OVERHEAD_BYTES + len(self._group_id)
+        if is_refusable:
+            self.check(_GROUP_KEY, address, size)
+        self.set(_GROUP_KEY, address, size)
+
+    def check(self, key: str, address: str, size: int) -> None:
+        """Raise if a member may not grow to that size; a member that does not grow is never refused.
+
+        :raise KafkaError: MESSAGE_TOO_LARGE, the member alone is too large; GROUP_MAX_SIZE_REACHED, the group, the
+            client's address or the broker has no room.  Clients retry neither.
+        """
+        held_by, before = self._holdings.get(key, ("", 0))
+        grown = size - before
+        if grown <= 0:
+            return
+        memory, bounds = self._memory, self._memory.bounds
+        at_address = memory.held_by(address) + (grown if held_by == address else size)
+        for setting, total, total_max, code in (
+            ("kreplica.group.member.bytes.max", size, bounds.member_bytes_max, ErrorCode.MESSAGE_TOO_LARGE),
+            ("kreplica.group.bytes.max", self.held_bytes + grown, bounds.group_bytes_max, FULL),
+            ("kreplica.group.address.bytes.max", at_address, bounds.address_bytes_max, FULL),
+            ("kreplica.group.broker.bytes.max", memory.held_bytes + grown, bounds.bytes_max, FULL),
+        ):
+            if total > total_max:
+                memory.refused += 1
+                log.warn(
+                    "group {group!r}: refusing a member from {address}: {total} bytes exceed {setting}={total_max}",
+                    group=self._group_id[:100],
+                    address=address,
+                    total=total,
+                    setting=setting,
+                    total_max=total_max,
+                )
+                raise KafkaError(code, f"{total} bytes exceed {setting}={total_max}")
+
+    def set(self, key: str, address: str, size: int) -> None:
+        """Count a member as holding that many bytes from now on."""
+        before_address, before = self._holdings.get(key, (address, 0))
+        if before_address == address:
+            self._memory.add(address, size - before)
+        else:
+            self._memory.add(before_address, -before)
+            self._memory.add(address, size)
+        self.held_bytes += size - before
+        self._holdings[key] = (address, size)
+
+    def remove(self, key: str) -> None:
+        """Return what a member holds; nothing where it holds nothing."""
+        holding = self._holdings.pop(key, None)
+        if holding is not None:
+            address, size = holding
+            self.held_bytes -= size
+            self._memory.add(address, -size)
+
+    def rename(self, key: str, new_key: str) -> None:
+        """Count what a member holds under its new id."""
+        holding = self._holdings.pop(key, None)
+        if holding is not None:
+            self._holdings[new_key] = holding
+
+    def close(self) -> None:
+        """Return everything: the group is unloaded or forgotten."""
+        for key in list(self._holdings):
+            self.remove(key)
+
+
+def texts_size(texts: Iterable[str | bytes | None]) -> int:
+    """Return the bytes counted for texts."""
+    return sum(len(text) + TEXT_OVERHEAD_BYTES for text in texts if text is not None)

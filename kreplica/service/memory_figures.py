@@ -1,0 +1,36 @@
+"""Metrics of the memory that clients make a broker hold; docs/limits.md says what bounds each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kreplica.interfaces import Family, Sample
+from kreplica.interfaces import MetricKind as Kind
+
+if TYPE_CHECKING:
+    from kreplica.service.broker import Broker
+
+
+def memory_families(broker: Broker) -> Iterator[Family]:
+    """Yield what each kind of buffer holds, and how often its bound refused something."""
+    held, refused = _rows(broker)
+    yield Family(
+        "kreplica_memory_held_bytes",
+        Kind.GAUGE,
+        "Memory that clients hold, by kind.",
+        ("kind",),
+        [Sample((kind,), float(size)) for kind, size in held.items()],
+    )
+    yield Family(
+        "kreplica_memory_refusals",
+        Kind.COUNTER,
+        "Requests refused, or connections closed, for a bound on memory.",
+        ("kind",),
+        [Sample((kind,), float(count)) for kind, count in refused.items()],
+    )
+
+
+def _rows(broker: Broker) -> tuple[dict[str, int], dict[str, int]]:
+    groups = broker.coordinators.group_memory
+    return {"groups": groups.held_bytes}, {"groups": groups.refused}
