@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import urllib.request
 
 import pytest
@@ -148,6 +149,61 @@ def test_a_group_is_shown_reset_and_deleted(at, cluster):
     at.confirm("Delete")
     at.until(lambda: at.address == "groups")
     at.until_text("There is no group like this.")
+
+
+RESETS = (
+    ("The beginning", None, None, 0),
+    ("The end", None, None, 40),
+    ("A time", "Time", lambda: time.time() - 2 * 86_400, 10),
+    ("Some time ago", "Minutes ago", 60, 30),
+    ("Shift by a number of messages", "Messages (negative: back)", -3, 32),
+    ("An offset", "Offset", 7, 7),
+)
+"""Each target of a reset: its text, the label and the value of its field, and the offset that it means below."""
+
+
+def test_every_target_of_a_reset(at, cluster):
+    """Each target shows its own field and no other, has no value that the user did not give, and previews its offset."""
+    topic(cluster, "resettable")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    now = time.time()
+    for count, age_s in ((10, 3 * 86_400), (20, 7_200), (10, 0)):
+        for _ in range(count):
+            producer.produce("resettable", value="v", timestamp=int((now - age_s) * 1000))
+    assert producer.flush(20) == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "targets", "log_level": 0})
+    consumer.commit(offsets=[TopicPartition("resettable", 0, 35)], asynchronous=False)
+    consumer.close()
+
+    at.open("group/targets")
+    for text, label, value, after in RESETS:
+        at.press("Reset offsets")
+        at.choose("Reset to", text)
+        shown = [node.text for node in at.all("dialog label") if node.is_displayed()]
+        assert shown == ["Reset to", *([label] if label else []), "Topics"]
+        if callable(value):
+            put_time(at, label, value())
+        elif label is not None:
+            if label in ("Offset", "Messages (negative: back)"):
+                at.press("Preview")
+                assert not at.all("dialog tbody"), "a number that nobody gave was used"
+            at.fill(label, str(value))
+        at.press("Preview")
+        at.until(lambda: at.all("dialog tbody tr"), text)
+        cells = [cell.text for cell in at.all("dialog tbody tr > *")]
+        assert cells[:3] == ["resettable-0", "35", str(after)], text
+        at.press("Cancel")
+        at.until(lambda: not at.all("dialog"))
+
+
+def put_time(at, label, seconds):
+    """Fill a field of date and time, whose keys depend on the browser's language."""
+    script = """
+        const local = new Date(arguments[1] * 1000);
+        local.setMinutes(local.getMinutes() - local.getTimezoneOffset());
+        arguments[0].value = local.toISOString().slice(0, 19);
+        arguments[0].dispatchEvent(new Event("input", {bubbles: true}));"""
+    at.driver.execute_script(script, at.field(label), int(seconds))
 
 
 def test_a_plan_is_previewed_run_and_watched(at, cluster):

@@ -8,14 +8,17 @@ import { table } from "../parts/tables.js";
 import { confirmWrite } from "../parts/writes.js";
 import { pathOf } from "../shell/api.js";
 
-/** Where offsets may be put: what it says, and the label and type of its value where it has one. */
+/**
+ * Where offsets may be put: its text, and the field of its value if it has one.  Numbers of messages and offsets have no
+ * default: the visitor must give them.
+ */
 const TARGETS = {
   earliest: ["The beginning"],
   latest: ["The end"],
   timestamp: ["A time", { label: "Time", type: "datetime-local", step: 1 }, (text) => new Date(text).getTime()],
   duration: ["Some time ago", { label: "Minutes ago", type: "number", min: 0, value: "60" }, (text) => Number(text) * 60_000],
-  shift: ["So many messages on (or back)", { label: "Messages (negative: back)", type: "number", value: "-100" }, Number],
-  offset: ["An offset", { label: "Offset", type: "number", min: 0, value: "0" }, Number],
+  shift: ["Shift by a number of messages", { label: "Messages (negative: back)", type: "number", step: 1 }, Number],
+  offset: ["An offset", { label: "Offset", type: "number", min: 0, step: 1 }, Number],
 };
 
 /** @param {string} group */
@@ -51,8 +54,8 @@ function signed(difference) {
 }
 
 function askWhere(group) {
-  return openDialog(`Where shall ${group} go on?`, (close) => {
-    const kind = choice({ label: "Go on from", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
+  return openDialog(`Reset offsets of ${group}`, (close) => {
+    const kind = choice({ label: "Reset to", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
     const values = Object.entries(TARGETS).filter(([, [, options]]) => options)
       .map(([name, [, options]]) => ({ name, made: field({ ...options, name }) }));
     const topics = topicField({ label: "Topics", name: "topics", hint: "Names with commas between. Empty: all that the group has read." });
@@ -64,8 +67,8 @@ function askWhere(group) {
     adapt();
     return {
       content: [
-        element("p", { class: "muted" }, "Its members have to be stopped first: a group that reads keeps its own offsets."),
-        kind.node, values.map(({ made }) => made.node), topics.node,
+        element("p", { class: "muted" }, "Stop its members first: a group with members keeps its own offsets."),
+        kind.node, ...values.map(({ made }) => made.node), topics.node,
         element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview")),
       ],
       submit() {

@@ -14,7 +14,7 @@ const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected"
 /**
  * @param {string} tag
  * @param {Record<string, any>|null} [attributes]  `onclick` and the like take functions; null and false leave one out
- * @param {...(Child|Child[])} children
+ * @param {...(Child|Child[])} children  arrays may be nested
  * @returns {any} an element of HTML
  */
 export function element(tag, attributes, ...children) {
@@ -35,7 +35,7 @@ function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     set(node, name, value);
   }
-  node.append(...children.flat().filter(present).map((child) => (child instanceof Node ? child : String(child))));
+  node.append(...children.flat(Infinity).filter(present).map((child) => (child instanceof Node ? child : String(child))));
   return node;
 }
 
