@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from kreplica.admin.published import Published, PublishedTopic, is_offline, is_under_replicated
+from kreplica.cluster.eligible_leaders import required
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
@@ -132,7 +133,7 @@ def _add(counts: Counts, topic: PublishedTopic, in_sync_needed: int) -> None:
         counts.under_replicated += [TopicPartition(topic.name, n) for n, each in numbers if is_under_replicated(each)]
     brokers = counts.brokers
     for partition in topic.partitions.values():
-        counts.under_min_isr += len(partition.isr) < in_sync_needed
+        counts.under_min_isr += len(partition.isr) < required(in_sync_needed, len(partition.replicas))
         for replica in partition.replicas:
             brokers.setdefault(replica, OfBroker()).replicas += 1
         if not is_offline(partition):

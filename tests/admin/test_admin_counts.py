@@ -74,8 +74,14 @@ def test_what_is_counted(counted):
     assert counts.topics == {"a": OfTopic(1, 3, 0, 0), "b": OfTopic(2, 2, 1, 1)}
     assert counts.offline == [TopicPartition("b", 1)]
     assert counts.under_replicated == [TopicPartition("b", 0)]
-    assert counts.under_min_isr == 2
+    assert counts.under_min_isr == 1
     assert counts.brokers == {1: OfBroker(1, 2, 1), 2: OfBroker(1, 3, 0), 3: OfBroker(0, 1, 0)}
+
+
+def test_a_topic_with_fewer_replicas_than_min_insync_replicas(metadata, counted):
+    """A partition with all of its replicas in sync takes records, even if they are fewer than the setting asks for."""
+    metadata.update(update(("single", (1, [1], [1]), (-1, [2], []))))
+    assert now(counted).result.under_min_isr == 2, "the one below, and the one without any replica in sync"
 
 
 def test_everybody_gets_the_same(counted, clock, metadata, asked):

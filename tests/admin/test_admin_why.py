@@ -59,6 +59,14 @@ def test_too_few_in_sync_for_producers():
     assert ("PATCH", "/v1/configs/topics/orders") in requests(why)
 
 
+def test_fewer_replicas_than_min_insync_replicas():
+    """All replicas in sync are enough for acks=all, even if they are fewer than min.insync.replicas."""
+    scene = Scene(configs={"min.insync.replicas": "4"})
+    assert scene.why()["state"] == "healthy"
+    scene.kill(3)
+    assert scene.why()["state"] == "under_min_isr"
+
+
 def test_a_partition_without_a_leader():
     """Who holds all that was acknowledged is waited for; another may lead on request, at a price that is told."""
     scene = Scene()

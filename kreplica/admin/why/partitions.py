@@ -7,6 +7,7 @@ from typing import Any
 
 from kreplica.admin.why.explanation import Advice, Document, Explanation, brokers_text, bytes_text, time_text
 from kreplica.admin.why.partition_facts import PartitionFacts
+from kreplica.cluster.eligible_leaders import required
 from kreplica.model import LeaderAndIsr
 
 
@@ -86,7 +87,7 @@ class _Explained:
 
     def _lacking(self) -> str:
         in_sync, needed = len(self._state.isr), self._facts.rules.min_insync_replicas
-        if in_sync >= needed:
+        if in_sync >= required(needed, len(self._facts.replicas)):
             return ""
         return (
             f"only {in_sync} of its replicas {'is' if in_sync == 1 else 'are'} in sync where min.insync.replicas is "
