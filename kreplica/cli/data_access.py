@@ -6,12 +6,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
+from click.core import ParameterSource
 
 from kreplica.blocking import Cluster
-from kreplica.cli.session import Failed
+from kreplica.cli.session import PAGE, Failed, admin_session, optional_admin_options
 from kreplica.errors import ErrorCode
 from kreplica.sansio.addresses import parse_addresses
 from kreplica.sansio.errors import BrokerRefused, ClientError, GaveUp
@@ -38,11 +41,63 @@ def check_addresses(_: click.Context, __: click.Parameter, text: str | None) -> 
     return text
 
 
-def bootstrap_option(name: str = "--bootstrap", purpose: str = "Brokers to ask first.", **more: Any) -> Decorator:
-    """Where the cluster is."""
-    settings: dict[str, Any] = {"default": DEFAULT_BOOTSTRAP, "show_default": True, "envvar": "KREPLICA_BOOTSTRAP"}
-    settings |= more
-    return click.option(name, callback=check_addresses, metavar="HOST:PORT,...", help=purpose, **settings)
+def brokers_option(name: str = "--bootstrap", purpose: str = "Brokers to ask first.", **more: Any) -> Decorator:
+    """Addresses of brokers; None unless the user names some."""
+    return click.option(name, callback=check_addresses, metavar="HOST:PORT,...", help=purpose, **more)
+
+
+def bootstrap_option(name: str = "--bootstrap", purpose: str = "Brokers to ask first.") -> Decorator:
+    """Addresses of the cluster's brokers, with a default, and the options of the admin API that may name them."""
+    parameter = name.lstrip("-").replace("-", "_")
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def found(*, url: str | None, token: str | None, ca_file: Path | None, **others: Any) -> Any:
+            others[parameter] = chosen_brokers(parameter, others[parameter], url, token, ca_file)
+            return command(**others)
+
+        return own_brokers_option(name, purpose)(optional_admin_options(found))
+
+    return decorate
+
+
+def own_brokers_option(name: str = "--bootstrap", purpose: str = "Brokers to ask first.") -> Decorator:
+    """The option alone, for a command that calls ``chosen_brokers`` itself."""
+    default = f"those that the admin API of --admin or KREPLICA_ADMIN names, else {DEFAULT_BOOTSTRAP}"
+    return brokers_option(name, f"{purpose}  [default: {default}]", envvar="KREPLICA_BOOTSTRAP", show_envvar=True)
+
+
+def chosen_brokers(
+    parameter: str, given: str | None, url: str | None, token: str | None, ca_file: Path | None
+) -> str:
+    """Addresses of the brokers of the cluster that the user means.
+
+    An option counts more than an environment variable; of two of a kind, the addresses count more than the admin API.
+
+    :param parameter: the click parameter of the addresses.
+    :param given: its value.
+    :param url: the admin API.
+    :raise Failed: the admin API names no broker.
+    """
+    source = click.get_current_context().get_parameter_source
+    named = source("url") not in (None, ParameterSource.DEFAULT)
+    typed = source("url") is ParameterSource.COMMANDLINE and source(parameter) is ParameterSource.ENVIRONMENT
+    if url is not None and named and (given is None or typed):
+        return _brokers_of(url, token, ca_file)
+    return given or DEFAULT_BOOTSTRAP
+
+
+def _brokers_of(url: str, token: str | None, ca_file: Path | None) -> str:
+    """One address of each live broker: of its listener called PLAINTEXT if it has one, else of its first."""
+    document = admin_session(url, token, ca_file, as_json=False).get_all("/v1/brokers", "brokers", PAGE)
+    addresses = []
+    for broker in document["brokers"]:
+        endpoints = dict(endpoint.split("://", 1) for endpoint in broker["endpoints"]) if broker["live"] else {}
+        if endpoints:
+            addresses.append(endpoints.get("PLAINTEXT") or next(iter(endpoints.values())))
+    if not addresses:
+        raise Failed(f"the admin API at {url} names no live broker: give --bootstrap")
+    return ",".join(addresses)
 
 
 codec_option = click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kreplica.cli.data_access import accounted, bootstrap_option
+from kreplica.cli.data_access import accounted, brokers_option
 from kreplica.cli.pipeline_running import print_json, progress_shown, spark_choice, spark_for, spark_options
 from kreplica.cli.screen import Screen, bad, bytes_text, counted, seconds_text
 from kreplica.cli.session import Failed
@@ -42,8 +42,8 @@ def _directories(
 @click.argument("topics", nargs=-1)
 @click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_directories,
               help="Log directories, of all brokers; whose they are they say themselves, or BROKER= does.")  # fmt: skip
-@bootstrap_option(purpose="Brokers to ask who should have what, and what is committed.", default=None,
-                  show_default=False)  # fmt: skip
+@brokers_option(purpose="Brokers to ask who should have what, and what is committed.", envvar="KREPLICA_BOOTSTRAP",
+                show_envvar=True)  # fmt: skip
 @click.option("--via-brokers", is_flag=True, help="Read each replica from its broker instead of from files.")
 @click.option("--compacted", metavar="TOPIC,...", default="",
               help="Topics that are compacted, where neither the cluster nor its directories say so.")  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kreplica.cli.data_access import accounted, bootstrap_option
+from kreplica.cli.data_access import accounted, chosen_brokers, own_brokers_option
 from kreplica.cli.pipeline_running import (
     kafka_options,
     print_json,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
-@bootstrap_option()
+@own_brokers_option()
 @click.option("--log-dirs", metavar="DIR,...", help="Read the log directories of one broker instead of asking brokers.")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="The share of batches whose records are looked into; headers are read of all.")  # fmt: skip
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @spark_options
 def command(
     topics: tuple[str, ...],
-    bootstrap: str,
+    bootstrap: str | None,
     log_dirs: str | None,
     sample: float,
     top: int,
@@ -75,7 +75,11 @@ def command(
     """
     if weighed is None and (submit or throttle is not None):
         raise click.UsageError("--submit and --throttle are of a --plan")
-    given = {**kafka_options(options), **_source(topics, bootstrap, log_dirs)}
+    if log_dirs is None:
+        source = {"kafka.bootstrap.servers": chosen_brokers("bootstrap", bootstrap, url, token, ca_file)}
+    else:
+        source = {"kreplica.source": "segments", "kreplica.log.dirs": log_dirs}
+    given = {**kafka_options(options), **source, **_chosen(topics)}
     choice = spark_choice(master, conf)
     with (
         accounted(lambda: "a profile only reads"),
@@ -101,12 +105,9 @@ def command(
             print_json(asdict(found) | {"plan": plan})
 
 
-def _source(topics: tuple[str, ...], bootstrap: str, log_dirs: str | None) -> dict[str, str]:
-    """Options of the source that say what is read."""
-    chosen = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
-    if log_dirs is None:
-        return {"kafka.bootstrap.servers": bootstrap, **chosen}
-    return {"kreplica.source": "segments", "kreplica.log.dirs": log_dirs, **chosen}
+def _chosen(topics: tuple[str, ...]) -> dict[str, str]:
+    """Options of the source that name its topics."""
+    return {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
 
 
 async def _planned(session: Session, client: RestClient, request: dict[str, Any], *, submit: bool) -> dict[str, Any]:

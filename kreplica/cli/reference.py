@@ -58,19 +58,22 @@ def _text(help_text: str) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Without those that all have that ask the admin API, which are told of once."""
-    asks = {"--admin", "--token-file", "--ca-file"} <= {name for each in command.params for name in each.opts}
+    """Rows of a command's options, without those that all commands have that ask the admin API."""
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if not isinstance(parameter, click.Option) or record is None or "--help" in parameter.opts:
             continue
-        if asks and parameter.name in _COMMON:
+        if _COMMON.get(parameter.name) == parameter.help:
             continue
         names, text = record
         yield f"| `{_cell(names)}` | {_cell(text)} |"
 
 
-_COMMON = {parameter.name for parameter in click.command()(connected(lambda session: None)).params}
+_COMMON = {
+    parameter.name: parameter.help
+    for parameter in click.command()(connected(lambda session: None)).params
+    if isinstance(parameter, click.Option)
+}
 
 
 def _cell(text: str) -> str:

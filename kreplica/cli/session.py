@@ -138,7 +138,9 @@ def describe_writes(screen: Screen, writes: list[Any]) -> None:
         screen.line("  nothing")
 
 
-def _url(_: click.Context, __: click.Parameter, text: str) -> str:
+def _url(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
     parts = urlsplit(text if "//" in text else f"http://{text}")
     try:
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and parts.path in ("", "/")
@@ -170,21 +172,36 @@ def _ca_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path |
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-_ADMIN_OPTIONS = (
-    click.option("--admin", "url", metavar="URL", envvar="KREPLICA_ADMIN", default=DEFAULT_URL, show_default=True,
-                 show_envvar=True, callback=_url, help="A broker's admin API; any broker of the cluster will do."),
+_CREDENTIAL_OPTIONS = (
     click.option("--token-file", "token", type=_FILE, envvar="KREPLICA_TOKEN_FILE", show_envvar=True, callback=_token,
                  help="Holds the token that the admin API wants."),
     click.option("--ca-file", type=_FILE, envvar="KREPLICA_CA_FILE", show_envvar=True, callback=_ca_file,
                  help="Certificates (PEM) to trust instead of the system's."),
 )  # fmt: skip
 
+
+def _admin_option(text: str, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--admin", "url", metavar="URL", envvar="KREPLICA_ADMIN", show_envvar=True, callback=_url, help=text, **more
+    )
+
+
 _JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print what the admin API answers, as JSON.")
 
 
 def admin_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command ``--admin``, ``--token-file`` and ``--ca-file``, as ``url``, ``token`` and ``ca_file``."""
-    for option in reversed(_ADMIN_OPTIONS):
+    text = "A broker's admin API; any broker of the cluster will do."
+    return _with_options(command, _admin_option(text, default=DEFAULT_URL, show_default=True))
+
+
+def optional_admin_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the same options; ``url`` is None if no admin API was named."""
+    return _with_options(command, _admin_option("A broker's admin API; it names the brokers if --bootstrap does not."))
+
+
+def _with_options(command: Callable[..., None], first: Callable[..., Any]) -> Callable[..., None]:
+    for option in reversed((first, *_CREDENTIAL_OPTIONS)):
         command = option(command)
     return command
 

@@ -19,7 +19,14 @@ from kreplica.blocking import (
 from kreplica.blocking.admin import topic_settings
 from kreplica.blocking.offsets import committed_offsets, earliest_offsets, end_offsets
 from kreplica.cli.copying import Checksums, Copy, CopyPlan, read_back
-from kreplica.cli.data_access import accounted, bootstrap_option, codec_option, existing_topic, open_cluster
+from kreplica.cli.data_access import (
+    accounted,
+    bootstrap_option,
+    brokers_option,
+    codec_option,
+    existing_topic,
+    open_cluster,
+)
 from kreplica.cli.data_progress import CopyProgress, records_text
 from kreplica.cli.positions import span
 from kreplica.cli.session import Failed
@@ -31,8 +38,7 @@ from kreplica.sansio.views import TopicView
 @click.argument("source")
 @click.argument("target")
 @bootstrap_option("--from-bootstrap", "Brokers of the source's cluster.")
-@bootstrap_option("--to-bootstrap", "Brokers of the target's cluster.  [default: the source's]", default=None,
-                  show_default=False, envvar=None)  # fmt: skip
+@brokers_option("--to-bootstrap", "Brokers of the target's cluster.  [default: the source's]")
 @making_options
 @click.option("--by-key", is_flag=True, help="Choose partitions by keys instead of keeping them.")
 @click.option("--read-uncommitted", is_flag=True, help="Also records of transactions that are open, or were aborted.")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from fake_admin import FakeAdmin, run_here, serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -402,3 +403,80 @@ def test_a_copy_between_clusters(
     assert "agree" in run("topic", "copy", topic, "far", *to, "--create", "--verify", "--transactional", "x").output
     assert contents(read(kafka_cluster.bootstrap_servers, "far")) == contents(read(shared.bootstrap_servers, topic))
     assert "0 records, " in run("topic", "copy", topic, "far", *to, "--transactional", "x").output
+
+
+# --- which cluster ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def admin(shared: KafkaCluster) -> Iterator[FakeAdmin]:
+    """The admin API of the shared cluster, as far as commands that write records ask it."""
+    addresses = [each.split(":") for each in shared.bootstrap_servers.split(",")]
+    rows = [
+        {"broker_id": 7, "live": False, "endpoints": []},
+        *(
+            {"live": True, "endpoints": [f"INTERNAL://127.0.0.1:{n}", f"PLAINTEXT://{host}:{port}"]}
+            for n, (host, port) in enumerate(addresses, 1)
+        ),
+    ]
+    with serving() as fake:
+        fake.answers["GET /v1/brokers"] = {"brokers": rows, "next": None}
+        yield fake
+
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> tuple[str, str]:
+    """Options that have ``produce`` write one record."""
+    (tmp_path / "line").write_text("a line\n")
+    return "--file", str(tmp_path / "line")
+
+
+def typed(environment: dict[str, str], *words: str) -> Result:
+    """Run a command with nothing but these variables that could say where the cluster is."""
+    variables = {"KREPLICA_BOOTSTRAP": None, "KREPLICA_ADMIN": None, "KREPLICA_TOKEN_FILE": None}
+    return CliRunner().invoke(main, words, env={**variables, **environment}, obj=run_here)
+
+
+def test_the_admin_api_names_the_brokers(
+    admin: FakeAdmin, shared: KafkaCluster, topic: str, line: tuple[str, str], tmp_path: Path
+) -> None:
+    """A user who named the admin API of a cluster writes to that cluster, not to a broker on the default port."""
+    assert typed({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line).exit_code == 0
+    assert typed({}, "produce", topic, "--admin", admin.url, *line).exit_code == 0
+    assert [record.value for record in read(shared.bootstrap_servers, topic)] == [b"a line"] * 2
+    consumed = typed({"KREPLICA_ADMIN": admin.url}, "consume", topic, "--from", "earliest", "--until-end")
+    assert consumed.output == "a line\n" * 2
+    assert typed({"KREPLICA_ADMIN": admin.url}, "topic", "export", topic, str(tmp_path / "out.jsonl")).exit_code == 0
+    assert typed({"KREPLICA_ADMIN": admin.url}, "topic", "copy", topic, f"{topic}-2", "--create").exit_code == 0
+    assert len(read(shared.bootstrap_servers, f"{topic}-2")) == 2
+
+
+def test_what_counts_more_where_the_cluster_is_named_twice(
+    admin: FakeAdmin, shared: KafkaCluster, topic: str, line: tuple[str, str]
+) -> None:
+    """Addresses count more than the admin API, and an option counts more than a variable."""
+    right = shared.bootstrap_servers
+    admin_of_another = "http://127.0.0.1:1"
+    for environment, words in (
+        ({"KREPLICA_ADMIN": admin_of_another, "KREPLICA_BOOTSTRAP": right}, ()),
+        ({"KREPLICA_ADMIN": admin_of_another}, ("--bootstrap", right)),
+        ({}, ("--bootstrap", right, "--admin", admin_of_another)),
+        ({"KREPLICA_BOOTSTRAP": NOWHERE}, ("--admin", admin.url)),
+    ):
+        result = typed(environment, "produce", topic, *words, *line)
+        assert result.exit_code == 0, result.output
+    assert len(read(right, topic)) == 4
+
+
+def test_an_admin_api_without_brokers(admin: FakeAdmin, topic: str, line: tuple[str, str]) -> None:
+    """A command does not fall back to another cluster."""
+    admin.answers["GET /v1/brokers"] = {"brokers": [], "next": None}
+    result = typed({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line)
+    assert result.exit_code == 1
+    assert "names no live broker: give --bootstrap" in result.output
+    result = typed({"KREPLICA_ADMIN": "http://127.0.0.1:1"}, "produce", topic, *line)
+    assert result.exit_code == 1
+    assert "127.0.0.1:1" in result.output

@@ -90,13 +90,13 @@ def test_files_instead_of_brokers(kreplica, given):
 def test_a_plan_by_what_was_measured(admin, kreplica, given):
     """It is shown and not made, unless it is submitted."""
     admin.answers["POST /v1/plans"] = [PLAN, PLAN, {**PLAN, "dry_run": False}]
-    done = kreplica("pipeline", "profile", "--plan", "bytes")
+    done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "bytes")
     assert done.stdout.endswith("Nothing was changed: --submit makes this plan.\n")
     assert "brokers hold 1 to 9 now" in done.stdout
     assert admin.last.query == {"dry_run": "true"}
     assert admin.last.body["weights"] == WEIGHTS
     assert (admin.last.body["kind"], admin.last.body["topics"]) == ("rebalance", ["orders"])
-    done = kreplica("pipeline", "profile", "--plan", "rate", "--submit", "--throttle", "50MB")
+    done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "rate", "--submit", "--throttle", "50MB")
     assert done.stdout.endswith("Plan plan-0000000007 was made: kreplica plan watch plan-0000000007\n")
     assert admin.last.query == {}
     assert admin.last.body["throttle_bytes_per_second"] == 50_000_000
@@ -106,10 +106,10 @@ def test_a_plan_by_what_was_measured(admin, kreplica, given):
 def test_programs_get_one_document(admin, kreplica, given):
     """The report with the admin API's answer in it; where that refuses, the report alone, and an error."""
     admin.answers["POST /v1/plans"] = PLAN
-    report = json.loads(kreplica("pipeline", "profile", "--json", "--plan", "bytes").stdout)
+    report = json.loads(kreplica("pipeline", "profile", "--bootstrap", "b:1", "--json", "--plan", "bytes").stdout)
     assert report["plan"] == PLAN
     assert report["topics"][0]["partitions"][0]["size_bytes"] == 3000
-    done = kreplica("pipeline", "profile", "--json", "--plan", "bytes", "--admin", "http://127.0.0.1:1")
+    done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--json", "--plan", "bytes", "--admin", "http://127.0.0.1:1")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["plan"] is None
-    assert kreplica("pipeline", "profile", "--submit").exit_code == 2
+    assert kreplica("pipeline", "profile", "--bootstrap", "b:1", "--submit").exit_code == 2

@@ -163,7 +163,7 @@ RESETS = (
 
 
 def test_every_target_of_a_reset(at, cluster):
-    """Each target shows its own field and no other, has no value that the user did not give, and previews its offset."""
+    """Each target shows its own field and no other, uses no value that nobody gave, and previews its offset."""
     topic(cluster, "resettable")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     now = time.time()
