@@ -7,7 +7,7 @@ From the outside in:
 * ``resources``: what listeners and connections of one broker share
 * ``transport``: the fast transport, on Twisted's reactor but not on its read and write paths; ``outgoing``: its queue
 * ``stock``: the same over Twisted's own transports, for TLS and reactors without descriptors
-* ``buffers``: memory for frames that come in several reads, and the bound on it
+* ``buffers``: buffers for frames that come in several reads; ``partial_frames``: the bound on their memory
 * ``cold_reads``: answers that are on disk only are read away from the reactor first
 * ``control_first``: the control plane goes before data
 * ``connection``: one client without I/O: requests and answers in order, and its bounds; ``bounds``: their numbers

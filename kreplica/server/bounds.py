@@ -19,8 +19,9 @@ class Bounds:
     :param answer_bytes_outstanding_max: bytes of one connection's answers that its client has not taken yet; a single
         larger answer is sent.
     :param partial_bytes_max: bytes of all connections together that belong to frames not complete yet,
-        ``queued.max.request.bytes``; beyond it all but one of the connections that are inside a frame wait.
-    :param partial_stall_s: a frame that gets no byte for so long, while others wait for its memory, is given up.
+        ``queued.max.request.bytes``; a quarter of it is for frames of up to 1 MiB, which never wait for larger ones.
+    :param partial_stall_s: for how long a frame's rate is measured before it can count as slow.
+    :param partial_rate_min: bytes per second below which a frame is evicted when others need its memory.
     :param connections_max: ``max.connections``; further ones are closed when they are accepted.
     :param connections_per_host_max: ``max.connections.per.ip``.
     :param accept_backlog: connections that the operating system completes ahead, ``socket.listen.backlog.size``:
@@ -35,7 +36,8 @@ class Bounds:
     request_bytes_outstanding_max: int = 8 * 1024 * 1024
     answer_bytes_outstanding_max: int = 4 * 1024 * 1024
     partial_bytes_max: int = 512 * 1024 * 1024
-    partial_stall_s: float = 10.0
+    partial_stall_s: float = 5.0
+    partial_rate_min: int = 16_384
     connections_max: int = UNLIMITED
     connections_per_host_max: int = UNLIMITED
     accept_backlog: int = 1024

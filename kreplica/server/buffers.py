@@ -1,11 +1,8 @@
-"""Memory for frames that come in several reads: buffers that are used again, and a bound on what they hold together."""
+"""Buffers for frames that come in several reads."""
 
 from __future__ import annotations
 
 from mmap import mmap
-from typing import Protocol
-
-from kreplica.server.connection import Connection
 
 SIZE_MIN_LOG2 = 14
 SIZE_KEPT_MAX_LOG2 = 22
@@ -42,72 +39,3 @@ class BufferPool:
         if log2 <= SIZE_KEPT_MAX_LOG2 and self.kept_bytes + len(buffer) <= KEPT_BYTES_MAX:
             self.kept_bytes += len(buffer)
             self._kept[log2].append(buffer)
-
-
-class Holder(Protocol):
-    """A transport that is inside a frame."""
-
-    connection: Connection
-
-    def wait_for_memory(self) -> None:
-        """Read no more until ``go_on``."""
-
-    def go_on(self) -> None:
-        """There is memory again."""
-
-
-class PartialFrames:
-    """How many bytes of incomplete frames all connections hold, and who may go on when that is too much.
-
-    Beyond the bound one connection goes on until its frame is complete, and the others wait: so the bound is exceeded
-    by one frame at most, and there is always progress as long as that one client sends (who does not is given up, see
-    ``Bounds.partial_stall_s``).
-
-    :ivar held_bytes: now.
-    :ivar going: who goes on while others wait, None where nobody waits.
-    """
-
-    def __init__(self, bytes_max: int) -> None:
-        self.held_bytes = 0
-        self.going: Holder | None = None
-        self._bytes_max = bytes_max
-        self._held: dict[Holder, int] = {}
-        self._waiting: dict[Holder, None] = {}
-
-    def update(self, holder: Holder, size: int) -> None:
-        """So many bytes of an incomplete frame are held now; 0 when the frame is complete or the connection is lost."""
-        if size:
-            self.held_bytes += size - self._held.get(holder, 0)
-            self._held[holder] = size
-            if self.held_bytes > self._bytes_max and holder is not self.going:
-                if self.going is None:
-                    self.going = holder
-                else:
-                    self._waiting[holder] = None
-                    holder.wait_for_memory()
-        elif holder in self._held:
-            self.held_bytes -= self._held.pop(holder)
-            self._waiting.pop(holder, None)
-            if holder is self.going:
-                self.going = None
-            self._wake()
-
-    @property
-    def is_scarce(self) -> bool:
-        """Whether connections wait."""
-        return bool(self._waiting)
-
-    def _wake(self) -> None:
-        waiting = list(self._waiting)
-        if not waiting:
-            if self.held_bytes <= self._bytes_max:
-                self.going = None
-        elif self.held_bytes <= self._bytes_max:
-            self._waiting.clear()
-            self.going = None
-            for holder in waiting:
-                holder.go_on()
-        elif self.going is None:
-            self.going = waiting[0]
-            del self._waiting[waiting[0]]
-            waiting[0].go_on()

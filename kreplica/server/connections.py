@@ -97,7 +97,7 @@ class Connections:
         if now_s >= self._idle_due_s:
             self._idle_due_s = now_s + self._resources.bounds.idle_s / SWEEPS_PER_IDLE_TIME
             self._drop_idle(now_s)
-        self._drop_stalled(now_s)
+        self._resources.partial.sweep()
         self._timer = self._resources.reactor.callLater(self._sweep_s, self._sweep) if self._open else None
 
     def _drop_idle(self, now_s: float) -> None:
@@ -106,10 +106,3 @@ class Connections:
             if now_s - connection.last_active_s >= idle_s:
                 self._resources.metrics.connections_idle_closed += 1
                 connection.drop(f"idle for {idle_s:g} s")
-
-    def _drop_stalled(self, now_s: float) -> None:
-        partial, stall_s = self._resources.partial, self._resources.bounds.partial_stall_s
-        if partial.is_scarce and partial.going is not None:
-            connection = partial.going.connection
-            if now_s - connection.last_active_s >= stall_s:
-                connection.drop(f"no byte of its request for {stall_s:g} s while others wait for memory")

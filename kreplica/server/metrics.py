@@ -44,6 +44,7 @@ class ServerMetrics:
     :ivar connections_accepted: since the server was made, those refused included.
     :ivar connections_refused: closed at once, for a bound on connections.
     :ivar connections_idle_closed: closed because no byte had moved for too long.
+    :ivar partial_evictions: closed because their incomplete frame was slow while memory was scarce.
     :ivar pauses: times that a connection was not read for a while because it had reached a bound.
     :ivar cold_reads: times that an answer had to wait for the disk.
     """
@@ -54,6 +55,7 @@ class ServerMetrics:
         self.connections_accepted = 0
         self.connections_refused = 0
         self.connections_idle_closed = 0
+        self.partial_evictions = 0
         self.pauses = 0
         self.cold_reads = 0
 

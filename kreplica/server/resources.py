@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from kreplica.runtime import Runtime
 from kreplica.server.bounds import Bounds
-from kreplica.server.buffers import BufferPool, PartialFrames
+from kreplica.server.buffers import BufferPool
 from kreplica.server.cold_reads import ColdReads
 from kreplica.server.connection import Connection
 from kreplica.server.connections import Connections
 from kreplica.server.control_first import ControlFirst
 from kreplica.server.dispatch import Dispatch
+from kreplica.server.partial_frames import PartialFrames
 from kreplica.server.turn import Turn
 
 SCRATCH_BYTES = 256 * 1024
@@ -41,7 +42,13 @@ class Resources:
         self.turn = turn
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.buffers = BufferPool()
-        self.partial = PartialFrames(bounds.partial_bytes_max)
+        self.partial = PartialFrames(
+            bounds.partial_bytes_max,
+            bounds.partial_rate_min,
+            bounds.partial_stall_s,
+            runtime.reactor.seconds,
+            self.metrics,
+        )
         self.control = ControlFirst(runtime.reactor.seconds)
         self.cold_reads = ColdReads(runtime.offload, self.metrics, unreadable)
         self.connections = Connections(self)

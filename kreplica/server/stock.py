@@ -74,7 +74,11 @@ class StockTransport(Protocol):
                 self._resources.dispatch.settle()
                 connection.abort(f"{error} (socket.request.max.bytes)")
                 return
-        self._resources.partial.update(self, self._reader.held_size)
+        reader, partial = self._reader, self._resources.partial
+        if reader.held_size and not connection.closed:
+            partial.update(self, reader.held_size, reader.wanted_size)
+        else:
+            partial.end(self)
 
     def pause_reading(self) -> None:
         if self.transport is not None:
@@ -205,6 +209,6 @@ class StockTransport(Protocol):
         self.transport = None
         self._queue.clear()
         self._backlog.clear()
-        self._resources.partial.update(self, 0)
+        self._resources.partial.end(self)
         self.connection.lost()
         self._resources.connections.closed(self.connection)

@@ -112,7 +112,7 @@ class FastTransport(tcp.Server):
         self._frame_filled += size
         behind = self._frame_filled - self._frame_size
         if behind < 0:
-            resources.partial.update(self, self._frame_filled)
+            resources.partial.update(self, self._frame_filled, self._frame_size)
             return None
         with resources.turn:
             self._frame_received(connection, view[_LENGTH.size : self._frame_size])
@@ -159,7 +159,7 @@ class FastTransport(tcp.Server):
             return
         self._frame_filled = len(rest)
         self._frame[: len(rest)] = rest
-        self._resources.partial.update(self, len(rest))
+        self._resources.partial.update(self, len(rest), self._frame_size)
 
     def _set_aside(self, rest: memoryview) -> None:
         """Others first: a client that sends thousands of expensive requests at once must not stop the rest."""
@@ -171,7 +171,7 @@ class FastTransport(tcp.Server):
         if self._frame is not None:
             self._resources.buffers.give_back(self._frame)
             self._frame = None
-            self._resources.partial.update(self, 0)
+            self._resources.partial.end(self)
 
     def pause_reading(self) -> None:
         self.reactor.removeReader(self)

@@ -33,4 +33,8 @@ def memory_families(broker: Broker) -> Iterator[Family]:
 
 def _rows(broker: Broker) -> tuple[dict[str, int], dict[str, int]]:
     groups = broker.coordinators.group_memory
-    return {"groups": groups.held_bytes}, {"groups": groups.refused}
+    held, refused = {"groups": groups.held_bytes}, {"groups": groups.refused}
+    if broker.server is not None:
+        held["partial_requests"] = broker.server.resources.partial.held_bytes
+        refused["partial_requests"] = broker.server.metrics.partial_evictions
+    return held, refused

@@ -39,6 +39,7 @@ def bounds(settings: BrokerSettings) -> Bounds:
         answer_bytes_outstanding_max=settings["kreplica.connection.outstanding.answer.bytes"],
         partial_bytes_max=queued if queued > 0 else default.partial_bytes_max,
         partial_stall_s=settings["kreplica.partial.request.stall.ms"] / 1000,
+        partial_rate_min=settings["kreplica.partial.request.rate.min"],
         connections_max=settings["max.connections"],
         connections_per_host_max=settings["max.connections.per.ip"],
         idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),

@@ -42,6 +42,11 @@ class FrameReader:
         return len(self._held) if self._whole is None else self._filled
 
     @property
+    def wanted_size(self) -> int:
+        """Bytes of that frame when it is complete, with its length; 4 while the length itself is not."""
+        return self._wanted
+
+    @property
     def room(self) -> memoryview | None:
         """Where the rest of a long frame goes, for who trusts its length and can receive into a buffer.
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from server_scene import ENVIRONMENTS, Scene, Story, fetch_frame, play, produce_frame
+from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from kreplica.runtime.disk import FileRange, OsDisk
@@ -306,6 +307,36 @@ def test_who_stalls_while_others_wait_for_memory_is_given_up(play_story: Play) -
         other.send(produce_frame(2, bytes(2_000_000)))
         assert await other.answered_ids(1) == [2]
         await stalling.closed()
+
+    play_story(story)
+
+
+@pytest.mark.parametrize("honest_bytes", [200_000, 2_000_000], ids=["a small request", "a large request"])
+def test_clients_that_dribble_do_not_keep_the_memory(play_story: Play, honest_bytes: int) -> None:
+    """Six large requests, of which a byte comes now and then, hold all memory: another client's request is answered."""
+
+    async def story(scene: Scene) -> None:
+        scene.start(dataclasses.replace(Bounds(), partial_bytes_max=4_000_000, partial_stall_s=0.1))
+        attackers = [await scene.connect() for _ in range(6)]
+        for attacker in attackers:
+            attacker.send(produce_frame(1, bytes(2_000_000))[:950_000])
+        await scene.until(lambda: scene.server.resources.partial.held_bytes > 3_000_000)
+        honest = await scene.connect()
+        answered = Deferred.fromCoroutine(honest.answered_ids(1))
+        honest.send(produce_frame(2, bytes(honest_bytes)))
+        for _ in range(200):
+            if answered.called:
+                break
+            for attacker in attackers:
+                if not attacker.is_closed:
+                    attacker.send(b"x")
+            await scene.pause(0.01)
+        assert answered.called, "the dribbling requests kept the memory"
+        assert await answered == [2]
+        assert not honest.is_closed
+        for attacker in attackers:
+            attacker.close()
+        await scene.until(lambda: scene.server.resources.partial.held_bytes == 0)
 
     play_story(story)
 

@@ -10,6 +10,14 @@ MIB = 2**20
 
 LIMITS = (
     Setting(
+        "kreplica.partial.request.stall.ms", LONG, 5000, at_least(1), LOW, READ_ONLY,
+        "For how long the rate of a half-sent request is measured before it can be given up as too slow.",
+    ),
+    Setting(
+        "kreplica.partial.request.rate.min", LONG, 16_384, at_least(0), LOW, READ_ONLY,
+        "Bytes per second below which a half-sent request is given up when others need its memory.",
+    ),
+    Setting(
         "kreplica.group.member.bytes.max", LONG, 2 * MIB, at_least(1024), LOW, READ_ONLY,
         "Memory that one member of a group may hold: its protocols, metadata and subscription.",
     ),

@@ -36,10 +36,6 @@ OURS = (
         "How many bytes of answers may wait for one slow client before its connection is read no further.",
     ),
     Setting(
-        "kreplica.partial.request.stall.ms", LONG, 10_000, at_least(1), LOW, READ_ONLY,
-        "After how long without a byte a half-sent request is given up while others wait for its memory.",
-    ),
-    Setting(
         "kreplica.controller.journal.directory", STRING, "", ANY, LOW, READ_ONLY,
         "Where a broker notes what it saw and decided as controller; its first log directory where this is empty.",
     ),
