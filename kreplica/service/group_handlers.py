@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kreplica.server.authorized_operations import AuthorizedOperations
 from kreplica.server.handlers.consumer_group_describe import ConsumerGroupDescribe
 from kreplica.server.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeat
 from kreplica.server.handlers.delete_groups import DeleteGroups
@@ -28,17 +29,18 @@ def group_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
     """What a broker that may coordinate groups serves."""
     groups, view = broker.coordinators.groups, broker.coordinators.view
     consumer_groups = broker.coordinators.consumer_groups
+    operations = AuthorizedOperations(broker.plugins.gate)
     metadata_max = broker.settings["offset.metadata.max.bytes"]
     return [
         (messages.JOIN_GROUP, JoinGroup(groups)),
         (messages.SYNC_GROUP, SyncGroup(groups)),
         (messages.HEARTBEAT, Heartbeat(groups)),
         (messages.LEAVE_GROUP, LeaveGroup(groups)),
-        (messages.DESCRIBE_GROUPS, DescribeGroups(groups)),
+        (messages.DESCRIBE_GROUPS, DescribeGroups(groups, operations)),
         (messages.LIST_GROUPS, ListGroups(groups)),
         (messages.DELETE_GROUPS, DeleteGroups(groups)),
         (messages.CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeat(consumer_groups)),
-        (messages.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribe(consumer_groups)),
+        (messages.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribe(consumer_groups, operations)),
         (messages.OFFSET_COMMIT, OffsetCommit(groups.shards, view, broker.runtime.wall_clock_ms, metadata_max)),
         (messages.OFFSET_FETCH, OffsetFetch(groups.shards)),
         (messages.OFFSET_DELETE, OffsetDelete(groups.shards, view)),

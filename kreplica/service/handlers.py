@@ -11,6 +11,7 @@ from kreplica.controller.events import ElectionAsked, ElectionType, MovesAsked, 
 from kreplica.model import TopicPartition
 from kreplica.replication.replica_selection import SELECTORS
 from kreplica.server.answers import once_known
+from kreplica.server.authorized_operations import AuthorizedOperations
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.alter_partition_reassignments import AlterPartitionReassignments
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
@@ -137,6 +138,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     settings = broker.settings
     coordinators = broker.coordinators
     internal_topics = coordinators.internal_topics(topics)
+    operations = AuthorizedOperations(broker.plugins.gate)
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
 
     def is_controller() -> bool:
@@ -148,7 +150,9 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (
             messages.METADATA,
-            once_known(metadata, Metadata(metadata, topics, auto_create=settings["auto.create.topics.enable"])),
+            once_known(
+                metadata, Metadata(metadata, topics, operations, auto_create=settings["auto.create.topics.enable"])
+            ),
         ),
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, broker.fence, partitions, dynamic)),
         (messages.STOP_REPLICA, StopReplica(reactor, broker.fence, partitions, metadata)),
@@ -166,7 +170,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
-        (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata))),
+        (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata, operations))),
         *_controller_handlers(broker),
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),

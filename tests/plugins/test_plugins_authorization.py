@@ -142,6 +142,21 @@ def test_metadata_by_id(scene, name):
     assert answered == {ids["open"]: ("open", 0), ids["closed"]: (None, UNKNOWN_ID)}
 
 
+def test_authorized_operations(scene):
+    """Clients that ask are shown what the authorizer allows them; asking refuses nothing."""
+    scene.allow((Operation.DESCRIBE, "open"), (Operation.READ, "open"))
+    before = scene.gate.refusals
+    body = {"topics": [{"name": "open"}], "include_topic_authorized_operations": True}
+    body["include_cluster_authorized_operations"] = True
+    answer = scene.ask(messages.METADATA, body, 10)
+    assert answer["topics"][0]["topic_authorized_operations"] == 1 << 3 | 1 << 8
+    assert answer["cluster_authorized_operations"] == 0, "it may not describe the cluster"
+    assert scene.gate.refusals == before
+    scene.allow((Operation.DESCRIBE, "kafka-cluster"), (Operation.CREATE, "kafka-cluster"))
+    answer = scene.ask(messages.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True})
+    assert answer["cluster_authorized_operations"] == 1 << 5 | 1 << 8
+
+
 def test_metadata_makes_no_topic(scene):
     """To have a topic made by asking for it needs the right to make one."""
     scene.allow((Operation.DESCRIBE, "fresh"))

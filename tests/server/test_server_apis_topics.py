@@ -10,7 +10,7 @@ import pytest
 
 from kreplica.client.errors import ConnectionLost
 from kreplica.testing.broker_scene import NO_ID, Row, Scene, batch, create_body, fetch_body, on_broker
-from kreplica.wire.messages import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, METADATA
+from kreplica.wire.messages import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CLUSTER, FETCH, METADATA
 
 NOBODY = UUID(int=77)
 
@@ -344,6 +344,33 @@ def test_a_topic_id_counts_more_than_a_name(tmp_path: Path) -> None:
         assert "missing" not in await scene.metadata(), "an id makes no topic of the name beside it"
         answer = await scene.ask(METADATA, {"topics": [{"name": "u", "topic_id": topic_id}]}, 11)
         assert [row["name"] for row in answer["topics"]] == ["u"], "ids came with version 12"
+
+    on_broker(tmp_path, story)
+
+
+def test_authorized_operations_without_an_authorizer(tmp_path: Path) -> None:
+    """A client that asks is shown all operations of the topic and of the cluster, as a bit field (KIP-430)."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        all_of_topic = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+        all_of_cluster = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+        unasked = -(2**31)
+        for asked in (True, False, True):
+            body = {
+                "topics": [named("t"), named("missing")],
+                "allow_auto_topic_creation": False,
+                "include_topic_authorized_operations": asked,
+                "include_cluster_authorized_operations": asked,
+            }
+            for version in (8, 10, 12):
+                answer = await scene.ask(METADATA, body, version)
+                rows = {row["name"]: row["topic_authorized_operations"] for row in answer["topics"]}
+                assert rows == {"t": all_of_topic if asked else unasked, "missing": unasked}
+                if version <= 10:
+                    assert answer["cluster_authorized_operations"] == (all_of_cluster if asked else unasked)
+            answer = await scene.ask(DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": asked})
+            assert answer["cluster_authorized_operations"] == (all_of_cluster if asked else unasked)
 
     on_broker(tmp_path, story)
 

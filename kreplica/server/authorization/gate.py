@@ -47,14 +47,18 @@ class Gate:
 
     def allows(self, request: Request, operation: Operation, resource: Resource) -> bool:
         """Whether the client of a request may do that; not where the authorizer raises."""
-        principal = principal_of(request)
-        try:
-            allowed = bool(self._authorizer.is_allowed(principal, operation, resource))
-        except Exception:
-            self._failed(f"asked whether {principal.host} may {operation.value} {resource.type.value} {resource.name}")
-            allowed = False
+        allowed = self.would_allow(request, operation, resource)
         self.refusals += not allowed
         return allowed
+
+    def would_allow(self, request: Request, operation: Operation, resource: Resource) -> bool:
+        """The same for a question that refuses nothing, so a no does not count as a refusal."""
+        principal = principal_of(request)
+        try:
+            return bool(self._authorizer.is_allowed(principal, operation, resource))
+        except Exception:
+            self._failed(f"asked whether {principal.host} may {operation.value} {resource.type.value} {resource.name}")
+            return False
 
     def may_read(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]:
         """Which topics a fetch may read: a broker that follows any, where it may act for the cluster."""

@@ -9,7 +9,7 @@ from kreplica.groups.consumer.assignment import NOTHING, Assignment, to_rows
 from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.consumer.members import Member
 from kreplica.groups.consumer.state import GroupState, StateName
-from kreplica.server.handlers.describe_groups import GROUP_OPERATIONS, NOT_ASKED
+from kreplica.server.authorized_operations import NOT_ASKED, AuthorizedOperations
 from kreplica.server.request import Request
 
 CONSUMER_MEMBER = 1
@@ -19,15 +19,15 @@ CONSUMER_MEMBER = 1
 class ConsumerGroupDescribe:
     """Answers at once; one group's failure is that group's answer."""
 
-    def __init__(self, groups: ConsumerCoordinator) -> None:
+    def __init__(self, groups: ConsumerCoordinator, operations: AuthorizedOperations) -> None:
         self._groups = groups
+        self._operations = operations
 
     def __call__(self, request: Request) -> None:
-        operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else NOT_ASKED
-        rows = [self._group(group_id, operations) for group_id in request.body["group_ids"]]
+        rows = [self._group(request, group_id) for group_id in request.body["group_ids"]]
         request.answer({"throttle_time_ms": 0, "groups": rows})
 
-    def _group(self, group_id: str, operations: int) -> dict[str, Any]:
+    def _group(self, request: Request, group_id: str) -> dict[str, Any]:
         try:
             if not group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id")
@@ -48,7 +48,9 @@ class ConsumerGroupDescribe:
             "assignment_epoch": state.target_epoch,
             "assignor_name": self._groups.assignor_of(state),
             "members": [self._member(state, member) for member in state.members.values()],
-            "authorized_operations": operations,
+            "authorized_operations": self._operations.on_group(request, group_id)
+            if request.body["include_authorized_operations"]
+            else NOT_ASKED,
         }
 
     def _member(self, state: GroupState, member: Member) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kreplica.errors import ErrorCode
+from kreplica.server.authorized_operations import AuthorizedOperations
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
 
@@ -11,12 +14,19 @@ BROKERS = 1
 
 
 class DescribeCluster:
-    def __init__(self, metadata: MetadataCache) -> None:
+    """Answers with the live brokers: in a cluster with ZooKeeper a broker is registered or not, and never fenced."""
+
+    def __init__(self, metadata: MetadataCache, operations: AuthorizedOperations) -> None:
         self._metadata = metadata
+        self._operations = operations
 
     def __call__(self, request: Request) -> None:
         asked = request.body.get("endpoint_type", BROKERS)
-        answer = {"cluster_id": self._metadata.cluster_id, "controller_id": self._metadata.controller_id, "brokers": []}
+        answer: dict[str, Any] = {
+            "cluster_id": self._metadata.cluster_id,
+            "controller_id": self._metadata.controller_id,
+            "brokers": [],
+        }
         if asked != BROKERS:
             request.answer(
                 answer
@@ -31,4 +41,6 @@ class DescribeCluster:
             {"broker_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
             for broker, endpoint in self._metadata.live_on(request.connection.listener)
         ]
+        if request.body["include_cluster_authorized_operations"]:
+            answer["cluster_authorized_operations"] = self._operations.on_cluster(request)
         request.answer(answer)

@@ -7,29 +7,28 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.requests import Description
 from kreplica.groups.coordinator import NOT_FOUND, GroupCoordinator
+from kreplica.server.authorized_operations import AuthorizedOperations
 from kreplica.server.request import Request
 
 NOT_FOUND_FROM = 6
 """From this version on a group that does not exist is an error; before, it is one that is dead (KIP-1043)."""
 
 NOTHING_KNOWN = Description("")
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-"""READ, DELETE and DESCRIBE: what anybody may do with a group where there are no ACLs (KIP-430)."""
-
-NOT_ASKED = -(2**31)
 
 
 class DescribeGroups:
     """Answers at once; one group's failure is that group's answer."""
 
-    def __init__(self, groups: GroupCoordinator) -> None:
+    def __init__(self, groups: GroupCoordinator, operations: AuthorizedOperations) -> None:
         self._groups = groups
+        self._operations = operations
 
     def __call__(self, request: Request) -> None:
-        operations = GROUP_OPERATIONS if request.body.get("include_authorized_operations") else NOT_ASKED
+        asked = request.body.get("include_authorized_operations")
         rows = [self._describe(group_id, request.version) for group_id in request.body["groups"]]
         for row in rows:
-            row["authorized_operations"] = operations if not row["error_code"] else NOT_ASKED
+            if asked and not row["error_code"]:
+                row["authorized_operations"] = self._operations.on_group(request, row["group_id"])
         request.answer({"throttle_time_ms": 0, "groups": rows})
 
     def _describe(self, group_id: str, version: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, ZERO_UUID
 from kreplica.runtime.together import together
 from kreplica.server.answers import answer_from
+from kreplica.server.authorized_operations import NOT_ASKED, AuthorizedOperations
 from kreplica.server.metadata import IDS_FROM, LiveBroker, MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.server.request import Request
 from kreplica.server.topic_admin import TopicAdmin
@@ -19,10 +20,6 @@ from kreplica.wire.primitives import Built
 from kreplica.wire.schema import MessageBuilder
 
 Row = dict[str, Any]
-
-NOT_ASKED = -(2**31)
-"""What stands for operations that the client did not ask for, or that nobody can tell."""
-
 
 BUILT_TOPICS_MAX = 20_000
 """Topics' rows that are kept; beyond that all are made anew."""
@@ -39,12 +36,15 @@ class _BuiltTopic(NamedTuple):
 class Metadata:
     """:param auto_create: ``auto.create.topics.enable``."""
 
-    def __init__(self, metadata: MetadataCache, topics: TopicAdmin, *, auto_create: bool) -> None:
+    def __init__(
+        self, metadata: MetadataCache, topics: TopicAdmin, operations: AuthorizedOperations, *, auto_create: bool
+    ) -> None:
         self._metadata = metadata
         self._topics = topics
+        self._operations = operations
         self._auto_create = auto_create
-        self._built: dict[tuple[int, str, str], _BuiltTopic] = {}
-        """By version, listener and topic, for as long as nothing changes: many clients ask for all topics."""
+        self._built: dict[tuple[int, str, str, int], _BuiltTopic] = {}
+        """Rows by version, listener, topic and authorized operations: many clients ask for all topics."""
 
     def __call__(self, request: Request) -> None:
         names, rows = self._asked(request)
@@ -108,33 +108,37 @@ class Metadata:
             "controller_id": self._metadata.controller_id,
             "topics": Built(len(built), b"".join(built)),
             "throttle_time_ms": 0,
-            "cluster_authorized_operations": NOT_ASKED,
+            "cluster_authorized_operations": self._operations.on_cluster(request)
+            if request.body.get("include_cluster_authorized_operations")
+            else NOT_ASKED,
         }
 
     def _built_topic(self, request: Request, name: str, build: MessageBuilder) -> bytes:
         metadata, listener = self._metadata, request.connection.listener
         topic, brokers = metadata.topic(name), metadata.brokers
-        key = (request.version, listener, name)
+        asked = request.body.get("include_topic_authorized_operations") and topic is not None
+        operations = self._operations.on_topic(request, name) if asked else NOT_ASKED
+        key = (request.version, listener, name, operations)
         known = self._built.get(key)
         if known is not None and known.topic is topic and known.brokers is brokers:
             return known.data
         if topic is None:
             self._built.pop(key, None)
             return build(_unknown_topic_row(name))
-        data = build(self._topic_row(topic, listener))
+        data = build(self._topic_row(topic, listener, operations))
         if len(self._built) >= BUILT_TOPICS_MAX:
             self._built.clear()
         self._built[key] = _BuiltTopic(topic, brokers, data)
         return data
 
-    def _topic_row(self, topic: TopicMetadata, listener: str) -> Row:
+    def _topic_row(self, topic: TopicMetadata, listener: str, operations: int) -> Row:
         return {
             "error_code": 0,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.name in INTERNAL_TOPICS,
             "partitions": self._partition_rows(topic, listener),
-            "topic_authorized_operations": NOT_ASKED,
+            "topic_authorized_operations": operations,
         }
 
     def _partition_rows(self, topic: TopicMetadata, listener: str) -> list[Row]:

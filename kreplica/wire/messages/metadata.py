@@ -47,11 +47,12 @@ METADATA = Api.define(
 DESCRIBE_CLUSTER = Api.define(
     60,
     "DescribeCluster",
-    versions=(0, 1),
+    versions=(0, 2),
     flexible_from=0,
     request="""
         include_cluster_authorized_operations bool
         endpoint_type i8 1+ =1
+        include_fenced_brokers bool 2+
     """,
     response="""
         throttle_time_ms i32
@@ -65,6 +66,7 @@ DESCRIBE_CLUSTER = Api.define(
           host str
           port i32
           rack str? =null
+          is_fenced bool 2+
         cluster_authorized_operations i32 =-2147483648
     """,
 )
