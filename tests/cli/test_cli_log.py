@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from archives import unpack
 from click.testing import CliRunner, Result
 
 from kreplica.cli import log_verify, main
@@ -21,7 +22,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What Apache Kafka left when it was killed."""
     directory = tmp_path_factory.mktemp("kafka")
     with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(directory, filter="data")
+        unpack(packed, directory)
     return directory
 
 

@@ -11,6 +11,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from archives import unpack
 
 from kreplica.sansio.errors import CorruptBatch
 from kreplica.spark.options import source_options
@@ -28,7 +29,7 @@ ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("kafka")
     with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(directory, filter="data")
+        unpack(packed, directory)
     return directory
 
 

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from archives import unpack
 
 from kreplica.runtime.disk import OsDisk
 from kreplica.sansio.errors import CorruptBatch
@@ -25,7 +26,7 @@ ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("kafka")
     with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(directory, filter="data")
+        unpack(packed, directory)
     return directory
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from archives import unpack
 from pyspark.errors import PythonException
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
@@ -65,7 +66,7 @@ def test_the_readmes_program_runs(
 def test_of_files_and_what_a_task_says(spark: SparkSession, tmp_path: Path) -> None:
     """A damaged batch is told by what found it, without the traces of Java around it."""
     with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(tmp_path, filter="data")
+        unpack(packed, tmp_path)
     given = {"kreplica.source": "segments", "kreplica.log.dirs": str(tmp_path), "subscribePattern": ".*"}
     report = profile(spark, given, sample=0.5)
     assert {each.topic for each in report.topics} >= {"codecs", "transactions"}

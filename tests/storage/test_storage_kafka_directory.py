@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from archives import unpack
 from storage_world import bases_of, batch, read_bytes, records_of
 from twisted.internet.defer import Deferred
 
@@ -42,7 +43,7 @@ class Opened:
 @pytest.fixture(params=["clean", "killed"])
 def opened(request, tmp_path):
     with tarfile.open(ARCHIVES / f"kafka-3.9-{request.param}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        unpack(archive, tmp_path)
     directory = Opened(tmp_path)
     directory.killed = request.param == "killed"
     directory.path = tmp_path

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from archives import unpack
+
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / "build" / "upstream"
 """Where source distributions are kept between runs."""
@@ -56,10 +58,10 @@ class Suite:
         """
         beginning = f"{self.archive_name}/"
         with tarfile.open(self._fetched()) as archive:
-            for member in archive.getmembers():
+            members = archive.getmembers()
+            for member in members:
                 member.name = member.name.removeprefix(beginning)
-                if member.name.split("/")[0] in self.folders:
-                    archive.extract(member, directory, filter="data")
+            unpack(archive, directory, (each for each in members if each.name.split("/")[0] in self.folders))
         for name, text in self.missing.items():
             (directory / name).write_text(text)
 
