@@ -8,6 +8,7 @@ here, and says why; who makes it cheaper lowers it.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import pytest
 from server_scene import parse_answer, request_frame
 from test_server_dispatch import MemoryTransport
 
+import kreplica
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import FileRange
 from kreplica.server.pieces import Piece, piece_size
@@ -26,6 +28,13 @@ from kreplica.testing.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.messages import FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
 from kreplica.wire.records import Record
+
+HOME = os.path.join(os.path.dirname(kreplica.__file__), "")
+"""The folder of the package itself: the checkout may be in a folder of any name."""
+
+SIMULATOR = os.path.join(HOME, "testing", "")
+PRODUCT = (HOME, "<")
+"""Beginnings of the file names of the product's functions; generated ones have names like ``<parser of ...>``."""
 
 PARTITIONS = 10
 SETTLED = 20
@@ -101,7 +110,7 @@ class Measured:
 
         def profile(frame: Any, event: str, _: Any) -> None:
             nonlocal inside
-            own = "/kreplica/testing/" in frame.f_code.co_filename
+            own = frame.f_code.co_filename.startswith(SIMULATOR)
             if event == "call":
                 inside += own
                 counts["python"] += not inside
@@ -183,7 +192,7 @@ def test_a_record_that_all_replicas_have() -> None:
 
     def profile(frame: Any, event: str, _: Any) -> None:
         where = frame.f_code.co_filename
-        if event == "call" and ("/kreplica/" in where or where.startswith("<")) and "/kreplica/testing/" not in where:
+        if event == "call" and where.startswith(PRODUCT) and not where.startswith(SIMULATOR):
             counts[-1] += 1
 
     for _ in range(WARM_UP + ROUNDS):

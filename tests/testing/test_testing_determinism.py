@@ -7,11 +7,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
 from kreplica.testing.storms.options import StormOptions
-from kreplica.testing.storms.outcome import run_storm
+from kreplica.testing.storms.outcome import Outcome, run_storm
 
 SEED = 4
 STORMY = StormOptions(seconds=20.0, messages_per_s=50, brokers=4, synced=True, calm_s=0.5, overlap=4)
@@ -30,10 +31,14 @@ print(tests.storm(options=getattr(tests, sys.argv[1])))
 
 
 def storm(seed: int = SEED, options: StormOptions = STORMY) -> str:
-    """A digest of all that happened, with how it ended."""
+    """Run a storm and return a digest of its events.
+
+    :raise AssertionError: the storm failed; two equal failures would compare as equal.
+    """
     digest = sha256()
     outcome = run_storm(seed, options, trace=lambda line: digest.update(line.encode() + b"\n"))
-    return f"{digest.hexdigest()} of {outcome.events} events: {outcome.failure or 'clean'}"
+    assert not outcome.failure, outcome.failure
+    return f"{digest.hexdigest()} of {outcome.events} events"
 
 
 @pytest.mark.parametrize("name", ["STORMY", "WITH_APPLICATIONS"])
@@ -55,3 +60,18 @@ def test_a_seed_is_one_storm_in_every_process(name: str) -> None:
     outputs = [child.communicate(timeout=120)[0].strip() for child in children]
     assert outputs == [here, here]
     assert other != here
+
+
+def test_a_storm_that_failed_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed storm raises, so that two processes that fail alike do not count as equal."""
+    short = replace(STORMY, seconds=1.0)
+
+    run = run_storm
+
+    def run_failing_storm(*words: Any, **named: Any) -> Outcome:
+        return replace(run(*words, **named), failure="a record was lost")
+
+    assert " events" in storm(options=short)
+    monkeypatch.setitem(globals(), "run_storm", run_failing_storm)
+    with pytest.raises(AssertionError, match="a record was lost"):
+        storm(options=short)
