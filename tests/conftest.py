@@ -1,11 +1,14 @@
-"""What runs in one process after the other, and what first, where pytest-xdist shares tests out (``make test``)."""
+"""The order of tests that pytest-xdist distributes (``make test``), and tests that need programs of the system."""
 
 from __future__ import annotations
 
 import gc
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from system_programs import missing, packages_of
 from xdist.scheduler import LoadFileScheduling
 
 OF_PROCESSES = (("interop", "upstream", "dashboard"), ("system", "service"), ("spark_jvm",))
@@ -34,6 +37,10 @@ LONG = (
 """What takes longest comes first: the last to come are shared evenly."""
 
 
+MISSING = "missing programs"
+"""Name of the property of a test's report that lists the programs it needs and that are not installed."""
+
+
 class RoomScheduling(LoadFileScheduling):
     """What is of one file stays together, and so do rooms that start processes."""
 
@@ -59,3 +66,30 @@ def pytest_collection_finish() -> None:
     """What collecting has made stays to the end: not to be looked through again in each of hundreds of collections."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose programs are not installed; fail it in continuous integration (``CI`` is set)."""
+    needed = [program for mark in item.iter_markers("needs_program") for program in mark.args]
+    absent = missing(dict.fromkeys(needed))
+    if absent:
+        item.user_properties.append((MISSING, absent))
+        reason = f"not installed: {', '.join(absent)} (Debian: apt install {' '.join(packages_of(absent))})"
+        if os.environ.get("CI"):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Name the packages that were missing in one line, just before pytest's own last line."""
+    yield
+    for category, what in (("skipped", "skipped"), ("error", "failed")):
+        properties = [dict(report.user_properties) for report in terminalreporter.stats.get(category, [])]
+        absent = [found[MISSING] for found in properties if MISSING in found]
+        if absent:
+            packages = " ".join(packages_of({program for programs in absent for program in programs}))
+            count = f"{len(absent)} test{'s' if len(absent) > 1 else ''}"
+            line = f"{count} {what} because programs are not installed; Debian packages: {packages}"
+            terminalreporter.write_line(line, yellow=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from kreplica.wire.framing import frame
 from kreplica.wire.messages import API_VERSIONS, METADATA
 from kreplica.wire.messages import PRODUCE as PRODUCE_API
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
+pytestmark = pytest.mark.needs_program("gcc")
 
 NOW_MS = 1_700_000_000_000
 SIZES = [1, 7, 200, 255, 256, 700, 12_287, 12_288, 16_000, 130_000, 262_144, 300_000, 1_000_000]

@@ -264,6 +264,7 @@ def test_what_librdkafka_writes_is_read(shared: KafkaCluster, client: Cluster, c
         assert record.partition == partition_of_key(record.key, 3)
 
 
+@pytest.mark.needs_program("kcat")
 def test_kcat_reads_what_is_written(shared: KafkaCluster, client: Cluster) -> None:
     """The tool that everybody has at hand."""
     create_topic(client, "for-kcat", 1)

@@ -157,7 +157,7 @@ class Browser:
 def browser(base: str, *, dark: bool = False, width: int = 1280, height: int = 900) -> Iterator[Browser]:
     """A browser with a profile of its own.
 
-    :raise RuntimeError: where no Chromium is installed: a failure, since a page that nobody looked at is not tested.
+    :raise RuntimeError: Chromium or its driver is not installed.
     """
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or chromedriver is None:

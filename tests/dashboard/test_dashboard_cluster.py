@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kreplica.testing.standalone import StandaloneProcess
 
+pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
+
 OVERRIDES = ("default.replication.factor=3", "min.insync.replicas=2", "zookeeper.session.timeout.ms=3000")
 
 

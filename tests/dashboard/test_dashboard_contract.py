@@ -7,6 +7,8 @@ from .accessibility import CONTRAST, RULES, faults
 from .contract_server import ContractServer
 from .contract_world import HOSTILE, World
 
+pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
+
 PAGES = {
     "": "Overview",
     "brokers": "Brokers",

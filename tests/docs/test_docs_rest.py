@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from urllib.request import urlopen
@@ -22,9 +21,9 @@ def process(tmp_path_factory):
         yield started
 
 
+@pytest.mark.needs_program("curl", "jq")
 def test_the_session_goes_as_shown(process):
     """Each command of the page prints what stands below it; an ellipsis stands for what is another each time."""
-    assert shutil.which("jq"), "jq is not installed (Debian: apt install jq)"
     (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
     assert len(steps) >= 10

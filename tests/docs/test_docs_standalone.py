@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from kreplica.admin.resources.standalone import ACTIONS
 from kreplica.service.standalone import SESSION_TIMEOUT_MS
@@ -14,10 +15,9 @@ from kreplica.testing.standalone import StandaloneProcess
 PAGE = (Path(__file__).parents[2] / "docs" / "standalone.md").read_text()
 
 
+@pytest.mark.needs_program("curl", "jq", "kcat")
 def test_the_session_goes_as_shown(tmp_path: Path) -> None:
     """With a broker that is killed and started again in the middle of it."""
-    for program in ("jq", "kcat"):
-        assert shutil.which(program), f"{program} is not installed (Debian: apt install {program})"
     (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
     assert len(steps) >= 10

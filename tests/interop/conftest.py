@@ -1,7 +1,5 @@
 """One standalone broker for all tests with real clients, and what they send."""
 
-import os
-import shutil
 import uuid
 
 import pytest
@@ -20,14 +18,3 @@ def broker(tmp_path_factory):
 def topic():
     """A name that nobody has used."""
     return f"t-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture(scope="session")
-def kcat():
-    """Debian's kcat; continuous integration installs it, elsewhere ``apt install kcat`` does."""
-    path = shutil.which("kcat")
-    if path is None:
-        if os.environ.get("CI"):
-            pytest.fail("kcat is not installed")
-        pytest.skip("kcat is not installed (Debian: apt install kcat)")
-    return path

@@ -201,10 +201,11 @@ def test_aiokafka(broker, topic, group, records):
     asyncio.run(run())
 
 
-def test_kcat(broker, topic, group, records, kcat):
+@pytest.mark.needs_program("kcat")
+def test_kcat(broker, topic, group, records):
     """``kcat -G`` shares partitions out, and takes over when the other one ends."""
     expected = set(records())
-    command = [kcat, "-b", broker.bootstrap_servers, "-G", group, "-X", "auto.offset.reset=earliest", "-u", topic]
+    command = ["kcat", "-b", broker.bootstrap_servers, "-G", group, "-X", "auto.offset.reset=earliest", "-u", topic]
     with ExitStack() as stack:
         readers = [stack.enter_context(_Kcat(command)) for _ in range(2)]
         readers[0].read_until(lambda: readers[0].values | readers[1].values == expected, *readers)

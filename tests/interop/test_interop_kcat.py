@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.needs_program("kcat")
+
 FILE_BYTES = 100 * 2**20
 
 
@@ -24,15 +26,15 @@ def text_file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_file_comes_back_byte_for_byte(broker, topic, kcat, text_file, codec):
+def test_a_file_comes_back_byte_for_byte(broker, topic, text_file, codec):
     """100 MB, a record a line, in and out of one partition."""
     subprocess.run(
-        [kcat, "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-P", "-z", codec, "-l", str(text_file)],
+        ["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-P", "-z", codec, "-l", str(text_file)],
         check=True,
         timeout=120,
     )
     reader = subprocess.Popen(
-        [kcat, "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-C", "-e", "-q", "-o", "beginning"],
+        ["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-C", "-e", "-q", "-o", "beginning"],
         stdout=subprocess.PIPE,
     )
     came = hashlib.file_digest(reader.stdout, "sha256").hexdigest()
@@ -41,18 +43,19 @@ def test_a_file_comes_back_byte_for_byte(broker, topic, kcat, text_file, codec):
         assert came == hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def test_readme_example(broker, topic, kcat):
+def test_readme_example(broker, topic):
     """The two commands of the banner and the README."""
-    subprocess.run([kcat, "-b", broker.bootstrap_servers, "-t", topic, "-P"], input=b"hello\nworld\n", check=True)
+    subprocess.run(["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-P"], input=b"hello\nworld\n", check=True)
     out = subprocess.run(
-        [kcat, "-b", broker.bootstrap_servers, "-t", topic, "-C", "-e", "-q"], capture_output=True, check=True
+        ["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-C", "-e", "-q"], capture_output=True, check=True
     )
     assert out.stdout == b"hello\nworld\n"
 
 
-def test_listing(broker, topic, kcat):
+def test_listing(broker, topic):
     """``kcat -L`` shows the broker and the topic."""
-    subprocess.run([kcat, "-b", broker.bootstrap_servers, "-t", topic, "-P"], input=b"x\n", check=True)
-    out = subprocess.run([kcat, "-b", broker.bootstrap_servers, "-L"], capture_output=True, check=True).stdout.decode()
+    subprocess.run(["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-P"], input=b"x\n", check=True)
+    command = ["kcat", "-b", broker.bootstrap_servers, "-L"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"broker 1 at 127.0.0.1:{broker.port}" in out
     assert f'topic "{topic}" with 1 partitions' in out

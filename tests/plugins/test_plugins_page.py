@@ -64,7 +64,14 @@ def overrides(command: str) -> list[str]:
     return words[start:]
 
 
-@pytest.mark.parametrize("command", [line for line in COMMANDS if "twistd" in line])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(line, marks=[pytest.mark.needs_program("kcat")] if "deliver-at" in line else [])
+        for line in COMMANDS
+        if "twistd" in line
+    ],
+)
 def test_a_broker_starts_with_the_example(command, tmp_path, monkeypatch):
     """The command of the page, but for its ports."""
     (port,) = free_ports(1)

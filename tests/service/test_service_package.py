@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NAMES = ("kreplica-broker.service", "kreplica-broker@.service", "kreplica-coordinator.service", "kreplica.target")
 
+pytestmark = pytest.mark.needs_program("dpkg-deb")
+
 
 class Entry(NamedTuple):
     mode: str

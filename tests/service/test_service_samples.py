@@ -102,6 +102,7 @@ def analyzed(*words: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.needs_program("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
     """``systemd-analyze verify`` says nothing of the unit but that the program is not installed here."""
@@ -114,6 +115,7 @@ def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
     assert [line for line in said.splitlines() if copy.name in line] == []
 
 
+@pytest.mark.needs_program("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_units_are_hardly_exposed(unit: Path) -> None:
     """The figure of ``systemd-analyze security`` is about the one in the docs."""
@@ -127,6 +129,7 @@ def test_units_are_hardly_exposed(unit: Path) -> None:
     assert abs(float(told[1]) - float(found[1])) <= 0.3
 
 
+@pytest.mark.needs_program("systemctl", "systemd-analyze")
 def test_one_command_for_all_of_a_host(tmp_path: Path) -> None:
     """What is enabled is wanted by ``kreplica.target``, and stops with it; brokers before the coordinator."""
     target = ROOT / "systemd/kreplica.target"

@@ -8,6 +8,8 @@ from kreplica.testing.namespaces import NamespaceLinks, are_permitted
 from kreplica.testing.process_cluster import ProcessCluster
 from kreplica.testing.zookeeper import RealZooKeeper, ServerPlace
 
+pytestmark = pytest.mark.needs_program("ip")
+
 
 @pytest.fixture(scope="module")
 def links():

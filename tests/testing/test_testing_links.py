@@ -187,6 +187,7 @@ print("heard", flush=True)
         other.kill()
 
 
+@pytest.mark.needs_program("ip")
 @pytest.mark.parametrize("one_way", [None, (CLIENTS, 1), (1, CLIENTS)], ids=["both ways", "there", "back"])
 def test_the_kernel_cuts_a_way(tmp_path, one_way):
     """Between namespaces, nothing arrives and nothing is refused; healed, what was sent arrives."""
