@@ -1,8 +1,16 @@
 # `make run` starts a broker; `make test` checks everything. Both make their own virtual environment in .venv.
-PYTHON ?= python3.11
+# Python 3.11 or later, by either name.
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Versions and hashes of everything that is installed; written by `make lock` (docs/decisions/0038).
+LOCKS := packaging/requirements
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install
+INSTALL_SOURCE = $(PIP) --no-deps --no-build-isolation --editable . --config-settings editable_mode=compat
+UV_VERSION := 0.13.9
+LOCK = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock' $(ARGS)
 # Of `make test`: so many processes run tests at once.
 WORKERS ?= 3
 # Of `make soak`: storms from these seeds, for so long, so many at once.
@@ -12,30 +20,34 @@ JOBS ?= 2
 # Compiled modules are kept, whatever the environment says: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test lint bench bench-kafka soak docs deb clean help
+.PHONY: run test system-packages lint bench bench-kafka soak fresh docs deb lock clean help
 
 help:
 	@echo "make run    start one broker on 127.0.0.1:9092 (nothing else is needed)"
 	@echo "make test   lint, types, import rules and the whole test suite"
+	@echo "make fresh  make run and make test in a new Debian 12, as root and as another user (needs root and debootstrap)"
 	@echo "make lint   only ruff, mypy and the import rules"
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
 	@echo "make bench-kafka  the same work on Apache Kafka 3.9 in the same run (needs Maven and Java)"
 	@echo "make docs   the client library's API reference, as HTML in build/reference"
 	@echo "make deb    a Debian package in build/, with everything it needs but Python itself"
+	@echo "make lock   write packaging/requirements again; ARGS=--upgrade takes the newest versions"
 	@echo "make soak   long fuzzing and crash runs, then half an hour of simulated storms, and another with applications"
 
 $(BIN)/python:
+	@$(PYTHON) packaging/check_python.py
 	@echo "kreplica: making a virtual environment in $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/.installed: setup.cfg pyproject.toml | $(BIN)/python
+$(VENV)/.installed: setup.cfg pyproject.toml $(LOCKS)/broker.txt $(LOCKS)/build.txt | $(BIN)/python
 	@echo "kreplica: installing the broker and what it needs (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --config-settings editable_mode=compat
+	@$(PIP) --require-hashes -r $(LOCKS)/build.txt -r $(LOCKS)/broker.txt
+	@$(INSTALL_SOURCE)
 	@touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
+$(VENV)/.installed-test: $(VENV)/.installed $(LOCKS)/test.txt
 	@echo "kreplica: installing what the tests need (once; Spark's jars bring a real ZooKeeper)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' --config-settings editable_mode=compat
+	@$(PIP) --require-hashes -r $(LOCKS)/test.txt
 	@touch $@
 
 run: $(VENV)/.installed
@@ -46,7 +58,10 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/mypy
 
-test: lint
+system-packages: | $(BIN)/python
+	@$(BIN)/python tests/system_programs.py
+
+test: system-packages lint
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 bench: $(VENV)/.installed-test
@@ -59,6 +74,10 @@ soak: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS)
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS) --option applications=yes
+	@$(PYTHON) tests/fresh/fresh_machine.py
+
+fresh:
+	@$(PYTHON) tests/fresh/fresh_machine.py $(ARGS)
 
 docs: $(VENV)/.installed-test
 	@$(BIN)/python docs/reference.py
@@ -66,6 +85,13 @@ docs: $(VENV)/.installed-test
 
 deb: $(VENV)/.installed
 	@$(BIN)/python packaging/deb.py $(ARGS)
+
+lock:
+	@$(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip --quiet --disable-pip-version-check install uv==$(UV_VERSION)
+	@$(LOCK) --output-file $(LOCKS)/build.txt $(LOCKS)/build.in
+	@$(LOCK) --output-file $(LOCKS)/broker.txt setup.cfg
+	@$(LOCK) --constraint $(LOCKS)/build.txt --constraint $(LOCKS)/broker.txt --extra test --output-file $(LOCKS)/test.txt setup.cfg
 
 clean:
 	rm -rf $(VENV) build *.egg-info data .pytest_cache .mypy_cache .ruff_cache

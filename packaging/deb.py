@@ -17,6 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PREFIX = "opt/kreplica"
+LOCK = ROOT / "packaging" / "requirements" / "broker.txt"
+"""Versions and hashes of everything in the package's environment; ``make lock`` writes it."""
+
 PYTHON = "/usr/bin/python3.11"
 """What the environment runs on, where the package is installed."""
 
@@ -127,11 +130,20 @@ def _copy(files: list[Path], to: Path, name: str | None = None) -> None:
 
 
 def _make_environment(path: Path) -> None:
-    """A virtual environment with the broker in it, without the tools that made it."""
+    """Make a virtual environment with the broker in it, without the tools that made it.
+
+    The wheel is built with the setuptools of the environment that runs this, which has the locked version.
+    """
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(path)], check=True)
     python = str(path / "bin" / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--no-compile", str(ROOT)], check=True)
+    own_pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [*own_pip, "--python", python]
+    subprocess.run([*pip, "install", "--no-compile", "--require-hashes", "-r", str(LOCK)], check=True)
+    with tempfile.TemporaryDirectory() as wheels:
+        build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, str(ROOT)]
+        subprocess.run([*own_pip, *build], check=True)
+        (wheel,) = Path(wheels).iterdir()
+        subprocess.run([*pip, "install", "--no-compile", "--no-deps", str(wheel)], check=True)
     # Where the package is installed nobody may write: what can be compiled and looked up once is, with relative paths.
     subprocess.run([python, "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash",
                     "-s", str(path), "-p", f"/{PREFIX}/.venv", str(path / "lib")], check=False)  # fmt: skip

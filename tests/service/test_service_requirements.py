@@ -1,0 +1,70 @@
+"""The locks of ``packaging/requirements``: what the package and ``make`` install is pinned, with hashes."""
+
+from __future__ import annotations
+
+import re
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ROOT / "packaging" / "requirements"
+NAMES = ("build", "broker", "test")
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def entries(name: str) -> list[str]:
+    """Return the entries of a lock, each with its continuation lines."""
+    text = (LOCKS / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def pins(name: str) -> dict[str, Version]:
+    """Return project -> version; environment markers are left out."""
+    found = [re.match(r"([\w.-]+)(?:\[[\w,.-]+\])?==([^\s;]+)", entry) for entry in entries(name)]
+    return {normalized(match[1]): Version(match[2]) for match in found if match is not None}
+
+
+def wanted(section: str, option: str) -> list[Requirement]:
+    parser = ConfigParser(interpolation=None)
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return [Requirement(line) for line in parser[section][option].split("\n") if line.strip()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_entry_has_a_version_and_hashes(name: str) -> None:
+    """An entry without a hash would be refused by pip, and one of a direct address would name a host."""
+    for entry in entries(name):
+        assert re.match(r"[\w.-]+(\[[\w,.-]+\])?==\S+ (; .+? )? *(--hash=sha256:[0-9a-f]{64}\s*)+$", entry), entry
+        assert "://" not in entry
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "option"),
+    [
+        ("broker", "options", "install_requires"),
+        ("test", "options", "install_requires"),
+        ("test", "options.extras_require", "test"),
+    ],
+)
+def test_a_lock_has_what_setup_cfg_asks_for(name: str, section: str, option: str) -> None:
+    """A requirement that changes needs ``make lock``."""
+    locked = pins(name)
+    for requirement in wanted(section, option):
+        assert requirement.specifier.contains(locked[normalized(requirement.name)]), requirement
+
+
+def test_the_locks_agree() -> None:
+    """The tests run with the versions that the package ships, and need the setuptools that builds it."""
+    assert pins("broker").items() <= pins("test").items()
+    assert "setuptools" not in pins("broker")
+    requires = re.search(r'requires = \["(setuptools[^"]+)"\]', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert requires is not None
+    assert Requirement(requires[1]).specifier.contains(pins("build")["setuptools"])
