@@ -1,0 +1,287 @@
+"""Runs ``make run`` and ``make test`` on a fresh Debian 12: ``python tests/fresh/fresh_machine.py``, or ``make fresh``.
+
+debootstrap makes the smallest Debian, and apt adds python3.11, python3.11-venv, make and git. The last commit of this
+repository is cloned there twice, each time into a folder named ``kreplica``:
+
+* for an ordinary user, shallow, below a folder with a space in its name, with another time zone and umask and the C
+  locale; no program of the tests is installed, so tests are skipped by name
+* for root, with ``CI`` set: ``make test`` installs the programs, and none may be missing
+
+It needs root and debootstrap. Everything runs in mount and process namespaces of its own, which end with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = "bookworm"
+PACKAGES = ("python3.11", "python3.11-venv", "make", "git")
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PASSED_ON = re.compile(r"PIP_(?!FIND_LINKS|CACHE_DIR)\w+|(?i:\w+_proxy)|(SSL_CERT|REQUESTS_CA|CURL_CA)_(FILE|BUNDLE)")
+"""Variables of the host by which package indexes are reached; the files that they name are copied."""
+
+HOST_FILES = ("/etc/hosts", "/etc/resolv.conf", "/etc/pip.conf")
+APT_SETTINGS = re.compile(r"^Acquire::(?:https?|Check-|Retries).* \".*\";$", re.MULTILINE)
+READY_S_MAX, TEST_S_MAX = 600, 3600
+BANNER = " is ready\n"
+
+
+class Account(NamedTuple):
+    """Who runs ``make``, and in which surroundings.
+
+    :param home: the folder that the repository is cloned into.
+    :param clone: further words of ``git clone``.
+    """
+
+    name: str
+    user: str
+    home: str
+    clone: tuple[str, ...]
+    environment: dict[str, str]
+    umask: str
+
+
+ACCOUNTS = {
+    "user": Account(
+        "user",
+        "tester",
+        "/home/tester/a folder",
+        ("--depth", "1"),
+        {"LC_ALL": "C", "TZ": "Pacific/Auckland"},
+        "077",
+    ),
+    "root": Account("root", "root", "/root", (), {"CI": "true"}, "022"),
+}
+
+
+class Figures(NamedTuple):
+    """Results of one account."""
+
+    account: str
+    ready_s: float
+    test_s: float
+    exit_status: int
+    last_lines: list[str]
+
+
+class Machine:
+    """A Debian in a folder, with namespaces in which commands run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._environment = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
+
+    def make(self) -> None:
+        """Install Debian and the few packages, and let them reach the indexes as the host does."""
+        say(f"debootstrap --variant=minbase {SUITE}")
+        checked(["debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(self.path)])
+        self._copy_settings()
+
+    def add_packages(self) -> None:
+        """Install what a person has who wants to try kreplica, and add an ordinary account."""
+        say(f"apt-get install {' '.join(PACKAGES)}")
+        words = f"apt-get -qq update && apt-get -qq install --yes --no-install-recommends {' '.join(PACKAGES)}"
+        checked(self.command("root", {"DEBIAN_FRONTEND": "noninteractive"}, words))
+        checked(self.command("root", {}, "useradd --create-home --shell /bin/bash tester"))
+
+    def _copy_settings(self) -> None:
+        named = [value for value in self._environment.values() if Path(value).is_file()]
+        for file in (*HOST_FILES, *named):
+            if Path(file).is_file():
+                target = self.path / file.lstrip("/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                shutil.copyfile(file, target)
+        apt = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
+        (self.path / "etc/apt/apt.conf.d/99host").write_text("\n".join(APT_SETTINGS.findall(apt)) + "\n")
+
+    def clone(self, account: Account) -> None:
+        """Clone the last commit of this repository, as that account's own."""
+        target = self.path / account.home.lstrip("/") / "kreplica"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        checked(["git", "clone", "--quiet", *account.clone, f"file://{ROOT}", str(target)])
+        checked(self.command("root", {}, f"chown -R {account.user}: '{account.home}'"))
+
+    def command(self, user: str, environment: dict[str, str], words: str) -> list[str]:
+        """Return the command that runs a line of shell there; its processes end when it ends."""
+        given = {"PATH": PATH, "HOME": "/root", **self._environment, **environment}
+        inside = ["chroot", str(self.path), "/usr/bin/env", "-i", *(f"{name}={value}" for name, value in given.items())]
+        inside += ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "/bin/bash", "-c", words]
+        # The root of the new system has to be a mount point: `ip netns exec` remounts it.
+        mounts = (
+            'mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && mount -t sysfs sysfs "$0/sys" '
+            '&& mount --rbind /dev "$0/dev" && exec "$@"'
+        )
+        unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--propagation", "private"]
+        return [*unshare, "/bin/sh", "-c", mounts, str(self.path), *inside]
+
+    def in_clone(self, account: Account, words: str) -> list[str]:
+        """Return the command that runs a line of shell in the account's clone."""
+        environment = {"HOME": str(Path(account.home).parent) if account.user != "root" else "/root"}
+        line = f"umask {account.umask}; cd '{account.home}/kreplica' && exec {words}"
+        return self.command(account.user, environment | account.environment, line)
+
+
+def try_account(machine: Machine, account: Account, arguments: str) -> Figures:
+    """Clone the repository, start a broker and run the tests.
+
+    :param arguments: of pytest, for a part of the tests.
+    """
+    say(f"{account.name}: git clone {' '.join(account.clone)} to {account.home}/kreplica")
+    machine.clone(account)
+    ready_s = time_to_ready(machine, account)
+    say(f"{account.name}: make run was ready after {ready_s:.1f} s, installation included")
+    words = f"make test ARGS='{arguments}'" if arguments else "make test"
+    lines: list[str] = []
+    started = time.monotonic()
+    with running(machine.in_clone(account, words), TEST_S_MAX) as process:
+        for line in process.stdout or ():
+            print(f"  {account.name}: {line}", end="", flush=True)
+            lines.append(line.rstrip("\n"))
+    return Figures(account.name, ready_s, time.monotonic() - started, process.returncode, lines[-2:])
+
+
+def time_to_ready(machine: Machine, account: Account) -> float:
+    """Run ``make run`` on free ports until its banner and the admin address say that it is ready, then interrupt it.
+
+    :return: seconds from the command to the banner.
+    :raise RuntimeError: it ended before the banner, or did not stop in order.
+    """
+    port, admin, coordinator = free_ports(3)
+    words = f"make run ARGS='--port {port} --admin-port {admin} --coordinator-port {coordinator}'"
+    started = time.monotonic()
+    with running(machine.in_clone(account, words), READY_S_MAX) as process:
+        assert process.stdout is not None
+        printed = []
+        for line in process.stdout:
+            printed.append(line)
+            if line.endswith(BANNER):
+                break
+        else:
+            raise RuntimeError(f"make run ended with {process.wait()}:\n{''.join(printed)}")
+        ready_s = time.monotonic() - started
+        with urllib.request.urlopen(f"http://127.0.0.1:{admin}/health/ready", timeout=10) as answer:
+            assert answer.status == 200
+        interrupt_broker(process.pid)
+        rest = process.stdout.read()
+    # make itself reports the interrupt by its exit status.
+    if "Traceback" in rest or " stopped" not in rest:
+        raise RuntimeError(f"make run did not stop in order after Ctrl-C:\n{rest}")
+    return ready_s
+
+
+@contextmanager
+def running(command: Sequence[str], seconds_max: float) -> Iterator[subprocess.Popen[str]]:
+    """A process that is killed, with all that it started, after an error or after some time."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        timer = threading.Timer(seconds_max, process.kill)
+        timer.start()
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.wait()
+            timer.cancel()
+
+
+def interrupt_broker(pid: int) -> None:
+    """Send SIGINT to the innermost process, as Ctrl-C does: the broker, below unshare, make and perhaps a shell."""
+    while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        pid = int(children[0])
+    os.kill(pid, signal.SIGINT)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback interface that were free a moment ago."""
+    with_sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in with_sockets]
+    for each in with_sockets:
+        each.close()
+    return ports
+
+
+@contextmanager
+def machine_in(directory: Path | None, keep: bool) -> Iterator[Machine]:
+    """A new machine in a folder, or in one of ``/tmp``; it is removed afterwards unless it is to be kept."""
+    path = directory or Path(tempfile.mkdtemp(prefix="kreplica-fresh-", dir="/tmp"))
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o755)
+    try:
+        yield Machine(path)
+    finally:
+        # Mounts were made in namespaces that have ended; a folder that is still one is left alone.
+        if keep or str(path) in Path("/proc/mounts").read_text():
+            say(f"left in {path}")
+        else:
+            shutil.rmtree(path)
+
+
+def checked(command: Sequence[str]) -> None:
+    """Run a command.
+
+    :raise RuntimeError: it failed; the text is the end of what it printed.
+    """
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+
+
+def say(text: str) -> None:
+    print(f"fresh machine: {text}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run make run and make test on a fresh Debian 12.")
+    parser.add_argument("accounts", nargs="*", help=f"which of {', '.join(ACCOUNTS)} (default: all, in this order)")
+    parser.add_argument("--directory", type=Path, help="where to make it; one that is there already is used again")
+    parser.add_argument("--keep", action="store_true", help="do not remove it afterwards")
+    parser.add_argument("--tests", default="", help="arguments for pytest, such as the files to run")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.accounts) - set(ACCOUNTS):
+        parser.error(f"no account is named {', '.join(sorted(unknown))}")
+    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
+        sys.exit("fresh machine: this needs root and debootstrap (Debian: apt install debootstrap)")
+    commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h %s"], capture_output=True, text=True)
+    say(f"commit {commit.stdout.strip()}; changes that are not committed are left out")
+    found = []
+    with machine_in(arguments.directory, arguments.keep) as machine:
+        if not (machine.path / "home/tester").is_dir():
+            machine.make()
+            machine.add_packages()
+        for name in arguments.accounts or ACCOUNTS:
+            found.append(try_account(machine, ACCOUNTS[name], arguments.tests))
+    for figures in found:
+        say(
+            f"{figures.account}: make run ready after {figures.ready_s:.1f} s; make test ended with "
+            f"{figures.exit_status} after {figures.test_s:.0f} s"
+        )
+        for line in figures.last_lines:
+            print(f"    {line}")
+    sys.exit(any(figures.exit_status for figures in found))
+
+
+if __name__ == "__main__":
+    main()
