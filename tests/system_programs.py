@@ -23,8 +23,10 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "ip": ("iproute2",),
     "jq": ("jq",),
     "kcat": ("kcat",),
+    "nft": ("nftables",),
     "systemctl": ("systemd",),
     "systemd-analyze": ("systemd",),
+    "tc": ("iproute2",),
 }
 """Program -> packages. A test names what it runs: ``@pytest.mark.needs_program("kcat", "jq")``."""
 
