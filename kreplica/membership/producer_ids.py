@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.documents import ProducerIdBlock
@@ -21,6 +21,7 @@ class ProducerIds:
         self._next = 0
         self._last = -1
         self._taking: list[Deferred[None]] | None = None
+        self._claiming = DeferredLock()
 
     async def next(self) -> int:
         """The next id; waits for ZooKeeper once in a thousand.
@@ -41,17 +42,31 @@ class ProducerIds:
             return
         self._taking = []
         try:
-            block = await self._claim()
+            block = await self.allocate(self._broker_id)
             self._next, self._last = block.first, block.last
         finally:
             waiting, self._taking = self._taking, None
             for waiter in waiting:
                 waiter.callback(None)
 
-    async def _claim(self) -> ProducerIdBlock:
+    async def allocate(self, broker_id: int) -> ProducerIdBlock:
+        """Take a block for a broker, this one or another.
+
+        One block is taken after the other: two claims for one broker at the same time would write the same bytes, and
+        after a lost answer each would take the other's write for its own.
+
+        :raise ZooKeeperError: no block can be taken now.
+        """
+        await self._claiming.acquire()
+        try:
+            return await self._claim(broker_id)
+        finally:
+            self._claiming.release()
+
+    async def _claim(self, broker_id: int) -> ProducerIdBlock:
         while True:
             data, stat = await self._client.get_data(znodes.LATEST_PRODUCER_ID_BLOCK)
-            block = documents.next_producer_id_block(self._broker_id, data)
+            block = documents.next_producer_id_block(broker_id, data)
             try:
                 await self._client.set_data(
                     znodes.LATEST_PRODUCER_ID_BLOCK, documents.encode_producer_id_block(block), stat.version

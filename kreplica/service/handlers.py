@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
@@ -12,6 +12,8 @@ from kreplica.model import TopicPartition
 from kreplica.replication.replica_selection import SELECTORS
 from kreplica.server.answers import once_known
 from kreplica.server.authorized_operations import AuthorizedOperations
+from kreplica.server.handlers import client_quotas, security
+from kreplica.server.handlers.allocate_producer_ids import AllocateProducerIds
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.alter_partition_reassignments import AlterPartitionReassignments
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
@@ -31,6 +33,7 @@ from kreplica.server.handlers.list_partition_reassignments import ListPartitionR
 from kreplica.server.handlers.metadata import Metadata
 from kreplica.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kreplica.server.handlers.produce import Produce
+from kreplica.server.handlers.update_features import UpdateFeatures
 from kreplica.server.interception import InterceptedProduce
 from kreplica.server.partition_reads import PartitionReads
 from kreplica.server.request import Handler, HandlerEntry, HandlerTable
@@ -67,6 +70,24 @@ HIGHEST = {
     messages.LIST_TRANSACTIONS.key: 1,
 }
 """The highest version served, where it is not the highest that there is a schema of."""
+
+
+WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
+    (messages.DESCRIBE_ACLS, security.describe_acls),
+    (messages.CREATE_ACLS, security.create_acls),
+    (messages.DELETE_ACLS, security.delete_acls),
+    (messages.SASL_HANDSHAKE, security.sasl_handshake),
+    (messages.SASL_AUTHENTICATE, security.sasl_authenticate),
+    (messages.CREATE_DELEGATION_TOKEN, security.create_delegation_token),
+    (messages.RENEW_DELEGATION_TOKEN, security.change_delegation_token),
+    (messages.EXPIRE_DELEGATION_TOKEN, security.change_delegation_token),
+    (messages.DESCRIBE_DELEGATION_TOKEN, security.describe_delegation_tokens),
+    (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, security.describe_scram_credentials),
+    (messages.ALTER_USER_SCRAM_CREDENTIALS, security.alter_scram_credentials),
+    (messages.DESCRIBE_CLIENT_QUOTAS, client_quotas.describe_client_quotas),
+    (messages.ALTER_CLIENT_QUOTAS, client_quotas.alter_client_quotas),
+)
+"""APIs that are answered as a broker without authentication, ACLs and quotas answers them."""
 
 
 def _reads(broker: Broker) -> PartitionReads:
@@ -170,8 +191,11 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
+        (messages.UPDATE_FEATURES, UpdateFeatures(is_controller)),
+        (messages.ALLOCATE_PRODUCER_IDS, AllocateProducerIds(broker.client, broker.producer_ids, is_controller)),
         (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata, operations))),
         *_controller_handlers(broker),
+        *WITHOUT_SECURITY,
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from group_checks import GROUP_CHECKS
+from security_checks import SECURITY_CHECKS
 from transaction_checks import TRANSACTION_CHECKS, begin
 
 from kreplica.model import ZERO_UUID
@@ -257,6 +258,7 @@ CHECKS: dict[Api, Check] = {
     messages.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
     messages.DESCRIBE_CLUSTER: _describe_cluster,
     **GROUP_CHECKS,
+    **SECURITY_CHECKS,
     **TRANSACTION_CHECKS,
 }
 
@@ -278,6 +280,22 @@ def test_every_advertised_version_of_every_api_answers_sensibly(tmp_path: Path) 
                     await check(scene, version)
                 except Exception as error:
                     raise AssertionError(f"{api.name} version {version}") from error
+
+    on_broker(tmp_path, story)
+
+
+KAFKA_CLIENT_APIS = frozenset({*range(52), 57, 60, 61, 65, 66, 67, 68, 69})
+"""The keys that Apache Kafka 3.9 with ZooKeeper advertises, without those of its own brokers (56, 58)."""
+
+NOT_SERVED = frozenset({34})
+"""AlterReplicaLogDirs."""
+
+
+def test_every_api_of_a_kafka_broker_is_advertised(tmp_path: Path) -> None:
+    """Clients that guess a broker's version by its APIs take it for Kafka 3.9, not for one of 2015."""
+
+    async def story(scene: Scene) -> None:
+        assert set(scene.connection.versions) == KAFKA_CLIENT_APIS - NOT_SERVED
 
     on_broker(tmp_path, story)
 

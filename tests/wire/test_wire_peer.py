@@ -37,7 +37,11 @@ NOT_IN_PEER = {
     # clients' APIs that this peer does not speak
     "ConsumerGroupDescribe",
     "ConsumerGroupHeartbeat",
+    "CreateDelegationToken",
+    "DescribeDelegationToken",
+    "ExpireDelegationToken",
     "ListClientMetricsResources",
+    "RenewDelegationToken",
 }
 
 PEER_NAMES = {"enable_2pc": "enable2_pc"}

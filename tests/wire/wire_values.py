@@ -46,6 +46,8 @@ def random_value(kind: WireType, rng: random.Random, depth: int = 0) -> Any:
     assert isinstance(kind, Fixed)
     if kind.code == "?":
         return rng.random() < 0.5
+    if kind.code == "d":
+        return rng.choice((0.0, -1.5, 1e300))
     half = 1 << (NUMBER_BITS[kind.code] - 1)
     return rng.choice((0, 1, -1, half - 1, -half, rng.randrange(-half, half)))
 

@@ -2,7 +2,7 @@
 
 APIs that are not here need nothing (ApiVersions, ListGroups, DescribeCluster, which show little, and those that show
 only what other rules let in: DescribeProducers, DescribeTransactions, ListTransactions, OffsetForLeaderEpoch of
-clients).  ``docs/plugins.md`` lists what that leaves open.
+clients; SASL and delegation tokens, which are refused anyway).  ``docs/plugins.md`` lists what that leaves open.
 """
 
 from __future__ import annotations
@@ -123,6 +123,24 @@ def _markers(body: Row, code: int) -> Row:
     }
 
 
+def _each(asked: str, answered: str, kept: str | None = None) -> Callable[[Row, int], Row]:
+    """A refusal with a row for each row of the request.
+
+    :param kept: a field that a row has in both.
+    """
+
+    def refusal(body: Row, code: int) -> Row:
+        rows = [{} if kept is None else {kept: row[kept]} for row in body[asked]]
+        return {answered: [{**row, "error_code": code} for row in rows]}
+
+    return refusal
+
+
+def _scram_users(body: Row, code: int) -> Row:
+    users = dict.fromkeys(row["name"] for row in (*body["deletions"], *body["upsertions"]))
+    return {"results": [{"user": user, "error_code": code} for user in users]}
+
+
 _CLUSTER_ACTION = Whole(cluster(Operation.CLUSTER_ACTION), only_code)
 _MEMBER = Whole(_member, only_code)
 
@@ -132,6 +150,7 @@ RULES: Mapping[int, Sequence[Rule]] = {
     messages.STOP_REPLICA.key: [_CLUSTER_ACTION],
     messages.UPDATE_METADATA.key: [_CLUSTER_ACTION],
     messages.CONTROLLED_SHUTDOWN.key: [_CLUSTER_ACTION],
+    messages.ALLOCATE_PRODUCER_IDS.key: [_CLUSTER_ACTION],
     messages.WRITE_TXN_MARKERS.key: [Whole(cluster(Operation.CLUSTER_ACTION), _markers)],
     # Topics.
     messages.CREATE_TOPICS.key: [
@@ -161,6 +180,15 @@ RULES: Mapping[int, Sequence[Rule]] = {
     messages.ALTER_PARTITION_REASSIGNMENTS.key: [Whole(cluster(Operation.ALTER), only_code)],
     messages.LIST_PARTITION_REASSIGNMENTS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
     messages.DESCRIBE_LOG_DIRS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
+    messages.UPDATE_FEATURES.key: [Whole(cluster(Operation.ALTER), only_code)],
+    # Access control, credentials and quotas.
+    messages.DESCRIBE_ACLS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
+    messages.CREATE_ACLS.key: [Whole(cluster(Operation.ALTER), _each("creations", "results"))],
+    messages.DELETE_ACLS.key: [Whole(cluster(Operation.ALTER), _each("filters", "filter_results"))],
+    messages.DESCRIBE_CLIENT_QUOTAS.key: [Whole(cluster(Operation.DESCRIBE_CONFIGS), only_code)],
+    messages.ALTER_CLIENT_QUOTAS.key: [Whole(cluster(Operation.ALTER_CONFIGS), _each("entries", "entries", "entity"))],
+    messages.DESCRIBE_USER_SCRAM_CREDENTIALS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
+    messages.ALTER_USER_SCRAM_CREDENTIALS.key: [Whole(cluster(Operation.ALTER), _scram_users)],
     # Groups.
     messages.FIND_COORDINATOR.key: [Whole(_coordinator, _no_coordinator)],
     messages.JOIN_GROUP.key: [_MEMBER],

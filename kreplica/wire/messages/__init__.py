@@ -6,6 +6,8 @@
 * ``metadata``: What the cluster looks like: brokers, topics, partitions and their leaders
 * ``versions``: Which APIs and versions a broker speaks; the first request of every connection (KIP-35, KIP-511)
 * ``security``: Who is there: SASL on a connection
+* ``acls``, ``delegation_tokens``, ``scram``: Access control and credentials, as tools see and change them
+* ``client_quotas``: Quotas of users and client ids, likewise
 * ``groups``: Consumer groups: membership, assignment, and what tools see of them
 * ``offsets``: Offsets that groups committed, and the deletion of records up to an offset
 * ``topics``: Topics: making, deleting and widening them
@@ -23,7 +25,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from kreplica.wire.messages.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from kreplica.wire.messages.api import Api
+from kreplica.wire.messages.client_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from kreplica.wire.messages.cluster import ALLOCATE_PRODUCER_IDS, ENVELOPE, UPDATE_FEATURES
 from kreplica.wire.messages.configs import (
     ALTER_CONFIGS,
@@ -37,6 +41,12 @@ from kreplica.wire.messages.control import (
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
+)
+from kreplica.wire.messages.delegation_tokens import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
 )
 from kreplica.wire.messages.fetch import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kreplica.wire.messages.groups import (
@@ -60,6 +70,7 @@ from kreplica.wire.messages.reassignments import (
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
 )
+from kreplica.wire.messages.scram import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 from kreplica.wire.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kreplica.wire.messages.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kreplica.wire.messages.transactions import (
@@ -107,18 +118,29 @@ APIS: Mapping[int, Api] = MappingProxyType(
             END_TXN,
             WRITE_TXN_MARKERS,
             TXN_OFFSET_COMMIT,
+            DESCRIBE_ACLS,
+            CREATE_ACLS,
+            DELETE_ACLS,
             DESCRIBE_CONFIGS,
             ALTER_CONFIGS,
             ALTER_REPLICA_LOG_DIRS,
             DESCRIBE_LOG_DIRS,
             SASL_AUTHENTICATE,
             CREATE_PARTITIONS,
+            CREATE_DELEGATION_TOKEN,
+            RENEW_DELEGATION_TOKEN,
+            EXPIRE_DELEGATION_TOKEN,
+            DESCRIBE_DELEGATION_TOKEN,
             DELETE_GROUPS,
             ELECT_LEADERS,
             INCREMENTAL_ALTER_CONFIGS,
             ALTER_PARTITION_REASSIGNMENTS,
             LIST_PARTITION_REASSIGNMENTS,
             OFFSET_DELETE,
+            DESCRIBE_CLIENT_QUOTAS,
+            ALTER_CLIENT_QUOTAS,
+            DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ALTER_USER_SCRAM_CREDENTIALS,
             ALTER_PARTITION,
             UPDATE_FEATURES,
             ENVELOPE,
@@ -140,30 +162,40 @@ __all__ = [
     "ADD_OFFSETS_TO_TXN",
     "ADD_PARTITIONS_TO_TXN",
     "ALLOCATE_PRODUCER_IDS",
+    "ALTER_CLIENT_QUOTAS",
     "ALTER_CONFIGS",
     "ALTER_PARTITION",
     "ALTER_PARTITION_REASSIGNMENTS",
     "ALTER_REPLICA_LOG_DIRS",
+    "ALTER_USER_SCRAM_CREDENTIALS",
     "APIS",
     "API_VERSIONS",
     "CONSUMER_GROUP_DESCRIBE",
     "CONSUMER_GROUP_HEARTBEAT",
     "CONTROLLED_SHUTDOWN",
+    "CREATE_ACLS",
+    "CREATE_DELEGATION_TOKEN",
     "CREATE_PARTITIONS",
     "CREATE_TOPICS",
+    "DELETE_ACLS",
     "DELETE_GROUPS",
     "DELETE_RECORDS",
     "DELETE_TOPICS",
+    "DESCRIBE_ACLS",
+    "DESCRIBE_CLIENT_QUOTAS",
     "DESCRIBE_CLUSTER",
     "DESCRIBE_CONFIGS",
+    "DESCRIBE_DELEGATION_TOKEN",
     "DESCRIBE_GROUPS",
     "DESCRIBE_LOG_DIRS",
     "DESCRIBE_PRODUCERS",
     "DESCRIBE_TOPIC_PARTITIONS",
     "DESCRIBE_TRANSACTIONS",
+    "DESCRIBE_USER_SCRAM_CREDENTIALS",
     "ELECT_LEADERS",
     "END_TXN",
     "ENVELOPE",
+    "EXPIRE_DELEGATION_TOKEN",
     "FETCH",
     "FIND_COORDINATOR",
     "HEARTBEAT",
@@ -183,6 +215,7 @@ __all__ = [
     "OFFSET_FETCH",
     "OFFSET_FOR_LEADER_EPOCH",
     "PRODUCE",
+    "RENEW_DELEGATION_TOKEN",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
     "STOP_REPLICA",
