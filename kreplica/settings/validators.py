@@ -107,12 +107,18 @@ class EachOneOf:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseVersion:
-    """A release of Apache Kafka as ``inter.broker.protocol.version`` names them: ``3.9``, ``2.8-IV1``."""
+    """A release of Apache Kafka as ``inter.broker.protocol.version`` names them: ``3.9``, ``2.8-IV1``, ``0.10.0.0``.
 
-    allowed: str = "a release of Apache Kafka from 0.8.0 on, such as 3.9 or 2.8-IV1"
+    Releases before 1.0 have three segments, later ones two; as in Kafka, further segments are ignored.
+    """
+
+    allowed: str = "a release of Apache Kafka from 0.8.0 on, such as 3.9, 2.8-IV1 or 0.10.2"
 
     def accepts(self, value: Value) -> bool:
-        return isinstance(value, str) and re.fullmatch(r"\d+\.\d+(\.\d+)?(-IV\d+)?", value, re.ASCII) is not None
+        if not isinstance(value, str):
+            return False
+        release = ".".join(value.split(".")[: 3 if value.startswith("0.") else 2])
+        return re.fullmatch(r"(0\.(8|9|10|11)\.\d+|[1-9]\d*\.\d+)(-IV\d+)?", release, re.ASCII) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,12 @@ def test_a_refused_secret_is_not_shown():
         (OneOf(("a", "b")), ["a"], ["A", "c"], "one of a, b"),
         (OneOf(("a",), any_case=True), ["a", "A"], ["b"], "one of a"),
         (EachOneOf(("a", "b")), [(), ("b", "a")], [("a", "c"), "a"], "a list of any of a, b"),
-        (ReleaseVersion(), ["3.9", "2.8-IV1", "0.10.2-IV0"], ["3", "3.9-IV", "x"], "a release"),
+        (
+            ReleaseVersion(),
+            ["3.9", "3.9.1", "2.8-IV1", "0.10.2-IV0", "0.10.0.0", "0.11.0", "0.9.0.1", "1.0.0"],
+            ["3", "3.9-IV", "x", "0.10", "0.12.0", "0.0.1", "", "3.x.1"],
+            "a release",
+        ),
         (ThrottledReplicas(), [(), ("*",), ("0:1", "12:3")], [("*", "0:1"), ("0",), ("a:b",), "*"], "partition:broker"),
     ],
 )
