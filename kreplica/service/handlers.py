@@ -16,6 +16,7 @@ from kreplica.server.handlers import client_quotas, security
 from kreplica.server.handlers.allocate_producer_ids import AllocateProducerIds
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.alter_partition_reassignments import AlterPartitionReassignments
+from kreplica.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirs
 from kreplica.server.handlers.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kreplica.server.handlers.controlled_shutdown import ControlledShutdown
 from kreplica.server.handlers.create_partitions import CreatePartitions
@@ -188,6 +189,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
         (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),
         (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
+        (messages.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirs(partitions)),
         (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),

@@ -160,6 +160,17 @@ async def _describe_log_dirs(scene: Scene, version: int) -> None:
         assert 0 < directory["usable_bytes"] <= directory["total_bytes"]
 
 
+async def _alter_replica_log_dirs(scene: Scene, version: int) -> None:
+    (directory,) = (each.path for each in scene.broker.partitions.directories.directories)
+    topics = [{"name": "t", "partitions": [0, 9]}]
+    for path, codes in ((directory, [0, 9]), ("/elsewhere", [57, 57])):
+        answer = await scene.ask(messages.ALTER_REPLICA_LOG_DIRS, {"dirs": [{"path": path, "topics": topics}]}, version)
+        (topic,) = answer["results"]
+        assert topic["topic_name"] == "t"
+        assert [row["partition_index"] for row in topic["partitions"]] == [0, 9]
+        assert [row["error_code"] for row in topic["partitions"]] == codes
+
+
 async def _create_partitions(scene: Scene, version: int) -> None:
     body = {
         "topics": [{"name": "grows", "count": 2 + version, "assignments": None}],
@@ -251,6 +262,7 @@ CHECKS: dict[Api, Check] = {
     messages.DESCRIBE_CONFIGS: _describe_configs,
     messages.ALTER_CONFIGS: _alter_configs,
     messages.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
+    messages.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
     messages.DESCRIBE_LOG_DIRS: _describe_log_dirs,
     messages.CREATE_PARTITIONS: _create_partitions,
     messages.ELECT_LEADERS: _elect_leaders,
@@ -287,15 +299,11 @@ def test_every_advertised_version_of_every_api_answers_sensibly(tmp_path: Path) 
 KAFKA_CLIENT_APIS = frozenset({*range(52), 57, 60, 61, 65, 66, 67, 68, 69})
 """The keys that Apache Kafka 3.9 with ZooKeeper advertises, without those of its own brokers (56, 58)."""
 
-NOT_SERVED = frozenset({34})
-"""AlterReplicaLogDirs."""
-
-
 def test_every_api_of_a_kafka_broker_is_advertised(tmp_path: Path) -> None:
     """Clients that guess a broker's version by its APIs take it for Kafka 3.9, not for one of 2015."""
 
     async def story(scene: Scene) -> None:
-        assert set(scene.connection.versions) == KAFKA_CLIENT_APIS - NOT_SERVED
+        assert set(scene.connection.versions) == KAFKA_CLIENT_APIS
 
     on_broker(tmp_path, story)
 
@@ -316,6 +324,21 @@ def test_a_broker_that_stopped_leaves_no_file_open(tmp_path: Path) -> None:
     before = open_files()
     on_broker(tmp_path / "second", story)
     assert open_files() <= before
+
+
+def test_a_replica_is_not_moved_between_directories(tmp_path: Path) -> None:
+    """A move that the broker cannot make is refused; asking for the directory where a replica is succeeds."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        answers = {}
+        for directory in scene.broker.partitions.directories.directories:
+            body = {"dirs": [{"path": directory.path, "topics": [{"name": "t", "partitions": [0]}]}]}
+            answer = await scene.ask(messages.ALTER_REPLICA_LOG_DIRS, body)
+            answers[bool(directory.logs)] = answer["results"][0]["partitions"][0]["error_code"]
+        assert answers == {True: 0, False: 35}
+
+    on_broker(tmp_path, story, f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}")
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:

@@ -136,6 +136,12 @@ def _each(asked: str, answered: str, kept: str | None = None) -> Callable[[Row, 
     return refusal
 
 
+def _log_dirs(body: Row, code: int) -> Row:
+    refused = with_partitions("name", partitions="partitions", index=None)
+    rows = [refused(topic, code) for directory in body["dirs"] for topic in directory["topics"]]
+    return {"results": [{"topic_name": row["name"], "partitions": row["partitions"]} for row in rows]}
+
+
 def _scram_users(body: Row, code: int) -> Row:
     users = dict.fromkeys(row["name"] for row in (*body["deletions"], *body["upsertions"]))
     return {"results": [{"user": user, "error_code": code} for user in users]}
@@ -179,6 +185,7 @@ RULES: Mapping[int, Sequence[Rule]] = {
     messages.ELECT_LEADERS.key: [Whole(cluster(Operation.ALTER), _elections)],
     messages.ALTER_PARTITION_REASSIGNMENTS.key: [Whole(cluster(Operation.ALTER), only_code)],
     messages.LIST_PARTITION_REASSIGNMENTS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
+    messages.ALTER_REPLICA_LOG_DIRS.key: [Whole(cluster(Operation.ALTER), _log_dirs)],
     messages.DESCRIBE_LOG_DIRS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
     messages.UPDATE_FEATURES.key: [Whole(cluster(Operation.ALTER), only_code)],
     # Access control, credentials and quotas.
