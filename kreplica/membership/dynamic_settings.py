@@ -27,6 +27,7 @@ from kreplica.settings.alterations import (
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from kreplica.settings.dynamic import ConfigRow, EffectiveSettings, TopicSettings
+from kreplica.settings.resources import no_settings
 from kreplica.storage.config import LogConfig
 from kreplica.zookeeper import (
     BadVersion,
@@ -229,7 +230,7 @@ class DynamicSettings:
     ) -> None:
         for _ in range(CONFLICTS_MAX):
             entity_type, entity = await self._entity(resource_type, name)
-            alteration = await self._worked_out(entity_type, entity, change, names)
+            alteration = await self._worked_out(entity_type, entity, change, names, takes_custom=True)
             if validate_only:
                 return
             try:
@@ -260,13 +261,16 @@ class DynamicSettings:
         entity: str,
         change: Callable[[Mapping[str, str]], dict[str, str]],
         names: Sequence[str],
+        *,
+        takes_custom: bool = False,
     ) -> Alteration:
         version, current = await reachable(self._read(znodes.config_path(entity_type, entity)))
         new = change(current)
         if entity_type == "topics":
             self.check_topic(new)
         else:
-            validate_broker_config(new, changed=names, per_broker=entity != znodes.DEFAULT_ENTITY)
+            per_broker = entity != znodes.DEFAULT_ENTITY
+            validate_broker_config(new, changed=names, per_broker=per_broker, takes_custom=takes_custom)
         return Alteration(new, version, _writes(entity_type, entity, new, version))
 
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
@@ -275,7 +279,7 @@ class DynamicSettings:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             return "topics", name
         if resource_type != BROKER_RESOURCE:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+            raise no_settings(resource_type)
         if name not in ("", self._broker_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}; ask broker {name} to change its settings"

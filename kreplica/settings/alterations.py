@@ -77,18 +77,23 @@ def validate_topic_config(
         raise _invalid("remote.storage.enable=true is not allowed: there is no tiered storage")
 
 
-def validate_broker_config(configs: Mapping[str, str | None], *, changed: Iterable[str], per_broker: bool) -> None:
-    """Refuse what brokers may not be told while they run.
+def validate_broker_config(
+    configs: Mapping[str, str | None], *, changed: Iterable[str], per_broker: bool, takes_custom: bool = False
+) -> None:
+    """Refuse settings that brokers cannot change while they run.
 
     :param configs: all dynamic settings that the broker, or all brokers together, are to have.
     :param changed: the names that a request names, which must be such as may change.
     :param per_broker: whether they are for one broker; else for all.
+    :param takes_custom: accept names that are no settings, as Kafka does; they are kept and have no effect.
     :raise KafkaError: INVALID_REQUEST for a setting that cannot change so; INVALID_CONFIG for a name or value that is
         not allowed.
     """
     for name in changed:
         setting = broker_setting(name)
         if setting is None:
+            if takes_custom or name not in configs:
+                continue
             raise _invalid(f"there is no broker setting {name!r}.{hint(name)}")
         if setting.update is Update.READ_ONLY:
             raise _bad_request(f"{name} cannot change while a broker runs: set it in the broker's file and restart")

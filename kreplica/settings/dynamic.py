@@ -97,6 +97,8 @@ class EffectiveSettings:
         """
         self.static = static
         ignored: list[str] = []
+        self._custom = _custom_rows(default or {}, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        self._custom_here = self._custom | _custom_rows(broker or {}, Source.DYNAMIC_BROKER_CONFIG)
         self._broker = _usable(broker or {}, ignored)
         self._default = _usable(default or {}, ignored)
         self.ignored = tuple(ignored)
@@ -146,7 +148,8 @@ class EffectiveSettings:
         :param names: only these; None for all.
         """
         known = (self._topic_row(setting, overrides) for setting in TOPIC_SETTINGS.values())
-        unknown = (_unknown_row(name) for name in overrides if name not in TOPIC_SETTINGS)
+        source = Source.DYNAMIC_TOPIC_CONFIG
+        unknown = (_unknown_row(name, source) for name in overrides if name not in TOPIC_SETTINGS)
         return [row for rows in (known, unknown) for row in rows if names is None or row.name in names]
 
     def describe_broker(self, names: Collection[str] | None = None) -> list[ConfigRow]:
@@ -156,7 +159,8 @@ class EffectiveSettings:
             setting = broker_setting(name)
             if setting is not None:
                 listed.setdefault(name, setting)
-        return [self._broker_row(setting) for name, setting in listed.items() if names is None or name in names]
+        known = [self._broker_row(setting) for setting in listed.values()]
+        return [row for row in (*known, *self._custom_here.values()) if names is None or row.name in names]
 
     def describe_default_broker(self, names: Collection[str] | None = None) -> list[ConfigRow]:
         """What is set for all brokers together, and nothing else, as Kafka answers for the broker without a name."""
@@ -166,7 +170,7 @@ class EffectiveSettings:
             if setting is not None and (names is None or name in names):
                 layer = (Synonym(name, text, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),)
                 rows.append(_row(setting, text, layer, read_only=setting.update is Update.READ_ONLY))
-        return rows
+        return rows + [row for name, row in self._custom.items() if names is None or name in names]
 
     def _topic_row(self, setting: Setting, overrides: Mapping[str, str]) -> ConfigRow:
         override = overrides.get(setting.name)
@@ -214,7 +218,7 @@ def _usable(layer: Mapping[str, str], ignored: list[str]) -> dict[str, str]:
         setting = broker_setting(name)
         try:
             if setting is None:
-                raise ValueError(f"{name}: no broker has such a setting")
+                raise ValueError(f"{name}: no broker has such a setting; it is kept and shown, and has no effect")
             if setting.update is Update.READ_ONLY:
                 raise ValueError(f"{name}: cannot change while a broker runs")
             setting.parse(text)
@@ -248,7 +252,11 @@ def _row(setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], *, r
     )
 
 
-def _unknown_row(name: str) -> ConfigRow:
-    """Somebody's override that is no setting: what it holds may be a secret, so that it is not shown."""
-    synonyms = (Synonym(name, None, Source.DYNAMIC_TOPIC_CONFIG),)
-    return ConfigRow(name, None, Source.DYNAMIC_TOPIC_CONFIG, False, True, UNKNOWN_TYPE, synonyms, "")
+def _custom_rows(layer: Mapping[str, str], source: Source) -> dict[str, ConfigRow]:
+    """Rows of the names that are no settings: Kafka takes them for settings of plugins."""
+    return {name: _unknown_row(name, source) for name in layer if broker_setting(name) is None}
+
+
+def _unknown_row(name: str, source: Source) -> ConfigRow:
+    """A name that is no setting: its value may be a secret, so it is not shown."""
+    return ConfigRow(name, None, source, False, True, UNKNOWN_TYPE, (Synonym(name, None, source),), "")

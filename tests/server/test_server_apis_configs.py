@@ -205,6 +205,41 @@ def test_a_brokers_default_for_topics_can_change(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
+def test_a_brokers_custom_settings_are_kept(tmp_path: Path) -> None:
+    """Names that are no settings are kept and shown without their value, as Kafka does, and can be deleted again."""
+
+    async def story(scene: Scene) -> None:
+        assert await alter(scene, "1", ("my.plugin.key", SET, "secret"), kind=BROKER) == 0
+        assert await alter(scene, "", ("my.plugin.key", SET, "of all"), ("other.key", SET, "1"), kind=BROKER) == 0
+        for name, shown in (("1", {"my.plugin.key": 2, "other.key": 3}), ("", {"my.plugin.key": 3, "other.key": 3})):
+            resource = {"resource_type": BROKER, "resource_name": name, "configuration_keys": None}
+            answer = await scene.ask(DESCRIBE_CONFIGS, {"resources": [resource], "include_synonyms": True})
+            rows = {row["name"]: row for row in answer["results"][0]["configs"] if row["name"] in shown}
+            assert {key: row["config_source"] for key, row in rows.items()} == shown
+            assert all(row["value"] is None and row["is_sensitive"] for row in rows.values())
+        assert await alter(scene, "1", ("my.plugin.key", DELETE, None), kind=BROKER) == 0
+        data, _ = await scene.zookeeper.get_data("/config/brokers/1")
+        assert b"plugin" not in data
+
+    on_broker(tmp_path, story)
+
+
+def test_resources_without_settings_are_refused_by_name(tmp_path: Path) -> None:
+    """Loggers, groups and client metrics have no settings here; the error names the type."""
+
+    async def story(scene: Scene) -> None:
+        config = {"name": "x", "value": "1", "config_operation": SET}
+        for kind, name in ((8, "BROKER_LOGGER"), (16, "CLIENT_METRICS"), (32, "GROUP"), (99, "unknown type 99")):
+            resource = {"resource_type": kind, "resource_name": "1", "configuration_keys": None, "configs": [config]}
+            described = await scene.ask(DESCRIBE_CONFIGS, {"resources": [resource]})
+            altered = await scene.ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+            for row in (*described["results"], *altered["responses"]):
+                assert row["error_code"] == 42
+                assert name in row["error_message"]
+
+    on_broker(tmp_path, story)
+
+
 def test_a_setting_changed_by_another_tool_holds_too(tmp_path: Path) -> None:
     """Kafka's tools write the settings and a notification; every broker follows, old notifications are removed."""
 

@@ -10,6 +10,7 @@ from kreplica.membership import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
 from kreplica.settings.dynamic import ConfigRow
+from kreplica.settings.resources import no_settings
 
 Row = dict[str, Any]
 
@@ -55,7 +56,7 @@ class DescribeConfigs:
             return self._settings.describe_topic(name)
         if resource_type == BROKER_RESOURCE:
             return self._settings.describe_broker(name)
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+        raise no_settings(resource_type)
 
 
 def _config(row: ConfigRow, with_synonyms: bool, with_documentation: bool) -> Row:

@@ -1,0 +1,14 @@
+"""Types of resources that have settings in Kafka's protocol, by their names."""
+
+from __future__ import annotations
+
+from kreplica.errors import ErrorCode, KafkaError
+
+NAMES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+
+
+def no_settings(resource_type: int) -> KafkaError:
+    """The error for a resource of a type that has no settings here."""
+    name = NAMES.get(resource_type)
+    named = f"{name} resources" if name is not None else f"resources of the unknown type {resource_type}"
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"This broker keeps no settings of {named}, only of TOPIC and BROKER.")
