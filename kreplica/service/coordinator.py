@@ -14,7 +14,9 @@ from twisted.python.failure import Failure
 
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
+from kreplica.zookeeper.embedded.quota import QuotaBounds
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.serving import CoordinatorSettings
 
 log = Logger()
 
@@ -26,12 +28,24 @@ class CoordinatorProcess:
     """
 
     def __init__(
-        self, runtime: Runtime, data_directory: str, *, port: int, interface: str, failed: Callable[[str], None]
+        self,
+        runtime: Runtime,
+        data_directory: str,
+        *,
+        port: int,
+        interface: str,
+        failed: Callable[[str], None],
+        settings: CoordinatorSettings | None = None,
     ) -> None:
         self._runtime = runtime
         self._data_directory = data_directory
         self._coordinator = EmbeddedCoordinator(
-            runtime, data_directory, port=port, interface=interface, on_failure=partial(coordinator_failed, failed)
+            runtime,
+            data_directory,
+            port=port,
+            interface=interface,
+            settings=settings,
+            on_failure=partial(coordinator_failed, failed),
         )
         self._asked_port = port
         self._interface = interface
@@ -74,4 +88,7 @@ def coordinator_from_options(
         port=options["port"],
         interface=options["interface"],
         failed=failed,
+        settings=CoordinatorSettings(
+            quota=QuotaBounds(bytes_max=options["znode-bytes-max"], count_max=options["znodes-max"])
+        ),
     )

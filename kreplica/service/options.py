@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from twisted.python import usage
 
 from kreplica.service.log_output import FORMATS
+from kreplica.zookeeper.embedded.quota import QuotaBounds
 
 
 def _port(text: str) -> int:
@@ -27,6 +28,12 @@ def _count(text: str) -> int:
     if not 1 <= count <= 100:
         raise ValueError(f"{text!r} is not a number of brokers (1 to 100)")
     return count
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"{text!r} is not a number above 0")
+    return int(text)
 
 
 def _process(text: str) -> int:
@@ -94,6 +101,8 @@ class CoordinatorOptions(_Options):
         ["data-dir", "d", "coordinator-data", "where the znodes are kept; made where it is absent"],
         ["port", "p", 2181, "the port", _port],
         ["interface", "i", "127.0.0.1", "the address to listen on"],
+        ["znodes-max", None, QuotaBounds().count_max, "how many znodes there may be", _positive],
+        ["znode-bytes-max", None, QuotaBounds().bytes_max, "how many bytes all znodes may hold", _positive],
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kreplica.zookeeper.embedded.quota import size_of
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.znode import CONTAINER_OWNER, TTL_OWNER_BASE, Znode, is_expired, is_valid_path
 from kreplica.zookeeper.errors import (
@@ -207,6 +208,12 @@ def apply(tree: Tree, operation: tuple[Any, ...], zxid: int) -> None:
         pass
 
 
+def assert_counted(tree: Tree) -> None:
+    """The quota's totals are those of the znodes that exist."""
+    assert tree.quota.count == len(tree.nodes)
+    assert tree.quota.held_bytes == sum(map(size_of, tree.nodes.values()))
+
+
 @settings(max_examples=150, deadline=None)
 @given(OPERATIONS, OPERATIONS)
 def test_undoing_brings_everything_back(before: list[Any], undone: list[Any]) -> None:
@@ -221,6 +228,7 @@ def test_undoing_brings_everything_back(before: list[Any], undone: list[Any]) ->
         apply(tree, operation, 100)
     tree.roll_back()
     assert state(tree) == expected[0]
+    assert_counted(tree)
     assert {owner: set(paths) for owner, paths in tree.ephemerals.items()} == expected_ephemerals
     assert set(tree.expendable) == expected[2]
 
@@ -242,6 +250,8 @@ def test_the_changed_rows_are_enough_to_make_the_tree_again(first: list[Any], se
     again = Tree()
     again.restore(stored.values())
     assert state(again) == state(tree)
+    assert_counted(tree)
+    assert_counted(again)
     assert {owner: set(paths) for owner, paths in again.ephemerals.items()} == {
         owner: set(paths) for owner, paths in tree.ephemerals.items()
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.internet.protocol import Factory
@@ -14,6 +14,7 @@ from kreplica.runtime import Runtime
 from kreplica.zookeeper.embedded.commits import GroupCommit
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.dispatch import Dispatch, Door
+from kreplica.zookeeper.embedded.quota import Quota, QuotaBounds
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
 from kreplica.zookeeper.embedded.sessions import Sessions
@@ -34,12 +35,17 @@ class CoordinatorSettings:
     :param connections_max: further ones are closed at once.
     :param frame_size_max: the longest request in bytes (ZooKeeper's ``jute.maxbuffer``).
     :param expendable_check_ms: how often empty containers and znodes past their time to live are looked for.
+    :param sessions_max: beyond it the session that was silent longest, of those without a connection and without
+        ephemeral znodes, is ended for a new one; where there is none the new one is refused.
+    :param quota: on znodes.
     """
 
     tick_time_ms: int = 2_000
     connections_max: int = 2_000
     frame_size_max: int = FRAME_SIZE_MAX
     expendable_check_ms: int = 60_000
+    sessions_max: int = 20_000
+    quota: QuotaBounds = field(default_factory=QuotaBounds)
 
 
 class Serving(Factory):
@@ -66,7 +72,7 @@ class Serving(Factory):
         self._timers: dict[str, IDelayedCall] = {}
         self._stopped = False
         reactor, wall_clock_ms = runtime.reactor, runtime.wall_clock_ms
-        self.tree = Tree()
+        self.tree = Tree(Quota(settings.quota))
         self.tree.restore(image.znodes)
         self.sessions = Sessions(settings.tick_time_ms, runtime.random)
         self.sessions.restore(image.sessions, reactor.seconds())
@@ -74,7 +80,14 @@ class Serving(Factory):
         self.commits = GroupCommit(reactor, self.tree, self.sessions, store, image.zxid, on_failure)
         self._writes = Writes(self.tree, self.watches, self.commits, wall_clock_ms)
         self._requests = SessionRequests(
-            self.tree, self.sessions, self.watches, self.commits, self._writes, reactor.seconds, wall_clock_ms
+            self.tree,
+            self.sessions,
+            self.watches,
+            self.commits,
+            self._writes,
+            reactor.seconds,
+            wall_clock_ms,
+            settings.sessions_max,
         )
         self._words = Words(self.tree, self.sessions, self.watches, self.commits, settings, self.connections)
         self._dispatch = Dispatch(

@@ -32,6 +32,7 @@ class SessionRequests:
     """Opens, keeps and ends sessions; one per coordinator.
 
     :param now: seconds of the reactor's clock.
+    :param sessions_max: see ``CoordinatorSettings``.
     :ivar connections: the one that serves each session just now.
     """
 
@@ -46,7 +47,9 @@ class SessionRequests:
         writes: Writes,
         now: Callable[[], float],
         wall_clock_ms: Callable[[], int],
+        sessions_max: int,
     ) -> None:
+        self._sessions_max = sessions_max
         self._tree = tree
         self._sessions = sessions
         self._watches = watches
@@ -71,6 +74,15 @@ class SessionRequests:
             )
             connection.abort()
             return
+        if not request.session_id and not self._has_room():
+            self._log.warn(
+                "refused {connection}: there are {count} sessions (at most {count_max})",
+                connection=connection,
+                count=len(self._sessions.by_id),
+                count_max=self._sessions_max,
+            )
+            connection.abort()
+            return
         session = self._session_for(request)
         if session is None:
             self._log.info("session 0x{id:x} of {name} is over", id=request.session_id, name=connection.name)
@@ -78,6 +90,22 @@ class SessionRequests:
             connection.end()
             return
         self._attach(connection, session)
+
+    def _has_room(self) -> bool:
+        """End the session that was silent longest, of those that hold nothing, if there are too many."""
+        if len(self._sessions.by_id) < self._sessions_max:
+            return True
+        idle = [
+            each
+            for each in self._sessions.by_id.values()
+            if each.session_id not in self.connections and each.session_id not in self._tree.ephemerals
+        ]
+        if not idle:
+            return False
+        idle.sort(key=lambda each: each.last_heard)
+        for session in idle[: max(len(idle) // 10, 1)]:  # several at a time, so that the search is rare
+            self.end_session(session)
+        return True
 
     def _session_for(self, request: ConnectRequest) -> Session | None:
         now = self._now()

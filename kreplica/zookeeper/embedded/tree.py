@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kreplica.zookeeper.embedded.access import Identity, check_access
+from kreplica.zookeeper.embedded.quota import Quota, QuotaBounds, acl_size, data_size
 from kreplica.zookeeper.embedded.znode import (
     RESERVED_PATHS,
     ROOT,
@@ -38,12 +39,14 @@ from kreplica.zookeeper.records import OPEN_ACL, Acl, Permission
 class Tree:
     """All znodes by path.
 
+    :ivar quota: counts the znodes; whether a write fits is checked by its caller.
     :ivar changed: the paths that were created, changed or deleted since its owner last replaced this set.
     :ivar ephemerals: the paths of each session that has any.
     :ivar expendable: containers and znodes with a time to live, which are removed when they are empty and old.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, quota: Quota | None = None) -> None:
+        self.quota = quota or Quota(QuotaBounds())
         self.nodes: dict[str, Znode] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.expendable: dict[str, None] = {}
@@ -119,6 +122,7 @@ class Tree:
         if self._undo is not None:
             self._undo.append((self._undo_create, (node, parent, parent.pzxid)))
         self.nodes[path] = node
+        self.quota.add(node)
         if parent.children is None:
             parent.children = {}
         parent.children[name] = None
@@ -177,6 +181,7 @@ class Tree:
             raise BadVersion(path)
         if self._undo is not None:
             self._undo.append((self._undo_set_data, (node, node.data, node.version, node.mzxid, node.mtime_ms)))
+        self.quota.held_bytes += data_size(data) - data_size(node.data)
         node.data = data
         node.version = int32(node.version + 1)
         node.mzxid = zxid
@@ -195,6 +200,7 @@ class Tree:
         check_access(node.acl, Permission.ADMIN, identities, path)
         if version not in (-1, node.acl_version):
             raise BadVersion(path)
+        self.quota.held_bytes += acl_size(acl) - acl_size(node.acl)
         node.acl = acl
         node.acl_version = int32(node.acl_version + 1)
         self.changed.add(path)
@@ -236,6 +242,7 @@ class Tree:
         parent.pzxid = pzxid
 
     def _undo_set_data(self, node: Znode, data: bytes | None, version: int, mzxid: int, mtime_ms: int) -> None:
+        self.quota.held_bytes += data_size(data) - data_size(node.data)
         node.data, node.version, node.mzxid, node.mtime_ms = data, version, mzxid, mtime_ms
 
     # --- the indexes ---
@@ -253,6 +260,8 @@ class Tree:
             known = self.nodes.get(path)
             if known is not None:
                 node.children = known.children
+                self.quota.remove(known)
+            self.quota.add(node)
             self.nodes[path] = node
             restored.append(node)
         restored.sort(key=lambda node: node.czxid)
@@ -267,6 +276,7 @@ class Tree:
 
     def _attach(self, node: Znode) -> None:
         self.nodes[node.path] = node
+        self.quota.add(node)
         if node.path != ROOT:
             parent = self.nodes[parent_of(node.path)]
             if parent.children is None:
@@ -285,6 +295,7 @@ class Tree:
     def _detach(self, node: Znode) -> None:
         path = node.path
         del self.nodes[path]
+        self.quota.remove(node)
         parent = self.nodes[parent_of(path)]
         if parent.children is not None:
             del parent.children[path[path.rfind("/") + 1 :]]

@@ -22,6 +22,9 @@ W = TypeVar("W", bound=Hashable)
 # What one watcher's watches of one kind may take: their paths, and about so much more for each.
 WATCHER_BYTES_MAX = 64 << 20
 WATCH_BYTES = 256
+# What all watchers' watches of one kind may take; beyond it only watchers that hold little may leave more.
+TOTAL_BYTES_MAX = 256 << 20
+LITTLE_BYTES = 4 << 20
 
 
 class WatchMode(IntFlag):
@@ -44,9 +47,13 @@ class Notice(NamedTuple, Generic[W]):
 
 
 class WatchTable(Generic[W]):
-    """One kind of watch: the watchers of each path and the paths of each watcher."""
+    """One kind of watch: the watchers of each path and the paths of each watcher.
+
+    :ivar held_bytes: what all watches are counted with.
+    """
 
     def __init__(self) -> None:
+        self.held_bytes = 0
         self.by_path: dict[str, dict[W, int]] = {}
         self.by_watcher: dict[W, dict[str, None]] = {}
         self._sizes: dict[W, int] = {}
@@ -62,6 +69,9 @@ class WatchTable(Generic[W]):
             size = self._sizes.get(watcher, 0) + len(path) + WATCH_BYTES
             if size > WATCHER_BYTES_MAX:
                 raise Throttled(path, "this connection watches too much")
+            if self.held_bytes > TOTAL_BYTES_MAX and size > LITTLE_BYTES:
+                raise Throttled(path, "all connections together watch too much")
+            self.held_bytes += len(path) + WATCH_BYTES
             self._sizes[watcher] = size
             paths[path] = None
         watchers = self.by_path.setdefault(path, {})
@@ -89,6 +99,7 @@ class WatchTable(Generic[W]):
         paths = self.by_watcher[watcher]
         del paths[path]
         self._sizes[watcher] -= len(path) + WATCH_BYTES
+        self.held_bytes -= len(path) + WATCH_BYTES
         if not paths:
             del self.by_watcher[watcher]
             del self._sizes[watcher]

@@ -67,6 +67,8 @@ class Words:
             "minSessionTimeout": self._sessions.timeout_ms_min,
             "maxSessionTimeout": self._sessions.timeout_ms_max,
             "jute.maxbuffer": self._settings.frame_size_max,
+            "quotaBytes": self._settings.quota.bytes_max,
+            "quotaCount": self._settings.quota.count_max,
         }
         return _lines(f"{name}={value}" for name, value in settings.items())
 
@@ -109,6 +111,8 @@ class Words:
             "num_alive_connections": len(self._connections),
             "global_sessions": len(self._sessions.by_id),
             "znode_count": len(tree.nodes),
+            "approximate_data_size": tree.quota.held_bytes,
+            "quota_exceeded_error_count": tree.quota.refused,
             "watch_count": len(watches.data) + len(watches.children),
             "ephemerals_count": sum(map(len, tree.ephemerals.values())),
             "last_zxid": self._commits.zxid,

@@ -9,6 +9,13 @@ from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.access import effective_acl, is_allowed
 from kreplica.zookeeper.embedded.commits import GroupCommit
 from kreplica.zookeeper.embedded.operations import CREATE_TTL, PlainChange, decode_change, decode_changes
+from kreplica.zookeeper.embedded.quota import (
+    REGISTRATION_BYTES_MAX,
+    REGISTRATIONS,
+    ZNODE_OVERHEAD_BYTES,
+    acl_size,
+    data_size,
+)
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Notice, Watches
 from kreplica.zookeeper.embedded.znode import CONTAINER_OWNER, TTL_MS_MAX, TTL_OWNER_BASE, Znode, is_valid_path
@@ -127,6 +134,9 @@ class Writes:
         if not is_valid_path(request.path):
             raise BadArguments(request.path)
         acl = effective_acl(request.acl, connection.identities, request.path)
+        before = self._tree.nodes.get(request.path)
+        if before is not None:
+            self._check_growth(connection, request.path, acl_size(acl) - acl_size(before.acl))
         node = self._tree.set_acl(request.path, acl, request.version, connection.identities)
         self._commits.zxid += 1
         sink = self._commits.sink_of_change(connection)
@@ -153,6 +163,8 @@ class Writes:
         owner = 0
         if flags or opcode == CREATE_TTL:
             owner = self._owner(connection, opcode, path, flags, time_to_live_ms)
+        growth = ZNODE_OVERHEAD_BYTES + 2 * len(path) + data_size(value) + acl_size(acl)
+        self._check_quota(connection, path, growth, owner)
         node = self._tree.create(
             path, value, acl, owner, flags in _SEQUENCE_FLAGS, connection.identities, zxid, time_ms
         )
@@ -172,7 +184,26 @@ class Writes:
             return TTL_OWNER_BASE + time_to_live_ms
         return 0
 
+    def _check_quota(self, connection: Connection, path: str, growth: int, owner: int = 0, nodes: int = 1) -> None:
+        quota = self._tree.quota
+        if owner > 0:
+            quota.check_ephemerals(path, len(self._tree.ephemerals.get(owner, ())))
+        if quota.needs_reserve(growth, nodes):
+            registers = owner > 0 and REGISTRATIONS in path and growth <= REGISTRATION_BYTES_MAX
+            is_broker = registers or self._is_broker(connection.session_id)
+            quota.check(path, growth, nodes, is_broker=is_broker)
+
+    def _is_broker(self, session_id: int) -> bool:
+        return any(REGISTRATIONS in path for path in self._tree.ephemerals.get(session_id, ()))
+
+    def _check_growth(self, connection: Connection, path: str, growth: int) -> None:
+        if growth > 0:
+            self._check_quota(connection, path, growth, nodes=0)
+
     def _set_data(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+        before = self._tree.nodes.get(change[1])
+        if before is not None:
+            self._check_growth(connection, change[1], data_size(change[2]) - data_size(before.data))
         node = self._tree.set_data(change[1], change[2], change[4], connection.identities, zxid, time_ms)
         return node.pack_stat(), node
 

@@ -1,0 +1,112 @@
+"""Quota on znodes: how many there are and what they hold, with a reserve for brokers.
+
+ZooKeeper's own quotas (``/zookeeper/quota``) are per path and opt-in; this one holds for the whole tree.  Writes that
+do not grow the tree, and deletions, are never refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kreplica.zookeeper.embedded.znode import Znode
+from kreplica.zookeeper.errors import QuotaExceeded
+from kreplica.zookeeper.records import OPEN_ACL, Acl
+
+ZNODE_OVERHEAD_BYTES = 500
+"""Counted for each znode beside its path, data and ACL."""
+
+ACL_OVERHEAD_BYTES = 200
+"""Counted for each entry of an ACL that is not the open one."""
+
+REGISTRATIONS = "/brokers/ids/"
+"""A session that has an ephemeral znode below this, under any chroot, is a broker's."""
+
+REGISTRATION_BYTES_MAX = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaBounds:
+    """:param bytes_max: of all znodes.
+    :param count_max: of znodes.
+    :param session_ephemerals_max: ephemeral znodes of one session.
+    :param reserve: the part of both bounds that only brokers may use, for example 0.2.
+    """
+
+    bytes_max: int = 384 * 2**20
+    count_max: int = 1_000_000
+    session_ephemerals_max: int = 50_000
+    reserve: float = 0.2
+
+
+class Quota:
+    """Totals of one tree.
+
+    :ivar held_bytes: of all znodes.
+    :ivar count: of znodes.
+    :ivar refused: writes that were refused since the start.
+    """
+
+    def __init__(self, bounds: QuotaBounds) -> None:
+        self.bounds = bounds
+        self.held_bytes = 0
+        self.count = 0
+        self.refused = 0
+        self._bytes_open = round(bounds.bytes_max * (1 - bounds.reserve))
+        self._count_open = round(bounds.count_max * (1 - bounds.reserve))
+
+    def add(self, node: Znode) -> None:
+        """Count a znode."""
+        self.count += 1
+        self.held_bytes += size_of(node)
+
+    def remove(self, node: Znode) -> None:
+        """Count it no longer."""
+        self.count -= 1
+        self.held_bytes -= size_of(node)
+
+    def needs_reserve(self, growth: int, nodes: int) -> bool:
+        """Return whether a write may only be made by a broker."""
+        return self.held_bytes + growth > self._bytes_open or self.count + nodes > self._count_open
+
+    def check(self, path: str, growth: int, nodes: int, *, is_broker: bool) -> None:
+        """Raise if a write does not fit.
+
+        :param growth: bytes that it adds; a write that adds none fits.
+        :param nodes: znodes that it adds.
+        :param is_broker: may use the reserve.
+        :raise QuotaExceeded: it does not fit.
+        """
+        if growth <= 0 and not nodes:
+            return
+        bounds = self.bounds
+        if is_broker:
+            fits = self.held_bytes + growth <= bounds.bytes_max and self.count + nodes <= bounds.count_max
+        else:
+            fits = not self.needs_reserve(growth, nodes)
+        if not fits:
+            self.refused += 1
+            raise QuotaExceeded(path, f"{self.count} znodes hold {self.held_bytes} bytes")
+
+    def check_ephemerals(self, path: str, count: int) -> None:
+        """Raise if a session that has so many ephemeral znodes may not have one more.
+
+        :raise QuotaExceeded: it may not.
+        """
+        if count >= self.bounds.session_ephemerals_max:
+            self.refused += 1
+            raise QuotaExceeded(path, f"the session has {count} ephemeral znodes")
+
+
+def size_of(node: Znode) -> int:
+    """Return the bytes that a znode is counted with."""
+    return ZNODE_OVERHEAD_BYTES + 2 * len(node.path) + data_size(node.data) + acl_size(node.acl)
+
+
+def data_size(data: bytes | None) -> int:
+    """Return the bytes of a znode's data."""
+    return len(data) if data else 0
+
+
+def acl_size(acl: tuple[Acl, ...]) -> int:
+    """Return the bytes that an ACL is counted with."""
+    return 0 if acl is OPEN_ACL else sum(ACL_OVERHEAD_BYTES + len(each.scheme) + len(each.id) for each in acl)

@@ -1,0 +1,143 @@
+"""What one client can make the coordinator hold: znodes, ephemeral znodes, sessions, watches."""
+
+from __future__ import annotations
+
+import pytest
+from embedded_peer import TICK_TIME_MS, Peer, Scene
+
+from kreplica.zookeeper.embedded import watches
+from kreplica.zookeeper.embedded.quota import QuotaBounds
+from kreplica.zookeeper.embedded.serving import CoordinatorSettings
+from kreplica.zookeeper.errors import NoNode, QuotaExceeded, Throttled
+from kreplica.zookeeper.records import AddWatchMode
+from kreplica.zookeeper.requests import AddWatch, Create, Delete, Exists, Multi, Ping, SetData
+
+MIB = 2**20
+
+
+def quota_scene(**bounds: int) -> Scene:
+    return Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, quota=QuotaBounds(**bounds)))
+
+
+def fill(scene: Scene, peer: Peer, size: int = 100_000) -> int:
+    """Create znodes until one is refused; returns how many were made."""
+    for number in range(1000):
+        error = scene.ask(peer, Create(f"/junk-{number}", bytes(size))).error
+        if error:
+            assert error == QuotaExceeded.code
+            return number
+    raise AssertionError("nothing was refused")
+
+
+def broker(scene: Scene) -> Peer:
+    """A session that registers as a broker."""
+    peer, _ = scene.session(host="broker")
+    for path in ("/brokers", "/brokers/ids"):
+        scene.ask(peer, Create(path))
+    assert scene.ask(peer, Create("/brokers/ids/1", b"{}", ephemeral=True)).error == 0
+    return peer
+
+
+def test_znodes_are_bounded_by_their_bytes() -> None:
+    """A client that fills the tree gets QuotaExceeded; a broker goes on with the reserve; deletions give it back."""
+    scene = quota_scene(bytes_max=2 * MIB)
+    serving = scene.coordinator.serving
+    assert serving is not None
+    quota = serving.tree.quota
+    writer = broker(scene)
+    before = quota.held_bytes
+    peer, _ = scene.session()
+    made = fill(scene, peer)
+    assert 14 <= made <= 17
+    assert quota.held_bytes <= 0.8 * 2 * MIB
+    assert scene.ask(writer, Create("/brokers/state", bytes(100_000))).error == 0
+    assert scene.ask(writer, SetData("/brokers/state", bytes(100_001))).error == 0
+    for number in range(made):
+        assert scene.ask(peer, Delete(f"/junk-{number}")).error == 0
+    scene.ask(writer, Delete("/brokers/state"))
+    assert quota.held_bytes == before
+
+
+def test_a_new_broker_registers_when_the_tree_is_full() -> None:
+    """The znode by which a broker registers is part of the reserve."""
+    scene = quota_scene(bytes_max=2 * MIB)
+    peer, _ = scene.session()
+    for path in ("/brokers", "/brokers/ids"):
+        scene.ask(peer, Create(path))
+    fill(scene, peer)
+    fill_rest = [scene.ask(peer, Create(f"/small-{number}")).error for number in range(300)]
+    assert fill_rest[-1] == QuotaExceeded.code
+    joining, _ = scene.session(host="broker")
+    assert scene.ask(joining, Create("/brokers/ids/2", b"{}", ephemeral=True)).error == 0
+    assert scene.ask(joining, Create("/controller", b"{}", ephemeral=True)).error == 0
+
+
+def test_the_reserve_ends_too() -> None:
+    """A broker cannot exceed the whole bound."""
+    scene = quota_scene(bytes_max=2 * MIB)
+    assert fill(scene, broker(scene)) <= 20
+
+
+def test_znodes_are_bounded_by_their_number() -> None:
+    """Empty znodes count as well."""
+    scene = quota_scene(count_max=100)
+    peer, _ = scene.session()
+    assert fill(scene, peer, 0) == 76, "80 with the four that every tree has"
+
+
+def test_a_write_that_does_not_grow_the_tree_is_not_refused() -> None:
+    """A full tree can be changed and read, and a multi that does not fit changes nothing."""
+    scene = quota_scene(bytes_max=2 * MIB)
+    peer, _ = scene.session()
+    fill(scene, peer)
+    assert scene.ask(peer, SetData("/junk-0", bytes(99_000))).error == 0
+    reply = scene.ask(peer, Multi([Create("/a"), Create("/b", bytes(500_000))]))
+    assert QuotaExceeded.code.to_bytes(4, "big", signed=True) in reply.body
+    assert scene.ask(peer, Exists("/a")).error == NoNode.code
+    assert scene.ask(peer, Ping()).error == 0
+
+
+def test_ephemeral_znodes_of_one_session_are_bounded() -> None:
+    """One session cannot take all; another one still has its own."""
+    scene = quota_scene(session_ephemerals_max=10)
+    peer, _ = scene.session()
+    codes = [scene.ask(peer, Create(f"/e{number}", ephemeral=True)).error for number in range(11)]
+    assert codes == [0] * 10 + [QuotaExceeded.code]
+    other, _ = scene.session(host="other")
+    assert scene.ask(other, Create("/mine", ephemeral=True)).error == 0
+
+
+def test_sessions_are_bounded() -> None:
+    """A client that opens sessions and leaves them makes room for others, which keep theirs."""
+    scene = Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, sessions_max=20))
+    serving = scene.coordinator.serving
+    assert serving is not None
+    keeper, _ = scene.session(host="keeper")
+    scene.ask(keeper, Create("/mine", ephemeral=True))
+    for _ in range(100):
+        peer, _ = scene.session(timeout_ms=20_000)
+        peer.transport.loseConnection()
+        scene.run(peer.closed)
+    assert len(serving.sessions.by_id) <= 20
+    assert scene.ask(keeper, Exists("/mine")).error == 0
+    assert scene.ask(scene.session(host="neighbour")[0], Ping()).error == 0
+
+
+def test_watches_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the total only connections that hold little may watch more."""
+    monkeypatch.setattr(watches, "TOTAL_BYTES_MAX", 20_000)
+    monkeypatch.setattr(watches, "LITTLE_BYTES", 2_000)
+    scene = quota_scene()
+    serving = scene.coordinator.serving
+    assert serving is not None
+    greedy, _ = scene.session()
+    codes = [scene.ask(greedy, Exists(f"/n{number}", watch=True)).error for number in range(100)]
+    assert codes[-1] == Throttled.code
+    assert serving.watches.data.held_bytes < 21_000
+    modest, _ = scene.session(host="modest")
+    watch = AddWatch("/mine", AddWatchMode.PERSISTENT)
+    assert scene.ask(modest, watch).error == 0
+    greedy.transport.loseConnection()
+    scene.run(greedy.closed)
+    scene.pass_time(1)
+    assert serving.watches.data.held_bytes < 300
