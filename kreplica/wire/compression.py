@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
+from typing import TypeVar
 
 import cramjam
 import lz4.frame
@@ -18,9 +19,12 @@ import lz4.frame
 from kreplica.errors import ProtocolError
 
 Bytes = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 PATH = "RecordBatch.records"
 CHUNK_SIZE = 64 * 1024
+PIECE_SIZE_MAX = 1024 * 1024
+"""Largest number of bytes that one call of a decompressor may produce."""
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -32,8 +36,22 @@ ZSTD_GUESS_SIZE_MIN = 256 * 1024
 ZSTD_GUESS_RATIO = 8
 _OUTPUT_FULL = "failed to write whole buffer"
 
+SNAPPY_RATIO_MAX = 22
+"""A copy of 3 bytes produces 64 at most, so snappy data cannot expand further."""
+
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_FLAGS_POSITION = 4
+_LZ4_INDEPENDENT_BLOCKS_BIT = 0x20
+_LZ4_CONTENT_SIZE_BIT = 0x08
+_LZ4_CONTENT_SIZE = Struct("<Q")
+_LZ4_CONTENT_SIZE_POSITION = 6
+
 _GZIP_WBITS = 31
 _GZIP_LEVEL = 6
+
+
+class DecompressedTooLarge(ProtocolError):
+    """The data is larger than the caller allows when decompressed, or declares so."""
 
 
 class Codec(IntEnum):
@@ -60,8 +78,14 @@ def decompress(codec: int, data: Bytes, size_max: int) -> bytes:
     """Decompress with a ``Codec``.
 
     :param size_max: bytes that may come out; beyond that nothing more than a chunk is allocated.
-    :raise ProtocolError: the codec is not known, the data is corrupt or cut short, or more would come out.
+    :raise DecompressedTooLarge: more would come out.
+    :raise ProtocolError: the codec is not known, or the data is corrupt or cut short.
     """
+    return bytes(decompress_to_buffer(codec, data, size_max))
+
+
+def decompress_to_buffer(codec: int, data: Bytes, size_max: int) -> bytes | bytearray:
+    """Decompress as ``decompress`` does, without the copy that makes the result immutable."""
     if codec == Codec.NONE:
         if len(data) > size_max:
             raise _too_large(size_max)
@@ -69,7 +93,17 @@ def decompress(codec: int, data: Bytes, size_max: int) -> bytes:
     return _codec(_DECOMPRESS, codec)(data, size_max)
 
 
-def _codec(functions: dict[int, Callable[..., bytes]], codec: int) -> Callable[..., bytes]:
+def check_readable_by_java(codec: int, data: Bytes) -> None:
+    """Check that Java clients can decompress the data too: they read lz4 frames of independent blocks only.
+
+    :raise ProtocolError: they cannot.
+    """
+    is_lz4 = codec == Codec.LZ4 and len(data) > _LZ4_FLAGS_POSITION
+    if is_lz4 and not data[_LZ4_FLAGS_POSITION] & _LZ4_INDEPENDENT_BLOCKS_BIT:
+        raise _corrupt("lz4", "blocks that depend on each other are not supported")
+
+
+def _codec(functions: dict[int, Callable[..., T]], codec: int) -> Callable[..., T]:
     function = functions.get(codec)
     if function is None:
         raise ProtocolError("RecordBatch.attributes", f"compression codec {codec} is not known")
@@ -80,19 +114,30 @@ def _compress_gzip(data: Bytes) -> bytes:
     return zlib.compress(data, _GZIP_LEVEL, wbits=_GZIP_WBITS)
 
 
-def _decompress_gzip(data: Bytes, size_max: int) -> bytes:
+def _decompress_gzip(data: Bytes, size_max: int) -> bytes | bytearray:
+    """Decompress one member, piece by piece; its trailer is not a promise, so the size is limited as it grows."""
     member = zlib.decompressobj(wbits=_GZIP_WBITS)
     try:
-        output = member.decompress(data, size_max + 1)
+        output: bytes | bytearray = member.decompress(data, min(CHUNK_SIZE, size_max + 1))
+        if not member.eof:
+            output = bytearray(output)
+            while not member.eof and len(output) <= size_max:
+                piece = member.decompress(member.unconsumed_tail, _next_size(len(output), size_max))
+                if not piece and not member.eof:
+                    raise _corrupt("gzip", "cut short")
+                output += piece
     except zlib.error as error:
         raise _corrupt("gzip", error) from error
     if len(output) > size_max:
         raise _too_large(size_max)
-    if not member.eof:
-        raise _corrupt("gzip", "cut short")
     if member.unused_data:
         raise _corrupt("gzip", f"{len(member.unused_data)} bytes after its end")
     return output
+
+
+def _next_size(size: int, size_max: int) -> int:
+    """Bytes that a decompressor may produce next, after ``size`` bytes; one more than allowed shows an excess."""
+    return min(max(size, CHUNK_SIZE), PIECE_SIZE_MAX, size_max + 1 - size)
 
 
 def _compress_snappy(data: Bytes) -> bytes:
@@ -105,11 +150,13 @@ def _compress_snappy(data: Bytes) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: Bytes, size_max: int) -> bytes:
+def _decompress_snappy(data: Bytes, size_max: int) -> bytearray:
     view = memoryview(data)
     blocks = list(_xerial_blocks(view)) if view[: len(XERIAL_MAGIC)] == XERIAL_MAGIC else [view]
     try:
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+        if sum(sizes) > len(view) * SNAPPY_RATIO_MAX:
+            raise _corrupt("snappy", f"{len(view)} bytes declare {sum(sizes)} decompressed bytes")
         if sum(sizes) > size_max:
             raise _too_large(size_max)
         output = bytearray(sum(sizes))
@@ -119,7 +166,7 @@ def _decompress_snappy(data: Bytes, size_max: int) -> bytes:
             position += size
     except cramjam.DecompressionError as error:
         raise _corrupt("snappy", error) from error
-    return bytes(output)
+    return output
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
@@ -146,34 +193,44 @@ def _compress_lz4(data: Bytes) -> bytes:
     return compressed
 
 
-def _decompress_lz4(data: Bytes, size_max: int) -> bytes:
-    """In pieces that grow with what has come out."""
+def _decompress_lz4(data: Bytes, size_max: int) -> bytes | bytearray:
+    """Decompress one frame, piece by piece."""
+    _check_lz4_header(data, size_max)
     frame = lz4.frame.LZ4FrameDecompressor()
-    parts: list[bytes] = []
-    size = 0
-    rest: Bytes = data
-    while not frame.eof:
-        try:
-            part = frame.decompress(rest, max_length=min(max(size, CHUNK_SIZE), size_max + 1 - size))
-        except RuntimeError as error:
-            raise _corrupt("lz4", error) from error
-        size += len(part)
-        if size > size_max:
-            raise _too_large(size_max)
-        if not part and not frame.eof:
-            raise _corrupt("lz4", "cut short")
-        parts.append(part)
-        rest = b""
+    try:
+        output: bytes | bytearray = frame.decompress(data, max_length=min(CHUNK_SIZE, size_max + 1))
+        if not frame.eof:
+            output = bytearray(output)
+            while not frame.eof and len(output) <= size_max:
+                piece = frame.decompress(b"", max_length=_next_size(len(output), size_max))
+                if not piece and not frame.eof:
+                    raise _corrupt("lz4", "cut short")
+                output += piece
+    except RuntimeError as error:
+        raise _corrupt("lz4", error) from error
+    if len(output) > size_max:
+        raise _too_large(size_max)
     if frame.unused_data:
         raise _corrupt("lz4", f"{len(frame.unused_data)} bytes after its end")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return output
+
+
+def _check_lz4_header(data: Bytes, size_max: int) -> None:
+    """Check what the frame descriptor says before anything is decompressed; the library checks its checksum."""
+    if data[:4] != LZ4_MAGIC or len(data) < _LZ4_CONTENT_SIZE_POSITION:
+        raise _corrupt("lz4", "no frame header")
+    has_size = data[_LZ4_FLAGS_POSITION] & _LZ4_CONTENT_SIZE_BIT
+    if has_size and len(data) >= _LZ4_CONTENT_SIZE_POSITION + _LZ4_CONTENT_SIZE.size:
+        (declared,) = _LZ4_CONTENT_SIZE.unpack_from(data, _LZ4_CONTENT_SIZE_POSITION)
+        if declared > size_max:
+            raise _too_large(size_max)
 
 
 def _compress_zstd(data: Bytes) -> bytes:
     return bytes(cramjam.zstd.compress(data))
 
 
-def _decompress_zstd(data: Bytes, size_max: int) -> bytes:
+def _decompress_zstd(data: Bytes, size_max: int) -> bytearray:
     """Into a buffer of the declared size; where none is declared, or it is wrong, into larger and larger ones."""
     declared = _zstd_declared_size(data)
     if declared is not None and declared > size_max:
@@ -187,7 +244,8 @@ def _decompress_zstd(data: Bytes, size_max: int) -> bytes:
             if _OUTPUT_FULL not in str(error):
                 raise _corrupt("zstd", error) from error
         else:
-            return bytes(memoryview(output)[:size])
+            del output[size:]
+            return output
         if len(output) >= size_max:
             raise _too_large(size_max)
         guess = max(len(output) * ZSTD_GUESS_RATIO, ZSTD_GUESS_SIZE_MIN)
@@ -207,8 +265,8 @@ def _zstd_declared_size(data: Bytes) -> int | None:
     return declared + 256 if size_length == 2 else declared
 
 
-def _too_large(size_max: int) -> ProtocolError:
-    return ProtocolError(PATH, f"more than {size_max} bytes when decompressed")
+def _too_large(size_max: int) -> DecompressedTooLarge:
+    return DecompressedTooLarge(PATH, f"more than {size_max} bytes when decompressed")
 
 
 def _corrupt(codec: str, reason: object) -> ProtocolError:
@@ -221,7 +279,7 @@ _COMPRESS: dict[int, Callable[..., bytes]] = {
     Codec.LZ4: _compress_lz4,
     Codec.ZSTD: _compress_zstd,
 }
-_DECOMPRESS: dict[int, Callable[..., bytes]] = {
+_DECOMPRESS: dict[int, Callable[..., bytes | bytearray]] = {
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,
     Codec.LZ4: _decompress_lz4,

@@ -222,7 +222,7 @@ def _read_number(section: bytes, position: int, end: int, offset: int, field: st
         raise _malformed_at(offset, field, "cut short, or a number of too many bytes") from error
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """A zigzag varint of up to 64 bits, and the position after it.
 
     :raise IndexError: the data ends in it.
