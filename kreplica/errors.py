@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -204,6 +205,19 @@ class KafkaError(KreplicaError):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+
+
+class RecordsRefused(KafkaError):
+    """A batch that is refused because of some of its records (KIP-467).
+
+    :param records: by index in the batch: what is wrong with that record.
+    """
+
+    def __init__(
+        self, message: str, records: Mapping[int, str], code: ErrorCode = ErrorCode.INVALID_RECORD
+    ) -> None:
+        super().__init__(code, message)
+        self.records = dict(sorted(records.items()))
 
 
 class ProtocolError(KreplicaError):

@@ -53,7 +53,8 @@ class Connection:
     :ivar peer: the client's host and port, for people to read.
     :ivar is_control: whether it carries the control plane: the controller's commands, or a follower's fetches.
     :ivar closed: no request of it will be dispatched, and no answer sent, any more.
-    :ivar paused: a bound is reached, and no frame may be given until ``Transport.resume_reading``.
+    :ivar held: the effect of a request is not decided yet, and no later one may be handled before it is.
+    :ivar paused: it is held, or a bound is reached, and no frame may be given until ``Transport.resume_reading``.
     :ivar last_active_s: when a byte moved last, by the reactor's clock; the transport keeps it.
     """
 
@@ -63,6 +64,7 @@ class Connection:
         "_closed_callbacks",
         "_flushing",
         "_metrics",
+        "_next",
         "_out",
         "_request_bytes",
         "_requests",
@@ -70,6 +72,7 @@ class Connection:
         "_transport",
         "_turn",
         "closed",
+        "held",
         "is_control",
         "last_active_s",
         "listener",
@@ -91,6 +94,7 @@ class Connection:
         self.peer = peer
         self.is_control = False
         self.closed = False
+        self.held = False
         self.paused = False
         self.last_active_s = seconds()
         self.seconds = seconds
@@ -105,6 +109,7 @@ class Connection:
         self._out: list[Piece] = []
         self._flushing = False
         self._stopping = False
+        self._next: Callable[[], object] | None = None
         self._closed_callbacks: tuple[Callable[[], object], ...] = ()
 
     def __repr__(self) -> str:
@@ -160,6 +165,32 @@ class Connection:
             log.debug("dropping the connection from {peer}: {reason}", peer=self.peer, reason=reason)
             self._end()
         self._transport.abort()
+
+    def hold(self) -> None:
+        """Handle no further request until ``release``; the next frame may be given to ``postpone``."""
+        self.held = True
+        self._pause()
+
+    def postpone(self, handle: Callable[[], object]) -> None:
+        """Handle a frame that came just after the connection was held when it is released, before any other.
+
+        :param handle: handles a copy of the frame.
+        """
+        self._next = handle
+
+    def release(self, first: Callable[[], object]) -> None:
+        """Handle requests again.
+
+        :param first: finishes the request that the connection was held for; raises nothing.
+        """
+        self.held = False
+        handle, self._next = self._next, None
+        with self._turn:
+            first()
+            if handle is not None and not self.closed and not self._stopping:
+                handle()
+        if not self.closed:
+            self._resume_if_possible()
 
     # --- for the dispatch and its requests ---------------------------------------------------------------------------
 
@@ -245,6 +276,7 @@ class Connection:
         bounds = self._bounds
         if (
             self.paused
+            and not self.held
             and not self._stopping
             and len(self._requests) <= bounds.requests_outstanding_max // 2
             and self._request_bytes <= bounds.request_bytes_outstanding_max // 2
@@ -264,6 +296,7 @@ class Connection:
         self._requests.clear()
         self._closed_callbacks = ()
         self._out = []
+        self._next = None
         for callback in callbacks:
             try:
                 callback()

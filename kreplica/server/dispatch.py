@@ -50,6 +50,11 @@ class Dispatch:
         runs = self._runs
         if runs is not None and runs.take(connection, frame):
             return
+        if connection.held:
+            # The run that was just settled is not decided yet.
+            copy = memoryview(bytearray(frame))
+            connection.postpone(lambda: self.frame_received(connection, copy))
+            return
         try:
             header = parse_request_header(frame)
         except ProtocolError as error:

@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from kreplica.interfaces import Instead, IProduceInterceptor, LogRecord, Principal, Refuse
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.replication.intercepted import append_intercepted
 from kreplica.runtime import Reactor
+from kreplica.runtime.disk import Buffer
 from kreplica.server.acknowledgement import ALL_IN_SYNC
+from kreplica.server.batch_validation import BatchValidation
 from kreplica.server.handlers.produce import Produce
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.principals import NOBODY, principal_of
-from kreplica.server.produced import RecordsRefused, find_partition
+from kreplica.server.produced import find_partition
 from kreplica.server.request import Request
 from kreplica.storage.producers import Origin
 from kreplica.storage.results import AppendResult
+from kreplica.storage.validation import ValidatedBatch
 from kreplica.transactions.admission import Admission
 from kreplica.wire.batch_building import with_records
 from kreplica.wire.batches import Bytes, check_batch
@@ -112,12 +115,14 @@ class Interception:
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
         self._interceptors = interceptors
 
-    def intercept(self, partition: Partition, data: memoryview, principal: Principal, now_ms: int) -> Outcome:
+    def intercept(self, partition: Partition, data: Buffer, principal: Principal, now_ms: int) -> Outcome:
         """Ask one after the other.
 
         :raise KafkaError: the batch is refused; INVALID_RECORD by one of them, UNKNOWN_SERVER_ERROR where one raised,
             and whatever is wrong with the batch itself.
         """
+        if isinstance(data, ValidatedBatch):
+            data.accepted()
         batch = Batch(partition, data, principal, now_ms)
         notes: list[tuple[Interceptor, Note]] = []
         is_changed = False
@@ -170,26 +175,27 @@ class InterceptedProduce(Produce):
         metadata: MetadataCache,
         wall_clock_ms: Callable[[], int],
         admission: Admission,
+        validation: BatchValidation,
         interception: Interception,
     ) -> None:
-        super().__init__(reactor, partitions, metadata, wall_clock_ms, admission)
+        super().__init__(reactor, partitions, metadata, wall_clock_ms, admission, validation)
         self._interception = interception
         self._principal = NOBODY
         self._transactional.intercept = self._intercept_in_transaction
 
-    def __call__(self, request: Request) -> None:
+    def __call__(self, request: Request, *, validated: bool = False) -> None:
         self._principal = principal_of(request)
-        super().__call__(request)
+        super().__call__(request, validated=validated)
 
     def _append(
-        self, key: TopicPartition, records: memoryview | None, acks: int, now_ms: int, version: int
+        self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
     ) -> tuple[Partition, AppendResult]:
         partition = find_partition(self._partitions, key, records, version)
         assert records is not None
         outcome = self._interception.intercept(partition, records, self._principal, now_ms)
         return partition, self._interception.append(partition, outcome, now_ms, all_in_sync=acks == ALL_IN_SYNC)
 
-    def _intercept_in_transaction(self, partition: Partition, records: memoryview) -> tuple[Bytes, Origin]:
+    def _intercept_in_transaction(self, partition: Partition, records: Buffer) -> tuple[Bytes, Origin]:
         outcome = self._interception.intercept(partition, records, self._principal, self._wall_clock_ms())
         if outcome.notes:
             raise KafkaError(ErrorCode.INVALID_RECORD, "records of a transaction cannot be held back")

@@ -12,6 +12,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from kreplica.cluster.topic_names import INTERNAL_TOPICS
+from kreplica.runtime.disk import Buffer
 from kreplica.server.acknowledgement import ALL_IN_SYNC, LEADER_ONLY
 from kreplica.server.connection import Connection
 from kreplica.server.request import Request, Route
@@ -32,15 +33,17 @@ class ProduceRun:
     :ivar known: what all of them say.
     :ivar correlation_ids: the number of each.
     :ivar records: of each, as a view of a buffer that is used again.
+    :ivar codecs: the codecs of all of them, or-ed; 0 if none is compressed.
     """
 
-    __slots__ = ("_received_s", "_route", "connection", "correlation_ids", "known", "metrics", "records")
+    __slots__ = ("_received_s", "_route", "codecs", "connection", "correlation_ids", "known", "metrics", "records")
 
     def __init__(self, connection: Connection, route: Route, known: KnownProduce, received_s: float) -> None:
         self.connection = connection
         self.known = known
         self.correlation_ids: list[int] = []
-        self.records: list[memoryview] = []
+        self.records: list[Buffer] = []
+        self.codecs = 0
         self.metrics = route.metrics
         self._route = route
         self._received_s = received_s
@@ -115,11 +118,11 @@ class ProduceRuns:
             if run is not None:
                 self.settle()
             return False
-        correlation_id, known, records = found
+        correlation_id, known, records, codec = found
         if run is None or run.known is not known or run.connection is not connection:
             if run is not None:
                 self.settle()
-            if not self._turn.is_open:
+            if connection.held or not self._turn.is_open:
                 return False
             run = self._run = ProduceRun(
                 connection, self._routes[PRODUCE.key, known.version], known, self._seconds()
@@ -127,6 +130,7 @@ class ProduceRuns:
             self._turn.before_end(self.settle)
         run.correlation_ids.append(correlation_id)
         run.records.append(records)
+        run.codecs |= codec
         metrics = run.metrics
         metrics.requests += 1
         metrics.bytes_in += len(frame)

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kreplica.cluster.topic_names import INTERNAL_TOPICS
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.errors import ErrorCode, KafkaError, RecordsRefused
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
+from kreplica.runtime.disk import Buffer
 from kreplica.server.answers import NO_LEADER_HINT
 from kreplica.storage.results import AppendResult
-from kreplica.wire.batches import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, attributes_of
+from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kreplica.wire.compression import Codec
 from kreplica.wire.repeated import ZSTD_FROM
 
 Row = dict[str, Any]
 
 
-class RecordsRefused(KafkaError):
-    """A batch some records of which are not wanted (KIP-467).
-
-    :param records: by index in the batch: what is wrong with that record.
-    """
-
-    def __init__(self, message: str, records: Mapping[int, str]) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, message)
-        self.records = dict(sorted(records.items()))
-
-
 def find_partition(
-    partitions: Partitions, key: TopicPartition, records: memoryview | None, version: int, transactional: int = 0
+    partitions: Partitions, key: TopicPartition, records: Buffer | None, version: int, transactional: int = 0
 ) -> Partition:
     """Where a batch is to go.
 
@@ -46,8 +36,10 @@ def find_partition(
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {key.topic}")
     if records is None or len(records) == 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-    attributes = attributes_of(records)
-    if attributes & TRANSACTIONAL_BIT != transactional and len(records) >= HEADER_SIZE:
+    if len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
+        return partition  # the log refuses it: none of the fields below are where they are in a batch
+    attributes = records[ATTRIBUTES_POSITION]
+    if attributes & TRANSACTIONAL_BIT != transactional:
         raise KafkaError(ErrorCode.INVALID_RECORD, "of the request and its batch only one is of a transaction")
     if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_FROM} or later")

@@ -31,7 +31,7 @@ KEPT_BYTES_MAX = 64 * 1024 * 1024
 """So much may be kept until coordinators have answered; more is refused for the moment."""
 
 Row = dict[str, Any]
-Intercept = Callable[[Partition, memoryview], tuple[Bytes, Origin]]
+Intercept = Callable[[Partition, Bytes], tuple[Bytes, Origin]]
 """The batch to append instead, and whether it is still what the client sent; raises KafkaError to refuse it."""
 
 
@@ -50,13 +50,14 @@ class Produced(NamedTuple):
 class Batch:
     """One partition's batch on its way into the log; ``row``, of the answer, says in the end what became of it."""
 
-    __slots__ = ("header", "origin", "partition", "records", "row")
+    __slots__ = ("header", "kept_bytes", "origin", "partition", "records", "row")
 
     def __init__(
         self, partition: Partition, header: BatchHeader, records: Bytes, row: Row, origin: Origin = Origin.CLIENT
     ) -> None:
         self.partition = partition
         self.header = header
+        self.kept_bytes = 0
         self.records: Bytes | None = records
         self.row = row
         self.origin = origin
@@ -134,7 +135,7 @@ class _UnderWay:
                     self._note(error, row)
         return batches
 
-    def _batch(self, key: TopicPartition, records: memoryview | None, row: Row) -> Batch:
+    def _batch(self, key: TopicPartition, records: Bytes | None, row: Row) -> Batch:
         partition = find_partition(self._produces.partitions, key, records, self._version, TRANSACTIONAL_BIT)
         assert records is not None
         if self._produces.intercept is not None:
@@ -155,16 +156,17 @@ class _UnderWay:
         """Copy those that have to wait: the memory that they came in is used again."""
         for batch in batches:
             if batch.records is not None:
-                batch.records = bytearray(batch.records)
-                self._produces.kept_bytes += len(batch.records)
+                if type(batch.records) is memoryview:
+                    batch.records = bytearray(batch.records)
+                batch.kept_bytes = len(batch.records)
+                self._produces.kept_bytes += batch.kept_bytes
 
     # --- one by one --------------------------------------------------------------------------------------------------
 
     def _admitted(self, batch: Batch, code: ErrorCode) -> None:
         records, batch.records = batch.records, None
         assert records is not None
-        if isinstance(records, bytearray):
-            self._produces.kept_bytes -= len(records)
+        self._produces.kept_bytes -= batch.kept_bytes
         if code is ErrorCode.NONE:
             self._append(batch, records)
         else:

@@ -12,6 +12,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication.replica_selection import SELECTORS
 from kreplica.server.answers import once_known
 from kreplica.server.authorized_operations import AuthorizedOperations
+from kreplica.server.batch_validation import BatchValidation
 from kreplica.server.handlers import client_quotas, security
 from kreplica.server.handlers.allocate_producer_ids import AllocateProducerIds
 from kreplica.server.handlers.alter_configs import AlterConfigs, IncrementalAlterConfigs
@@ -114,6 +115,9 @@ def _produce(broker: Broker) -> Produce:
         broker.metadata,
         runtime.wall_clock_ms,
         broker.coordinators.admission,
+        BatchValidation(
+            runtime.offload, runtime.wall_clock_ms, broker.settings["kreplica.decompressed.batch.max.bytes"]
+        ),
     )
     return Produce(*arguments) if interception is None else InterceptedProduce(*arguments, interception)
 

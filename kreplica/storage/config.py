@@ -52,19 +52,21 @@ class LogConfig:
     preallocate: bool = False
     append_size_max: int = field(init=False)
     """Bytes of the largest batch that may be appended."""
+    opens_records: bool = field(init=False)
+    """Whether a leader has to read the records of every batch, uncompressed ones included."""
     looks_into_batches: bool = field(init=False)
     """Whether a leader has to do more to a batch than check its header and CRC."""
 
     def __post_init__(self) -> None:
         if self.compression_type not in CODECS:
             raise ValueError(f"compression.type {self.compression_type!r} is none of {', '.join(CODECS)}")
-        looks = (
+        opens = (
             self.compacted
-            or self.log_append_time
-            or self.codec is not None
-            or self.message_timestamp_before_max_ms != NO_LIMIT
-            or self.message_timestamp_after_max_ms != NO_LIMIT
+            or self.codec not in (None, Codec.NONE)
+            or (self.message_timestamp_before_max_ms != NO_LIMIT and not self.log_append_time)
         )
+        looks = opens or self.log_append_time or self.message_timestamp_after_max_ms != NO_LIMIT
+        object.__setattr__(self, "opens_records", opens)
         object.__setattr__(self, "looks_into_batches", looks)
         object.__setattr__(self, "append_size_max", min(self.max_message_bytes, self.segment_bytes))
 

@@ -5,18 +5,21 @@ Nothing here changes a log: a refused batch leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from kreplica.storage.config import NO_LIMIT, LogConfig
 from kreplica.storage.producers import Origin
 from kreplica.wire.batch_building import seal
 from kreplica.wire.batches import (
     CODEC_MASK,
     HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
+    RECORD_SIZE_MIN,
     BatchHeader,
     Bytes,
+    WritableBytes,
     check_batch,
     iter_headers,
     parse_header,
@@ -24,12 +27,65 @@ from kreplica.wire.batches import (
     stamp_max_timestamp,
     verify_crc,
 )
-from kreplica.wire.compression import compress, decompress
+from kreplica.wire.compression import DecompressedTooLarge, check_readable_by_java, compress, decompress_to_buffer
 from kreplica.wire.control_records import EndMarker, parse_end_marker
-from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, iter_keys, iter_records, max_timestamp_record
+from kreplica.wire.record_validation import ANY_TIMESTAMP, TimestampRange, WalkedRecords, walk_records
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, iter_records
 
-Checked = tuple[bytearray | memoryview, BatchHeader, EndMarker | None]
+Checked = tuple[WritableBytes, BatchHeader, EndMarker | None]
 """A batch that may be appended: its bytes, writable, its header, and what it says where it ends a transaction."""
+
+
+class ValidatedBatch(bytearray):
+    """A client's batch after ``validate``: ``check_as_leader`` takes it as it is, under the same topic settings.
+
+    :ivar header: its header; None if the batch was refused.
+    :ivar config: the topic settings that it was validated with.
+    :ivar refusal: why it may not be appended, or None.
+    :ivar decompressed_size: bytes of its records when decompressed; 0 if they were not read.
+    """
+
+    __slots__ = ("config", "decompressed_size", "header", "refusal")
+
+    header: BatchHeader | None
+    config: LogConfig
+    refusal: KafkaError | None
+    decompressed_size: int
+
+    @classmethod
+    def refused(cls, records: Bytes, config: LogConfig, refusal: KafkaError) -> ValidatedBatch:
+        """A batch that ``check_as_leader`` is to refuse."""
+        batch = cls(records)
+        batch.header, batch.config, batch.refusal, batch.decompressed_size = None, config, refusal, 0
+        return batch
+
+    def accepted(self) -> BatchHeader:
+        """:raise KafkaError: the batch was refused."""
+        if self.refusal is not None:
+            raise self.refusal
+        assert self.header is not None
+        return self.header
+
+
+def validate(
+    records: Bytes, config: LogConfig, now_ms: int, size_max: int, pause: Callable[[], object] | None = None
+) -> ValidatedBatch:
+    """Check everything about a client's batch that does not depend on the log; safe in another thread.
+
+    :param size_max: bytes that the records may take when decompressed.
+    :param pause: called now and then during long work.
+    :raise DecompressedTooLarge: the records would take more; any other fault is the result's ``refusal``.
+    """
+    try:
+        header = check_batch(records)
+        batch = ValidatedBatch(records)
+        data, header, size = _look_into(batch, header, config, now_ms, size_max, pause)
+    except KafkaError as error:
+        return ValidatedBatch.refused(records, config, error)
+    if data is not batch:
+        batch = ValidatedBatch(data)
+    batch.header, batch.config, batch.refusal, batch.decompressed_size = header, config, None, size
+    return batch
 
 
 def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, origin: Origin, now_ms: int) -> Checked:
@@ -42,45 +98,102 @@ def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, 
     if len(records) > config.append_size_max:
         raise _too_large(len(records), config)
     data = records if type(records) is memoryview and not records.readonly else _writable(records)
-    if origin is Origin.CLIENT:
+    if type(records) is ValidatedBatch and records.config is config:
+        header = records.accepted()
+    elif origin is Origin.CLIENT:
         header = check_batch(data)
+        if header[5] & CODEC_MASK or config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
+            data, header, _ = _look_into_now(data, header, config, now_ms)
     else:
         header = _check_own_batch(data)
         if header.is_control:
             return data, header, read_marker(data)
-    if config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
-        data, header = _look_into(data, header, config, now_ms)
+        if config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
+            data, header, _ = _look_into_now(data, header, config, now_ms)
+    if config.looks_into_batches and config.log_append_time:
+        stamp_log_append_time(data, now_ms)
+        header = parse_header(data)
     return data, header, None
 
 
-def _look_into(
-    data: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> tuple[bytearray | memoryview, BatchHeader]:
-    """The rules of topics that ask for more than a batch's header; opens records only for those that need it."""
-    if config.compacted:
-        _check_keys(data)
-    if config.codec is not None and config.codec != header.codec:
-        data = _recompress(data, header, config.codec)
-        if len(data) > config.append_size_max:
-            raise _too_large(len(data), config)
-    if config.log_append_time:
-        stamp_log_append_time(data, now_ms)
-        return data, parse_header(data)
-    if header.max_timestamp == NO_TIMESTAMP and header.base_timestamp != NO_TIMESTAMP:
-        _set_max_timestamp(data)
-    header = parse_header(data)
-    _check_timestamps(data, header, config, now_ms)
-    return data, header
-
-
-def _recompress(data: bytearray | memoryview, header: BatchHeader, codec: int) -> bytearray:
-    """The same records with the topic's ``compression.type``."""
+def _look_into_now(
+    data: WritableBytes, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[WritableBytes, BatchHeader, int]:
     try:
-        section = decompress(header.codec, data[HEADER_SIZE:], DECOMPRESSED_SIZE_MAX)
+        return _look_into(data, header, config, now_ms, DECOMPRESSED_SIZE_MAX, None)
+    except DecompressedTooLarge as error:
+        raise _invalid(error) from error
+
+
+def _look_into(
+    data: WritableBytes,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    size_max: int,
+    pause: Callable[[], object] | None,
+) -> tuple[WritableBytes, BatchHeader, int]:
+    """Apply the rules that need the records, if there are any for this batch.
+
+    :return: the batch, its header, and the size of its records when decompressed (0 if they were not read).
+    :raise DecompressedTooLarge: the records take more than ``size_max``.
+    :raise KafkaError: the batch is refused.
+    """
+    accepted = _accepted_timestamps(config, now_ms)
+    if not (
+        header.codec
+        or config.opens_records
+        or (header.max_timestamp == NO_TIMESTAMP and header.base_timestamp != NO_TIMESTAMP)
+        or header.max_timestamp > accepted.latest_ms
+    ):
+        return data, header, 0
+    if not header.record_count:  # an interceptor has taken all of them out
+        return data, header, 0
+    try:
+        packed = memoryview(data)[HEADER_SIZE : header.size]
+        check_readable_by_java(header.codec, packed)
+        section = decompress_to_buffer(header.codec, packed, size_max)
+        if header.record_count * RECORD_SIZE_MIN > len(section):
+            raise ProtocolError("RecordBatch.record_count", f"{header.record_count} in {len(section)} bytes")
+        walked = walk_records(section, header, accepted, pause)
+    except DecompressedTooLarge:
+        raise
     except ProtocolError as error:
         raise _invalid(error) from error
-    attributes = header.attributes & ~CODEC_MASK | codec
-    return bytearray(seal(header._replace(attributes=attributes), compress(codec, section)))
+    _check_records(walked, config, accepted)
+    if config.codec is not None and config.codec != header.codec:
+        header = header._replace(attributes=header.attributes & ~CODEC_MASK | config.codec)
+        data = bytearray(seal(header, compress(config.codec, section)))
+        header = parse_header(data)
+    if header.max_timestamp != walked.max_timestamp_ms and not header.attributes & LOG_APPEND_TIME_BIT:
+        stamp_max_timestamp(data, walked.max_timestamp_ms)
+        header = parse_header(data)
+    return data, header, len(section)
+
+
+def _accepted_timestamps(config: LogConfig, now_ms: int) -> TimestampRange:
+    """The timestamps within ``message.timestamp.before|after.max.ms`` of the broker's clock (KIP-937)."""
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if config.log_append_time or before_ms == after_ms == NO_LIMIT:
+        return ANY_TIMESTAMP
+    return TimestampRange(now_ms - before_ms, now_ms + after_ms)
+
+
+def _check_records(walked: WalkedRecords, config: LogConfig, accepted: TimestampRange) -> None:
+    """Refuse the batch for records without a key or with a timestamp out of range, each by its index (KIP-467)."""
+    refused: dict[int, str] = {}
+    if config.compacted:
+        refused = dict.fromkeys(walked.without_key, "A compacted topic does not accept a record without a key.")
+    if walked.out_of_range:
+        for index, timestamp_ms in walked.out_of_range:
+            refused.setdefault(
+                index,
+                f"Timestamp {timestamp_ms} is out of range: it must be between {accepted.earliest_ms} "
+                f"and {accepted.latest_ms}.",
+            )
+        raise RecordsRefused("records with a timestamp out of range", refused, ErrorCode.INVALID_TIMESTAMP)
+    if refused:
+        raise RecordsRefused("records without a key, and the topic is compacted", refused)
 
 
 def check_as_follower(
@@ -147,44 +260,6 @@ def _check_own_batch(records: bytes | bytearray | memoryview) -> BatchHeader:
     if header.size != len(records) or not verify_crc(records, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "exactly one whole batch is appended at a time")
     return header
-
-
-def _set_max_timestamp(data: bytearray | memoryview) -> None:
-    """Some producers leave the highest timestamp out, which a search by timestamp needs."""
-    try:
-        found = max_timestamp_record(data)
-    except ProtocolError as error:
-        raise _invalid(error) from error
-    if found is not None:
-        stamp_max_timestamp(data, found[1])
-
-
-def _check_timestamps(records: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Every record within ``message.timestamp.before|after.max.ms`` of the broker's clock (KIP-937)."""
-    earliest_ms = now_ms - config.message_timestamp_before_max_ms
-    latest_ms = now_ms + config.message_timestamp_after_max_ms
-    if header.max_timestamp > latest_ms:
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {header.max_timestamp} is too far in the future")
-    if config.message_timestamp_before_max_ms == NO_LIMIT:
-        return
-    try:
-        for record in iter_records(records):
-            if not earliest_ms <= record.timestamp_ms <= latest_ms:
-                raise KafkaError(
-                    ErrorCode.INVALID_TIMESTAMP,
-                    f"timestamp {record.timestamp_ms} of record {record.offset} of the batch is too far from now",
-                )
-    except ProtocolError as error:
-        raise _invalid(error) from error
-
-
-def _check_keys(records: Bytes) -> None:
-    try:
-        for index, (_, key) in enumerate(iter_keys(records)):
-            if key is None:
-                raise KafkaError(ErrorCode.INVALID_RECORD, f"record {index} has no key, and the topic is compacted")
-    except ProtocolError as error:
-        raise _invalid(error) from error
 
 
 def _invalid(error: ProtocolError) -> KafkaError:

@@ -28,6 +28,8 @@ MAGIC_POSITION = 16
 CRC_POSITION = 17
 CRC_START = 21
 """The CRC covers from the attributes on: neither offset nor leader epoch, so stamping those keeps it valid."""
+ATTRIBUTES_POSITION = CRC_START + 1
+"""Of the lower half of the attributes, in which all of them are."""
 
 CODEC_MASK = 0b0000_0111
 LOG_APPEND_TIME_BIT = 0b0000_1000
@@ -183,11 +185,6 @@ def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
     if end > len(buffer):
         return False
     return bool(crc32c(memoryview(buffer)[position + CRC_START : end]) == header[4])
-
-
-def attributes_of(buffer: Bytes) -> int:
-    """The lower half of the attributes of the batch that a buffer starts with, in which all are; 0 of too few bytes."""
-    return buffer[CRC_START + 1] if len(buffer) >= HEADER_SIZE else 0
 
 
 def check_batch(buffer: Bytes) -> BatchHeader:

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any
 
 from kreplica.model import TopicPartition
-from kreplica.wire.batches import CRC_START, HEADER_SIZE, TRANSACTIONAL_BIT
+from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from kreplica.wire.compression import Codec
 from kreplica.wire.headers import RequestHeader
 from kreplica.wire.messages import PRODUCE
@@ -28,7 +28,6 @@ SIZE_MAX = 512
 _START = Struct(">hhi")
 _LENGTH = Struct(">i")
 _BEHIND_CORRELATION_ID = 8
-_ATTRIBUTES_AT = CRC_START + 1
 _NO_TAGS = b"\x00\x00\x00"
 """What comes behind the records, of the partition, of its topic, and of the request, where there may be tags."""
 
@@ -61,8 +60,8 @@ class RepeatedProduces:
         self._known: dict[bytes, KnownProduce] = {}
         self._sizes: tuple[int, ...] = ()
 
-    def find(self, frame: memoryview) -> tuple[int, KnownProduce, memoryview] | None:
-        """The correlation id, what is known, and the records, as a view; None where the frame is to be parsed.
+    def find(self, frame: memoryview) -> tuple[int, KnownProduce, memoryview, int] | None:
+        """The correlation id, the known request, the records as a view and their codec; None if it must be parsed.
 
         The records are not looked at, but for having room for a batch with attributes as the request may have them.
         """
@@ -82,9 +81,10 @@ class RepeatedProduces:
                     end = start + length
                     if length < HEADER_SIZE or end + len(behind) != len(frame) or frame[end:] != behind:
                         return None
-                    if frame[start + _ATTRIBUTES_AT] & known.unlike:
+                    attributes = frame[start + ATTRIBUTES_POSITION]
+                    if attributes & known.unlike:
                         return None
-                    return correlation_id, known, frame[start:end]
+                    return correlation_id, known, frame[start:end], attributes & CODEC_MASK
         except INPUT_ERRORS:
             pass  # the parser says what is wrong
         return None

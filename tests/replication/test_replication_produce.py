@@ -12,6 +12,7 @@ from twisted.logger import capturedLogs
 
 from kreplica.errors import ErrorCode
 from kreplica.replication import Partition
+from kreplica.server.batch_validation import BatchValidation
 from kreplica.server.handlers.produce import Produce
 from kreplica.server.metadata import MetadataCache
 from kreplica.transactions.admission import Admission
@@ -24,6 +25,8 @@ class Sent:
 
     version = 9
     connection = SimpleNamespace(listener="PLAINTEXT")
+
+    size = 100
 
     def __init__(self, acks: int) -> None:
         data = {"index": 0, "records": memoryview(batch())}
@@ -57,7 +60,8 @@ class Producing(Leading):
         partitions: Any = SimpleNamespace(get=lambda _: self.led)
         nobody: Any = None
         metadata = MetadataCache(Clock())  # type: ignore[arg-type]
-        self._handler = Produce(clock, partitions, metadata, lambda: 1000, Admission(nobody, lambda: True))
+        validation = BatchValidation(nobody, lambda: 1000)
+        self._handler = Produce(clock, partitions, metadata, lambda: 1000, Admission(nobody, lambda: True), validation)
 
     def send(self, acks: int = -1) -> Sent:
         sent = Sent(acks)

@@ -56,6 +56,21 @@ def test_what_is_wrong_with_a_batch_is_told_by_its_own_error(tmp_path: Path) -> 
     on_broker(tmp_path, story)
 
 
+def test_the_message_format_is_looked_at_before_any_field(tmp_path: Path) -> None:
+    """A batch of another format has no attributes where format 2 has them: whatever is there, the answer is the same."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        for magic, code in ((9, 87), (255, 87)):
+            for byte in (0, 4, 7, 0x10, 0x14, 0x20, 0xFF):
+                foreign = with_byte(with_byte(batch(b"value"), 16, magic), 22, byte)
+                for version in (3, 9):
+                    row = await scene.produce("t", foreign, version=version)
+                    assert row["error_code"] == code, (magic, byte, version, row)
+
+    on_broker(tmp_path, story)
+
+
 def test_one_partitions_mistake_is_not_the_others(tmp_path: Path) -> None:
     """Unknown topics and partitions fail alone."""
 

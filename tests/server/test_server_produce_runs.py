@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from typing import Any
 
 import pytest
@@ -16,14 +17,21 @@ from kreplica.server.connection import Connection
 from kreplica.server.produce_runs import RUN_MAX, ProduceRuns
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.compression import Codec
 from kreplica.wire.messages import LIST_OFFSETS, METADATA, PRODUCE
 from kreplica.wire.records import Record
 
+COMPRESSING = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 VERSIONS = (3, 7, 9, PRODUCE.versions[1])
 
 
 def batch(value: bytes = b"v", **options: Any) -> bytes:
     return build_batch([Record(NEXT_OFFSET, 1_700_000_000_000, None, value, ())], **options)
+
+
+def large_batch(number: int, codec: Codec) -> bytes:
+    """A batch that is small on its way, and large when decompressed."""
+    return batch(b"%d" % number * 100_000, codec=codec)
 
 
 def produce(
@@ -56,13 +64,18 @@ class Broker:
         return connection
 
     def read(self, *frames: bytes, connection: Connection | None = None) -> None:
-        """They came with one read, into a buffer that is used again afterwards."""
+        """They came with one read, into a buffer that is used again afterwards; a pause is waited out."""
+        connection = connection or self.connection
         buffers = [bytearray(frame[4:]) for frame in frames]
-        with self.resources.turn:
-            for buffer in buffers:
-                self.resources.dispatch.frame_received(connection or self.connection, memoryview(buffer))
-        for buffer in buffers:
-            buffer[:] = bytes(len(buffer))
+        waiting = deque(buffers)
+        while waiting:
+            with self.resources.turn:
+                while waiting and not connection.paused:
+                    self.resources.dispatch.frame_received(connection, memoryview(waiting.popleft()))
+            for buffer in buffers[: len(buffers) - len(waiting)]:
+                buffer[:] = bytes(len(buffer))
+            if connection.held:
+                self.cluster.run_until(lambda: not connection.held)
 
     def answers(self, connection: Connection | None = None) -> list[bytes]:
         return [bytes(frame) for frame in self.sinks[connection or self.connection].frames()]
@@ -90,8 +103,12 @@ class Sequences:
         kind = chance.random()
         options: dict[str, Any] = {"version": version, "index": chance.choice([0, 0, 0, 0, 1])}
         options["acks"] = chance.choice([1, 1, 1, 1, -1])
-        if kind < 0.6:
+        if kind < 0.5:
             return produce(number, batch(b"%d" % number), **options)
+        if kind < 0.55:
+            return produce(number, batch(b"%d" % number, codec=chance.choice(COMPRESSING)), **options)
+        if kind < 0.6:
+            return produce(number, large_batch(number, chance.choice(COMPRESSING)), **options)
         if kind < 0.8:
             sequence = self._next + (chance.random() < 0.1)
             self._next = max(self._next, sequence + 1)
@@ -135,6 +152,63 @@ def test_as_one_after_the_other(version: int) -> None:
     assert (ours.requests, ours.bytes_in, ours.bytes_out) == (theirs.requests, theirs.bytes_in, theirs.bytes_out)
     assert ours.times is not None
     assert sum(ours.times.counts) == ours.requests
+
+
+@pytest.mark.parametrize("of_another_kind", [False, True])
+def test_nothing_overtakes_a_batch_that_is_validated_elsewhere(of_another_kind: bool) -> None:
+    """Whatever follows a large compressed batch on its connection waits, also requests of another kind."""
+    broker = Broker()
+    other = broker.connect()
+    frames = [produce(number, batch(b"%d" % number)) for number in range(9)]
+    frames[0] = produce(0, batch(b"first", codec=Codec.GZIP))
+    frames[3] = produce(3, large_batch(3, Codec.GZIP))
+    frames[4] = produce(4, batch(b"another kind"), acks=-1) if of_another_kind else frames[4]
+    frames[6] = produce(6, large_batch(6, Codec.LZ4))
+    with broker.resources.turn:
+        for frame in frames[:4]:
+            broker.resources.dispatch.frame_received(broker.connection, memoryview(frame)[4:])
+    assert broker.connection.held
+    assert broker.connection.paused
+    broker.read(produce(100, batch(b"of another connection")), connection=other)
+    assert len(broker.answers(other)) == 1, "others are served meanwhile"
+    broker.cluster.run_until(lambda: not broker.connection.held)
+    broker.read(*frames[4:])
+    broker.cluster.run_until(lambda: not broker.connection.outstanding)
+    answers = [parse_answer(memoryview(answer), PRODUCE.key, 9) for answer in broker.answers()]
+    offsets = [body["responses"][0]["partition_responses"][0]["base_offset"] for _, body in answers]
+    assert [number for number, _ in answers] == list(range(9))
+    assert offsets == sorted(offsets)
+    assert broker.partition().log.log_end_offset == 10
+
+
+def test_a_leader_that_resigned_meanwhile() -> None:
+    """Whether this broker leads is asked again when a batch was validated."""
+    broker = Broker(brokers=3)
+    broker.read(produce(0, batch()))
+    frame = produce(1, large_batch(1, Codec.GZIP))
+    with broker.resources.turn:
+        broker.resources.dispatch.frame_received(broker.connection, memoryview(frame)[4:])
+    assert broker.connection.held
+    partition = broker.partition()
+    partition.follow(partition.leadership)
+    broker.cluster.run_until(lambda: not broker.connection.held)
+    _, body = parse_answer(memoryview(broker.answers()[-1]), PRODUCE.key, 9)
+    assert body["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_connection_that_closes_meanwhile() -> None:
+    """Its batch is forgotten, and the next connection's is validated."""
+    broker = Broker()
+    frame = produce(1, large_batch(1, Codec.GZIP))
+    with broker.resources.turn:
+        broker.resources.dispatch.frame_received(broker.connection, memoryview(frame)[4:])
+    assert broker.connection.held
+    broker.connection.drop("the test")
+    broker.connection = broker.connect()
+    broker.read(produce(2, large_batch(2, Codec.GZIP)))
+    broker.cluster.run_until(lambda: not broker.connection.outstanding)
+    assert len(broker.answers()) == 1
+    assert broker.partition().log.log_end_offset == 1
 
 
 def test_answered_with_one_piece() -> None:

@@ -58,7 +58,7 @@ def test_the_same_as_parsed(version):
         if found is None:
             continue
         known_again += 1
-        number, known, view = found
+        number, known, view, _ = found
         (topic,) = parsed["topic_data"]
         (data,) = topic["partition_data"]
         assert (number, known.version, known.client_id) == (correlation_id, version, header.client_id)
@@ -75,7 +75,7 @@ def test_records_are_views(version):
     repeated = RepeatedProduces()
     received = bytearray(frame(version, body(batch())))
     learn(repeated, memoryview(received))
-    _, _, records = repeated.find(memoryview(received))
+    _, _, records, _ = repeated.find(memoryview(received))
     at = received.index(b"x" * 100)
     received[at : at + 3] = b"new"
     assert b"new" in bytes(records)

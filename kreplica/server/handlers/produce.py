@@ -9,6 +9,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Reactor
+from kreplica.runtime.disk import Buffer
 from kreplica.server.acknowledgement import (
     ALL_IN_SYNC,
     LEADER_ONLY,
@@ -19,6 +20,13 @@ from kreplica.server.acknowledgement import (
 )
 from kreplica.server.answer_forms import AnswerForms
 from kreplica.server.answers import LeaderHints
+from kreplica.server.batch_validation import (
+    PACKED_SIZE_MAX,
+    BatchValidation,
+    Unvalidated,
+    must_be_read,
+    to_validate,
+)
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.produce_runs import ProduceRun
 from kreplica.server.produced import answer_body, appended_row, error_row, find_partition
@@ -26,6 +34,7 @@ from kreplica.server.request import Request
 from kreplica.server.transactional_produce import TransactionalProduces
 from kreplica.storage.results import AppendResult
 from kreplica.transactions.admission import Admission
+from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK
 from kreplica.wire.repeated import KnownProduce
 
 _ACKS = (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY)
@@ -37,6 +46,7 @@ class Produce:
     """One partition's failure is that partition's answer: the others are appended.
 
     :param metadata: where a producer is sent whose partition another broker leads (KIP-951).
+    :param validation: of batches whose records have to be read.
     """
 
     def __init__(
@@ -46,6 +56,7 @@ class Produce:
         metadata: MetadataCache,
         wall_clock_ms: Callable[[], int],
         admission: Admission,
+        validation: BatchValidation,
     ) -> None:
         self._reactor = reactor
         self._partitions = partitions
@@ -53,9 +64,21 @@ class Produce:
         self._wall_clock_ms = wall_clock_ms
         self._transactional = TransactionalProduces(partitions, admission, wall_clock_ms)
         self._forms = AnswerForms()
+        self._validation = validation
 
-    def __call__(self, request: Request) -> None:
+    def __call__(self, request: Request, *, validated: bool = False) -> None:
         body = request.body
+        if not validated:
+            look = request.size > PACKED_SIZE_MAX
+            try:
+                for topic in body["topic_data"]:
+                    for data in topic["partition_data"]:
+                        if data["records"][ATTRIBUTES_POSITION] & CODEC_MASK:
+                            look = True
+            except (IndexError, TypeError):  # no records, or too few bytes
+                look = True
+            if look and self._validate_later(request):
+                return
         acks = body["acks"]
         if acks not in _ACKS:
             self._append_all(request, acks, _wrong_acks(acks))
@@ -66,14 +89,45 @@ class Produce:
         else:
             self._append_all(request, acks, None)
 
+    def _validate_later(self, request: Request) -> bool:
+        """Validate the batches whose records have to be read.
+
+        :return: true if that takes long: the request is handled again when it is done.
+        """
+        body = request.body
+        batches = to_validate(self._partitions, body["topic_data"], is_large=request.size > PACKED_SIZE_MAX)
+        if not batches or self._validation.validate_now(batches):
+            return False
+        for topic in body["topic_data"]:
+            for data in topic["partition_data"]:
+                if type(data["records"]) is memoryview:
+                    data["records"] = bytearray(data["records"])
+        self._validation.validate_later(
+            request.connection, batches, lambda: self(request, validated=True), needed=body["acks"] != NO_ANSWER
+        )
+        return True
+
     def handle_run(self, run: ProduceRun) -> None:
         """Requests that differ in their records only: what is in the log is answered with numbers filled in."""
         known = run.known
         key = known.topic_partition
         partition = self._partitions.get(key)
-        outcomes: Sequence[AppendResult | KafkaError]
+        if partition is not None and (run.codecs or partition.log.config.opens_records):
+            records = run.records
+            batches = [
+                Unvalidated(partition.log.config, records, index)
+                for index, batch in enumerate(records)
+                if must_be_read(partition, batch)
+            ]
+            if not self._validation.validate_now(batches):
+                requests = run.requests()
+                records[:] = [bytearray(batch) if type(batch) is memoryview else batch for batch in records]
+                self._validation.validate_later(
+                    run.connection, batches, lambda: self._append_requests(known, requests, records)
+                )
+                return
         if partition is None:
-            outcomes = [self._partitions.unknown(key)] * len(run.records)
+            outcomes: Sequence[AppendResult | KafkaError] = [self._partitions.unknown(key)] * len(run.records)
         else:
             all_in_sync = known.acks == ALL_IN_SYNC
             outcomes = partition.append_all(run.records, self._wall_clock_ms(), all_in_sync=all_in_sync)
@@ -82,6 +136,18 @@ class Produce:
                 run.answer(form.filled(run.correlation_ids, outcomes, partition.log.log_start_offset))
                 return
         for request, outcome in zip(run.requests(), outcomes, strict=True):
+            self._conclude(request, known, partition, outcome)
+
+    def _append_requests(self, known: KnownProduce, requests: Sequence[Request], records: Sequence[Buffer]) -> None:
+        """Append the batches of a run that were validated away from the reactor: the partition may be another's now."""
+        partition = self._partitions.get(known.topic_partition)
+        outcomes: Sequence[AppendResult | KafkaError]
+        if partition is None:
+            outcomes = [self._partitions.unknown(known.topic_partition)] * len(requests)
+        else:
+            all_in_sync = known.acks == ALL_IN_SYNC
+            outcomes = partition.append_all(records, self._wall_clock_ms(), all_in_sync=all_in_sync)
+        for request, outcome in zip(requests, outcomes, strict=True):
             self._conclude(request, known, partition, outcome)
 
     def _conclude(
@@ -163,7 +229,7 @@ class Produce:
         request.answer(answer_body(responses, hints.endpoints()))
 
     def _append(
-        self, key: TopicPartition, records: memoryview | None, acks: int, now_ms: int, version: int
+        self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
     ) -> tuple[Partition, AppendResult]:
         """:raise KafkaError: nothing of it is in the log."""
         partition = find_partition(self._partitions, key, records, version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kreplica.settings.definitions.words import INT, LIST, LONG, LOW, MEDIUM, READ_ONLY, STRING
 from kreplica.settings.setting import Setting
-from kreplica.settings.validators import ANY, at_least
+from kreplica.settings.validators import ANY, at_least, between
 
 OURS = (
     Setting(
@@ -34,6 +34,10 @@ OURS = (
     Setting(
         "kreplica.connection.outstanding.answer.bytes", INT, 4 * 2**20, at_least(1), LOW, READ_ONLY,
         "How many bytes of answers may wait for one slow client before its connection is read no further.",
+    ),
+    Setting(
+        "kreplica.decompressed.batch.max.bytes", INT, 100 * 2**20, between(2**16, 100 * 2**20), LOW, READ_ONLY,
+        "How many bytes the records of one produced batch may take when decompressed; a larger batch is refused.",
     ),
     Setting(
         "kreplica.controller.journal.directory", STRING, "", ANY, LOW, READ_ONLY,

@@ -1,0 +1,238 @@
+"""Compressed batches are opened before they are stored; large ones away from the reactor, in order."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cramjam
+import lz4.frame
+import pytest
+
+from kreplica.storage.config import LogConfig
+from kreplica.storage.validation import validate
+from kreplica.testing.broker_scene import NOW_MS, Scene, on_broker, produce_body
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch, encode_record, seal
+from kreplica.wire.batches import HEADER_SIZE, BatchHeader, parse_header
+from kreplica.wire.compression import XERIAL_HEADER, Codec, compress
+from kreplica.wire.messages import PRODUCE
+from kreplica.wire.records import Record, iter_records
+
+INVALID_RECORD = 87
+INVALID_TIMESTAMP = 32
+COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+
+
+def records(count: int, size: int = 100, key: bytes | None = b"key") -> list[Record]:
+    values = random.Random(7)
+    return [Record(NEXT_OFFSET, NOW_MS + i, key, values.randbytes(size // 2) * 2, ()) for i in range(count)]
+
+
+def sealed(codec: int, section: bytes, count: int, **changes: Any) -> bytes:
+    """A batch whose checksum is right, of any compressed section."""
+    header = parse_header(build_batch([Record(NEXT_OFFSET, NOW_MS, None, b"v", ())]))
+    header = header._replace(attributes=codec, record_count=count, last_offset_delta=count - 1)
+    return seal(header._replace(**changes), section)
+
+
+def section_of(*deltas: int, timestamps: tuple[int, ...] = ()) -> bytes:
+    times = timestamps or (0,) * len(deltas)
+    return b"".join(encode_record(t, d, b"k", b"value") for t, d in zip(times, deltas, strict=True))
+
+
+def bad_batches() -> Iterator[tuple[str, bytes]]:
+    """What a producer must not get into a log, by name."""
+    three = section_of(0, 1, 2)
+    yield "18 bytes that are not gzip", sealed(Codec.GZIP, b"\x02" * 18, 1)
+    yield "snappy that declares 2 GiB", sealed(Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + b"\x00a", 1)
+    yield "snappy that declares 60 MiB in 10 bytes", sealed(Codec.SNAPPY, b"\x80\x80\x80\x1e" + b"\x00a" * 3, 1)
+    yield "a xerial block without its end", sealed(Codec.SNAPPY, XERIAL_HEADER + struct.pack(">i", 1000) + b"a", 1)
+    yield "an lz4 header alone", sealed(Codec.LZ4, b"\x04\x22\x4d\x18", 1)
+    linked = lz4.frame.compress(b"x" * 200_000, block_linked=True, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
+    yield "lz4 of dependent blocks", sealed(Codec.LZ4, linked, 1)
+    yield "zstd that is cut short", sealed(Codec.ZSTD, bytes(cramjam.zstd.compress(three))[:-4], 3)
+    for codec in COMPRESSING:
+        yield f"{codec.name}: fewer records than counted", sealed(codec, compress(codec, three), 4)
+        yield f"{codec.name}: more records than counted", sealed(codec, compress(codec, three), 2)
+        yield f"{codec.name}: an offset twice", sealed(codec, compress(codec, section_of(0, 1, 1)), 3)
+        yield f"{codec.name}: offsets from 1", sealed(codec, compress(codec, section_of(1, 2, 3)), 3)
+        yield f"{codec.name}: a record cut short", sealed(codec, compress(codec, three[:-3]), 3)
+        yield f"{codec.name}: a length that is too long", sealed(codec, compress(codec, b"\x7e" + three[1:]), 3)
+    yield "NONE in disguise", sealed(Codec.ZSTD, three, 3)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in bad_batches()])
+def test_a_bad_batch_is_refused_and_leaves_no_trace(name: str) -> None:
+    """Compressed garbage of which each checksum is right is INVALID_RECORD, as with Kafka's brokers."""
+    validated = validate(dict(bad_batches())[name], LogConfig(), NOW_MS, 64 * 2**20)
+    assert validated.refusal is not None
+    assert validated.refusal.code == INVALID_RECORD
+
+
+def test_garbage_never_reaches_a_default_topic(tmp_path: Path) -> None:
+    """A broker refuses every such batch, and the good ones around it keep their offsets."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        for codec in COMPRESSING:
+            for data in (bad for name, bad in bad_batches() if name.startswith((codec.name, "18 ", "snappy "))):
+                row = await scene.produce("t", data)
+                assert (row["error_code"], row["base_offset"]) == (INVALID_RECORD, -1)
+                assert row["error_message"]
+            row = await scene.produce("t", build_batch(records(3), codec=codec))
+            assert (row["error_code"], row["base_offset"]) == (0, 3 * COMPRESSING.index(codec))
+
+    on_broker(tmp_path, story)
+
+
+def test_a_bomb_is_refused(tmp_path: Path) -> None:
+    """A batch of one record that takes more than the setting allows is refused, whatever its codec says."""
+    section = encode_record(0, 0, None, b"\x00" * (3 * 2**20))
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        for codec in COMPRESSING:
+            row = await scene.produce("t", sealed(codec, compress(codec, section), 1))
+            assert row["error_code"] == INVALID_RECORD, codec
+            assert "kreplica.decompressed.batch.max.bytes" in row["error_message"]
+
+    on_broker(tmp_path, story, "kreplica.decompressed.batch.max.bytes=2097152")
+
+
+def test_the_highest_timestamp_is_that_of_the_records() -> None:
+    """A producer cannot keep its records for ever by a header that is in the future."""
+    section = section_of(0, 1, 2, timestamps=(0, 70, 30))
+    data = sealed(Codec.GZIP, compress(Codec.GZIP, section), 3, max_timestamp=NOW_MS + 10**12)
+    validated = validate(data, LogConfig(), NOW_MS, 2**20)
+    assert validated.accepted().max_timestamp == NOW_MS + 70
+    assert parse_header(validated) == validated.accepted()
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_large_batches_are_validated_away_from_the_reactor_in_order(tmp_path: Path, codec: Codec) -> None:
+    """Large and small batches of one idempotent producer, pipelined, are all in the log in their order."""
+    runs: list[int] = []
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        offload = scene.broker.runtime.offload
+        run = offload.run
+        setattr(offload, "run", lambda *arguments: (runs.append(1), run(*arguments))[1])  # noqa: B010
+        sequence, answers = 0, []
+        for count in (1, 900, 2, 3, 1500, 4, 5, 6, 1200, 7):
+            data = build_batch(
+                records(count), codec=codec, producer_id=9, producer_epoch=0, base_sequence=sequence
+            )
+            answers.append((sequence, scene.connection.request(PRODUCE, 9, produce_body("t", data), timeout_s=20)))
+            sequence += count
+        for offset, answer in answers:
+            row = (await answer)["responses"][0]["partition_responses"][0]
+            assert (row["error_code"], row["base_offset"]) == (0, offset)
+        assert runs, "the large ones left the reactor"
+
+    on_broker(tmp_path, story)
+
+
+def test_a_topic_with_another_codec_stores_that(tmp_path: Path) -> None:
+    """Large batches are recompressed away from the reactor, and every record is as it was."""
+    sent = records(2000)
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", compression_type="zstd")
+        row = await scene.produce("t", build_batch(sent, codec=Codec.GZIP))
+        assert row["error_code"] == 0, row
+        stored = bytes((await scene.fetch("t", 0))["records"])
+        assert parse_header(stored).codec == Codec.ZSTD
+        assert [record.value for record in iter_records(stored)] == [record.value for record in sent]
+
+    on_broker(tmp_path, story)
+
+
+def test_a_closed_connection_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A client that goes away while its batches are read takes its place in the queue with it."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        data = build_batch(records(5000), codec=Codec.GZIP)
+        for _ in range(5):
+            leaving = await scene.connect()
+            leaving.request(PRODUCE, 9, produce_body("t", data), timeout_s=20).addErrback(lambda _: None)
+            await leaving.close()
+        row = await scene.produce("t", data)
+        assert row["error_code"] == 0
+
+    on_broker(tmp_path, story)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_records_without_keys_are_named_one_by_one(tmp_path: Path, codec: Codec) -> None:
+    """A compacted topic refuses the batch, and says which records are at fault (KIP-467)."""
+    keys = [b"a", None, b"b", None]
+    data = build_batch([Record(NEXT_OFFSET, NOW_MS, key, b"v", ()) for key in keys], codec=codec)
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", cleanup_policy="compact")
+        row = await scene.produce("t", data)
+        assert row["error_code"] == INVALID_RECORD
+        assert [error["batch_index"] for error in row["record_errors"]] == [1, 3]
+        assert all("key" in error["batch_index_error_message"] for error in row["record_errors"])
+
+    on_broker(tmp_path, story)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_timestamps_out_of_range_are_named_one_by_one(tmp_path: Path, codec: Codec) -> None:
+    """The records too far in the past or the future are named; one without a timestamp is none of them."""
+
+    async def story(scene: Scene) -> None:
+        limits = {"message_timestamp_before_max_ms": "1000000", "message_timestamp_after_max_ms": "1000000"}
+        await scene.make_topic("t", **limits)
+        now_ms = scene.broker.runtime.wall_clock_ms()
+        times = [now_ms, 1000, now_ms, now_ms + 10**9]
+        row = await scene.produce(
+            "t", build_batch([Record(NEXT_OFFSET, time, b"k", b"v", ()) for time in times], codec=codec)
+        )
+        assert row["error_code"] == INVALID_TIMESTAMP
+        assert [error["batch_index"] for error in row["record_errors"]] == [1, 3]
+
+    on_broker(tmp_path, story)
+
+
+def test_what_other_libraries_compress_is_taken(tmp_path: Path) -> None:
+    """Batches compressed by the libraries of other clients are stored."""
+    import snappy
+    import zstandard
+
+    section = b"".join(encode_record(i, i, b"k", b"v" * 50) for i in range(500))
+    streamed = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    packed = [
+        (Codec.GZIP, gzip.compress(section)),
+        (Codec.GZIP, zlib.compress(section, 9, wbits=31)),
+        (Codec.SNAPPY, snappy.compress(section)),
+        (Codec.LZ4, lz4.frame.compress(section)),
+        (Codec.LZ4, lz4.frame.compress(section, store_size=False, content_checksum=True, block_linked=False)),
+        (Codec.LZ4, lz4.frame.compress(section, block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False)),
+        (Codec.ZSTD, zstandard.ZstdCompressor(level=19).compress(section)),
+        (Codec.ZSTD, streamed.compress(section) + streamed.flush()),
+    ]
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        for number, (codec, data) in enumerate(packed):
+            row = await scene.produce("t", sealed(codec, data, 500, max_timestamp=NOW_MS + 499))
+            assert (row["error_code"], row["base_offset"]) == (0, 500 * number), (codec, number)
+
+    on_broker(tmp_path, story)
+
+
+def test_header_fields_are_those_of_a_batch() -> None:
+    """The helper of these tests makes batches whose only fault is the intended one."""
+    good = sealed(Codec.GZIP, compress(Codec.GZIP, section_of(0, 1, 2)), 3)
+    assert validate(good, LogConfig(), NOW_MS, 2**20).refusal is None
+    assert len(good) > HEADER_SIZE
+    assert isinstance(parse_header(good), BatchHeader)
