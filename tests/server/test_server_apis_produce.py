@@ -57,7 +57,7 @@ def test_what_is_wrong_with_a_batch_is_told_by_its_own_error(tmp_path: Path) -> 
 
 
 def test_the_message_format_is_looked_at_before_any_field(tmp_path: Path) -> None:
-    """A batch of another format has no attributes where format 2 has them: whatever is there, the answer is the same."""
+    """Whatever byte is where format 2 has its attributes, a batch of an unknown format has the same error."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
