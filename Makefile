@@ -1,6 +1,6 @@
 # `make run` starts a broker; `make test` checks everything. Both make their own virtual environment in .venv.
 # Python 3.11 or later, by either name.
-PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+PYTHON ?= $(shell command -v python3.11 >/dev/null && echo python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
@@ -35,6 +35,8 @@ help:
 	@echo "make soak   long fuzzing and crash runs, then half an hour of simulated storms, and another with applications"
 
 $(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "kreplica: $(PYTHON) is not installed, and Python 3.11 or later is needed;" \
+		"Debian: apt install python3.11-venv" >&2; exit 1; }
 	@$(PYTHON) packaging/check_python.py
 	@echo "kreplica: making a virtual environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

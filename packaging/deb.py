@@ -139,6 +139,7 @@ def _make_environment(path: Path) -> None:
     own_pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     pip = [*own_pip, "--python", python]
     subprocess.run([*pip, "install", "--no-compile", "--require-hashes", "-r", str(LOCK)], check=True)
+    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # modules of an earlier build, perhaps deleted since
     with tempfile.TemporaryDirectory() as wheels:
         build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, str(ROOT)]
         subprocess.run([*own_pip, *build], check=True)

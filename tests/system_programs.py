@@ -23,6 +23,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "ip": ("iproute2",),
     "jq": ("jq",),
     "kcat": ("kcat",),
+    "make": ("make",),
     "nft": ("nftables",),
     "systemctl": ("systemd",),
     "systemd-analyze": ("systemd",),
