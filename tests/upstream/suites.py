@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from archives import unpack
-
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / "build" / "upstream"
 """Where source distributions are kept between runs."""
@@ -56,6 +54,8 @@ class Suite:
 
         :raise NotTheSuite: it cannot be had.
         """
+        from archives import unpack  # here, because upstream_page.py runs without pytest's path
+
         beginning = f"{self.archive_name}/"
         with tarfile.open(self._fetched()) as archive:
             members = archive.getmembers()
