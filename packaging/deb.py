@@ -194,7 +194,8 @@ def _set_modes(stage: Path) -> None:
 def _control(stage: Path, architecture: str) -> None:
     size_kb = sum(path.lstat().st_size for path in stage.rglob("*") if path.is_file()) // 1024
     directory = stage / "DEBIAN"
-    directory.mkdir(mode=DIRECTORY_MODE)
+    directory.mkdir()
+    directory.chmod(DIRECTORY_MODE)
     text = CONTROL.format(version=version(), architecture=architecture, size_kb=size_kb)
     (directory / "control").write_text(text)
     names = sorted(path.name for path in (stage / "etc/kreplica").iterdir())
