@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,21 @@ def spark_session(name: str, *, master: str | None = None, settings: Mapping[str
     for setting, value in wanted.items():
         builder = builder.config(setting, value)
     session: SparkSession = builder.getOrCreate()
+    if not is_submitted:
+        _register_source(session)
     return session
+
+
+def _register_source(session: SparkSession) -> None:
+    """Register the data source where Spark does not find it by itself.
+
+    Spark looks for data sources only after ``sh -c "command -v PYTHON"`` has succeeded, and does not quote the path.
+    """
+    python = os.environ.get("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    if shlex.quote(python) != python:
+        from kreplica.spark.source import KreplicaDataSource
+
+        session.dataSource.register(KreplicaDataSource)
 
 
 def _start_workers_quickly() -> None:
