@@ -49,6 +49,8 @@ What a log remembers besides its batches:
 * ``verifications`` pure: which transactions may begin in it, and which end markers are late
 * ``producer_snapshots`` the producers, in a file
 * ``aborted_transactions`` the index of aborted transactions
+* ``aborted_checkpoint`` what that index held, ``aborted_recomputed`` what the batches say it has to hold
+* ``index_scrubbing`` compares all indexes of a segment with its batches
 
 Coming back after a stop, a kill or a power loss:
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+import crc32c
 
 from kreplica.runtime.disk import Disk
 
@@ -60,6 +62,33 @@ class AbortedTransactions:
         finally:
             file.close()
         self._waiting = ()
+
+    def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """Write the file again with these entries; not synced.
+
+        :raise OSError: it could not be written, and is as it was.
+        """
+        self._waiting = ()
+        self._is_absent = False
+        self._disk.write_file(self._path, b"".join(_ENTRY.pack(0, *each) for each in aborted), sync=False)
+
+    def digest(self) -> tuple[int, int]:
+        """Number of entries in the file, and the checksum of all its bytes."""
+        data = self._read()
+        return len(data) // _ENTRY.size, crc32c.crc32c(data) if data else 0
+
+    def is_plausible(self, base_offset: int, end_offset: int) -> bool:
+        """True if the file has whole entries of version 0 whose markers are in order and within the segment."""
+        data = self._read()
+        if len(data) % _ENTRY.size:
+            return False
+        last = base_offset - 1
+        for version, producer_id, first_offset, last_offset, stable_offset in _ENTRY.iter_unpack(data):
+            in_order = last < last_offset < end_offset and 0 <= first_offset <= last_offset
+            if not 0 <= stable_offset <= last_offset + 1 or version or producer_id < 0 or not in_order:
+                return False
+            last = last_offset
+        return True
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         return self.ended_from(0)

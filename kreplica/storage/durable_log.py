@@ -11,6 +11,7 @@ from kreplica.runtime.disk import is_out_of_descriptors
 from kreplica.storage.checkpoints import PARTITION_METADATA
 from kreplica.storage.damage import Damage
 from kreplica.storage.durability import Unsynced, index_paths
+from kreplica.storage.index_scrubbing import WrongIndexes
 from kreplica.storage.readable_log import ReadableLog
 from kreplica.storage.segment import Segment
 
@@ -32,7 +33,7 @@ class DurableLog(ReadableLog):
         """
         if complete or self.recovery_point <= segments[0].base_offset:
             paths = (*paths, self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}")
-        paths = (*index_paths(complete), *paths)
+        paths = (*index_paths(complete), *paths, *(self._aborted_checkpoint.paths if complete else ()))
         files = tuple(segment.file for segment in segments)
         return Unsynced(files, paths, self.path, self.log_end_offset, self._generation, self._disk)
 
@@ -71,10 +72,19 @@ class DurableLog(ReadableLog):
         paths = []
         if self._segments.active.size:
             self._segments.active.seal()
+            self._note_complete(self._segments.active)
             self._snapshots.write(self.log_end_offset, self.producers.entries)
             paths.append(self._snapshots.path(self.log_end_offset))
         segments = self._segments.not_durable(self.recovery_point)
         self._sync(self._to_sync(segments, segments, *paths))
+
+    def _note_complete(self, segment: Segment) -> None:
+        """Note what a segment's index of aborted transactions holds, now that nothing more will be appended.
+
+        :raise OSError: the device fails, or is full.
+        """
+        self._aborted_checkpoint.note(segment)
+        self._aborted_checkpoint.write(self._segments)
 
     def release(self) -> None:
         """Let go of all files; what is still being sent keeps its own."""
@@ -89,6 +99,19 @@ class DurableLog(ReadableLog):
                 self.owner.failed(self, error)
 
     # --- damage ---
+
+    def replace_indexes(self, segment: Segment, wrong: WrongIndexes) -> None:
+        """Put right what a comparison of a closed segment's indexes with its batches found.
+
+        :raise OSError: the device fails, or is full.
+        """
+        for reason in wrong.reasons:
+            _log.error("{log}: an index is made again: {reason}", log=str(self.topic_partition), reason=reason)
+        if wrong.made is not None:
+            segment.adopt_indexes(wrong.made)
+        if wrong.aborted is not None:
+            segment.aborted.replace(wrong.aborted)
+            self._note_complete(segment)
 
     def found_damage(self, damage: Damage) -> None:
         """Tell whoever can decide whether others have what is damaged here; found again, it is told again."""

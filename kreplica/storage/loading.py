@@ -16,6 +16,8 @@ from twisted.logger import Logger
 from kreplica.errors import KafkaError, StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.runtime.disk import Disk
+from kreplica.storage.aborted_checkpoint import AbortedCheckpoint
+from kreplica.storage.aborted_recomputed import SegmentFile, recompute
 from kreplica.storage.config import LogConfig
 from kreplica.storage.damage import Damage, reading
 from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
@@ -50,6 +52,7 @@ class Opened:
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     snapshots: SnapshotFiles
+    aborted_checkpoint: AbortedCheckpoint
     closed_in_order: bool
     was_cut: bool = False
     damages: Mapping[int, Damage] = field(default_factory=dict)
@@ -69,6 +72,7 @@ def nothing_yet(
         leader_epochs=LeaderEpochs.empty(f"{path}/{LEADER_EPOCHS_FILE}", disk),
         producers=ProducerStates(producer_expiration_ms),
         snapshots=SnapshotFiles(path, disk),
+        aborted_checkpoint=AbortedCheckpoint(path, disk),
         closed_in_order=True,
     )
 
@@ -136,6 +140,7 @@ class Loading:
             end_offset = self._start_anew(start_offset)
         epochs = self._load_epochs(start_offset, end_offset)
         producers, snapshots = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
+        aborted_checkpoint = self._check_aborted(clean_shutdown, end_offset)
         return Opened(
             self._segments,
             start_offset,
@@ -144,6 +149,7 @@ class Loading:
             epochs,
             producers,
             snapshots,
+            aborted_checkpoint,
             clean_shutdown and not self._rebuilt,
             self._was_cut,
             self._damages,
@@ -178,12 +184,7 @@ class Loading:
 
     def _rebuild(self, segment: Segment) -> None:
         """Make the indexes of a segment by its headers alone."""
-        size = segment.size
-        segment.reset()
-        for position, header in segment.headers(0, size):
-            segment.note(header, position, self._config.index_interval_bytes)
-        segment.time_index.append(*segment.largest)
-        segment.size = size
+        segment.reindex(self._config.index_interval_bytes)
 
     # --- recovery ---
 
@@ -361,6 +362,33 @@ class Loading:
         restore_producers(producers, snapshots, self._segments, start_offset, last, self._rebuilt)
         producers.expire(now_ms)
         return producers, snapshots
+
+
+    def _check_aborted(self, clean_shutdown: bool, end_offset: int) -> AbortedCheckpoint:
+        """Make indexes of aborted transactions again that are not what they were when their segment was closed."""
+        checkpoint = AbortedCheckpoint(self._path, self._disk)
+        checkpoint.load()
+        files: list[SegmentFile] = []
+        for index, segment in enumerate(self._segments):
+            files.append(SegmentFile.of(segment))
+            if segment in self._rebuilt:
+                checkpoint.note(segment)
+            elif clean_shutdown or segment is not self._segments.active:
+                if checkpoint.knows(segment):
+                    is_whole = checkpoint.agrees(segment)
+                else:
+                    end = self._segments.end_offset(index, end_offset)
+                    is_whole = segment.aborted.is_plausible(segment.base_offset, end)
+                if not is_whole:
+                    _log.warn(
+                        "{log}: finds the aborted transactions of segment {base} in its batches: the index is damaged",
+                        log=self._name,
+                        base=segment.base_offset,
+                    )
+                    segment.aborted.replace(recompute(self._disk, files, compacted=self._config.compacted).aborted)
+                    checkpoint.note(segment)
+        checkpoint.write(self._segments)
+        return checkpoint
 
 
 def restore_producers(

@@ -311,6 +311,7 @@ class Log(TruncatableLog):
         closed = self._segments.active
         closed.seal()
         self._snapshots.write(base_offset, self.producers.entries)
+        self._note_complete(closed)
         self.leader_epochs.write()  # recovery will not read this segment's batches once it is synced
         segment = Segment(self.path, base_offset, self._disk, self._open_segments, size=0, new=True)
         segment.created_ms = now_ms
@@ -366,6 +367,11 @@ class Log(TruncatableLog):
             self._remove(self._segments.retire(segment))
         new = compacted.renamed(self._disk, self._open_segments)
         self._segments.replace(old, new)
+        try:
+            self._note_complete(new)
+        except OSError as error:
+            if not is_passing(error):  # without the row, the next start finds the aborted transactions in the batches
+                raise
         self.forget_damage_removed({segment.base_offset for segment in old})
         return True
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk, FileRange
+from kreplica.storage.aborted_recomputed import SegmentFile
 from kreplica.storage.aborted_transactions import AbortedTransaction
 from kreplica.storage.config import LogConfig
 from kreplica.storage.damage import WHOLE_SEGMENT, Damage, Stretch, is_unreadable
+from kreplica.storage.index_scrubbing import IndexesToCheck
 from kreplica.storage.loading import Opened
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.owner import LogOwner
@@ -56,6 +58,7 @@ class ReadableLog:
         """Whether the opening found something lost."""
         self._segments = parts.segments
         self._snapshots = parts.snapshots
+        self._aborted_checkpoint = parts.aborted_checkpoint
         self._disk = disk
         self._open_segments = open_segments
         self._recent: dict[int, int] = {}
@@ -181,6 +184,11 @@ class ReadableLog:
             self.log_end_offset if is_active else self._segments.end_of(segment),
             self.leader_epochs.entries,
         )
+
+    def indexes_to_check(self, segment: Segment) -> IndexesToCheck:
+        """The indexes of a closed segment as they are now, to be compared with its batches."""
+        files = [SegmentFile.of(each) for each in self._segments if each.base_offset <= segment.base_offset]
+        return IndexesToCheck(self._disk, files, self.config.index_interval_bytes, self.config.compacted)
 
     def unreadable(self, offset: int, error: OSError) -> StorageError:
         """What it means that a read from an offset on fails with this error."""

@@ -60,10 +60,18 @@ class _Place:
             position, next_offset = await offload.run(stretch.check, size_max)
             _log.warn("a second read shows no damage: {damage}", damage=str(damage))
         size = position - self._position
+        if position >= self.segment.size and self.segment is not self.log.segments.active:
+            await self._check_indexes(offload)
         self._position, self._next_offset = position, next_offset
         if self.is_over and self.is_current:
             self.log.is_whole_again(self.segment.base_offset)
         return size
+
+    async def _check_indexes(self, offload: Offload) -> None:
+        if self.is_current:
+            wrong = await offload.run(self.log.indexes_to_check(self.segment).check)
+            if wrong.reasons and self.is_current:
+                self.log.replace_indexes(self.segment, wrong)
 
 
 class Scrubber:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from twisted.logger import Logger
+
 from kreplica.runtime.disk import Buffer, Disk, File
 from kreplica.storage.aborted_transactions import AbortedTransactions
 from kreplica.storage.config import LogConfig
@@ -23,6 +25,10 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 RELATIVE_OFFSET_MAX = 2**31 - 1
+INDEX_INTERVAL_BYTES = 4096
+"""Kafka's default, for an index that is made again where the topic's own setting is not known."""
+
+_log = Logger()
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
@@ -178,6 +184,29 @@ class Segment:
         self._bytes_since_index += size
         self.size = position + size
 
+    def reindex(self, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> None:
+        """Make offset and time index again from the headers of all batches.
+
+        :raise OSError: the segment cannot be read; the indexes have fewer entries.
+        """
+        size = self.size
+        self.reset()
+        try:
+            for position, header in self.headers(0, size):
+                self.note(header, position, index_interval_bytes)
+            self.time_index.append(*self.largest)
+        finally:
+            self.size = size
+
+    def adopt_indexes(self, made: Segment) -> None:
+        """Take over the indexes that another thread has made from the batches, and write them; not synced.
+
+        :raise OSError: the device fails, or is full; they are in use, and written later.
+        """
+        self.offset_index, self.time_index = made.offset_index, made.time_index
+        self._largest = made.largest
+        self.write_indexes()
+
     def reset(self) -> None:
         """Forget indexes and size, to have them made again by ``note``."""
         self.size = 0
@@ -265,13 +294,35 @@ class Segment:
 
         :raise Damage: something that is no batch lies on the way.
         """
-        end = self.offset_index.lookup(offset)
-        for position, header in self.headers(end):
+        start = end = self.offset_index.lookup(offset)
+        for position, header in self.headers(start):
             if header.last_offset >= offset:
+                if position == start and start and header.base_offset > offset:
+                    break  # the batch of an entry at or below the offset cannot begin beyond it
                 return position, header
             end = position + header.size
+        if end == start and start:
+            return self._find_without_index(offset, start)
         if end < self.size:
             raise Damage(self.path(), self.base_offset, end, "no batch stands there")
+        return None
+
+    def _find_without_index(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
+        """The same where the index is wrong, which it no longer is after this."""
+        _log.warn(
+            "{path}: the index leads to position {position}, where no batch of offset {offset} or before begins; it is "
+            "made again",
+            path=self.path(),
+            position=position,
+            offset=offset,
+        )
+        self.reindex()
+        for at, header in self.headers(self.offset_index.lookup(offset)):
+            if header.last_offset >= offset:
+                return at, header
+            position = at + header.size
+        if position < self.size:
+            raise Damage(self.path(), self.base_offset, position, "no batch stands there")
         return None
 
     def header_at(self, position: int) -> BatchHeader:
@@ -296,15 +347,25 @@ class Segment:
         """(largest timestamp, last offset of the batch that has it); (``NO_TIMESTAMP``, base offset) without any."""
         largest = self._largest
         if largest is None:
-            largest = self._largest = self.time_index.last
+            self.find_largest()
+            largest = self._largest
+            assert largest is not None
         return largest
 
     def find_largest(self) -> None:
-        """Make ``largest`` exact where the time index may lack its last entry: in the active segment."""
-        largest = self.time_index.last
-        for _, header in self.headers(self.offset_index.lookup(largest[1])):
+        """Make ``largest`` exact: the time index of an active segment lacks its last entry, a damaged one others."""
+        timestamp_ms, offset = largest = self.time_index.last
+        is_true = timestamp_ms == NO_TIMESTAMP
+        for _, header in self.headers(self.offset_index.lookup(offset)):
+            is_true = is_true or header.base_offset <= offset <= header.last_offset
+            if header.base_offset <= offset <= header.last_offset and header.max_timestamp < timestamp_ms:
+                is_true = False
+                break
             if header.max_timestamp > largest[0]:
                 largest = (header.max_timestamp, header.last_offset)
+        if not is_true:
+            self.reindex()
+            largest = self.time_index.last
         self._largest = largest
 
     @property

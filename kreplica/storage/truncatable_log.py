@@ -110,6 +110,8 @@ class TruncatableLog(DurableLog):
                 self.producers, self._snapshots, self._segments, self.log_start_offset, self.log_end_offset, rebuilt=()
             )
             self.leader_epochs.write()
+            self._aborted_checkpoint.forget_from(self._segments.active.base_offset)
+            self._aborted_checkpoint.write(self._segments)
             self._is_cut_unfinished = False
 
     def _check_writable(self) -> None:

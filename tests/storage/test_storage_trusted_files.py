@@ -1,0 +1,248 @@
+"""Small files below the recovery point that are damaged or missing: a start and the scrubber put them right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from storage_world import batch, idempotent, marker, open_log, read_bytes
+from twisted.internet.defer import Deferred
+from twisted.logger import globalLogPublisher
+
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.storage import LogDirectories, StorageConfig
+from kreplica.storage.aborted_checkpoint import FILE_NAME as ABORTED_CHECKPOINT
+from kreplica.storage.config import LogConfig
+from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from kreplica.storage.log import Log
+from kreplica.storage.producers import Origin
+from kreplica.storage.scrubbing import PASS_STEPS_MIN
+from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulation import Simulation
+from kreplica.wire.batches import iter_headers
+
+CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=100, retention_ms=1_000_000)
+PATH = "/data/orders-0"
+KEY = TopicPartition("orders", 0)
+PRODUCERS = (7, 8, 9)
+START_MS = 10_000
+
+Harm = Callable[[MemoryDisk, str], None]
+
+
+def append_transactions(log: Log) -> None:
+    """Batches of three producers whose transactions overlap and span segments; every other one is aborted."""
+    sequences = dict.fromkeys(PRODUCERS, 0)
+    for turn in range(60):
+        producer_id = PRODUCERS[turn % 3]
+        if turn % 15 == 0:
+            log.begin_leader_epoch(turn // 15)
+        epoch = log.leader_epochs.latest
+        records = idempotent(
+            sequences[producer_id], producer_id=producer_id, transactional=True, timestamp_ms=START_MS + 10 * turn
+        )
+        log.append_as_leader(records, epoch, now_ms=START_MS, origin=Origin.REPLICATION)
+        sequences[producer_id] += 1
+        if turn % 4 == 3:
+            ended = marker(producer_id, committed=turn % 8 == 3)
+            log.append_as_leader(ended, epoch, now_ms=START_MS, origin=Origin.COORDINATOR)
+    log.append_as_leader(batch("last", timestamp_ms=START_MS + 700), epoch, now_ms=START_MS)
+
+
+def written(disk: MemoryDisk, directory: str = PATH) -> Log:
+    log = open_log(directory, CONFIG, disk)
+    append_transactions(log)
+    log.close()
+    assert len(log.segments) >= 4
+    return log
+
+
+def view(log: Log) -> dict[str, Any]:
+    """What clients, followers and retention can see of a log."""
+    end = log.log_end_offset
+    times = range(START_MS - 10, START_MS + 720, 10)
+    return {
+        "first of a read": [
+            next(header.base_offset for _, header in iter_headers(read_bytes(log, offset))) for offset in range(end)
+        ],
+        "aborted": [log.aborted_transactions(offset, end) for offset in range(end)],
+        "times": [log.offset_for_timestamp(each, end) for each in times],
+        "largest": [segment.largest[0] for segment in log.segments],
+        "epochs": log.leader_epochs.entries,
+        "producers": sorted(
+            (entry.producer_id, entry.epoch, entry.transaction_first_offset, [batch[:3] for batch in entry.batches])
+            for entry in log.producers.entries
+        ),
+        "stable": log.last_stable_offset(end),
+    }
+
+
+def cut_short(disk: MemoryDisk, path: str) -> None:
+    file = disk.open(path)
+    file.truncate(max(file.size() - 34, file.size() // 2))
+
+
+def emptied(disk: MemoryDisk, path: str) -> None:
+    disk.open(path).truncate(0)
+
+
+def zeroed(disk: MemoryDisk, path: str) -> None:
+    file = disk.open(path)
+    file.write_at(0, [bytes(file.size())])
+
+
+def missing(disk: MemoryDisk, path: str) -> None:
+    disk.remove(path)
+
+
+def flipped(position: int, bit: int) -> Harm:
+    def flip(disk: MemoryDisk, path: str) -> None:
+        disk.flip_bit(path, position, bit)
+
+    return flip
+
+
+def paths(log: Log, suffix: str) -> list[str]:
+    """The files of closed segments, or the one file of the log."""
+    if not suffix.startswith("."):
+        return [f"{PATH}/{suffix}"]
+    return [segment.path(suffix) for segment in log.segments.closed]
+
+
+def every_flip(size: int) -> Iterator[Harm]:
+    for position in range(size):
+        yield flipped(position, position * 5 % 8)
+
+
+def opened(disk: MemoryDisk, end: int, *, clean: bool) -> Log:
+    return open_log(PATH, CONFIG, disk, recovery_point=end, clean_shutdown=clean)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("harm", [cut_short, emptied, zeroed, missing])
+@pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex", ".snapshot", LEADER_EPOCHS])
+def test_a_start_sees_what_is_gone(suffix: str, harm: Harm, clean: bool) -> None:
+    """After any loss in any file beside the batches, clients see what they saw before."""
+    count = len(paths(written(MemoryDisk(directories=[PATH])), suffix))
+    harmed = 0
+    for number in range(count):
+        disk = MemoryDisk(directories=[PATH])
+        log = written(disk)
+        before = view(opened(disk, log.log_end_offset, clean=True))
+        path = paths(log, suffix)[number]
+        if disk.exists(path) and disk.read_file(path):
+            harm(disk, path)
+            harmed += 1
+        assert view(opened(disk, log.log_end_offset, clean=clean)) == before, path
+    assert harmed
+
+
+@pytest.mark.parametrize("suffix", [".txnindex", ".index", ".snapshot"])
+def test_a_start_sees_every_flipped_byte(suffix: str) -> None:
+    """A flipped bit in any byte of these files shows clients nothing else than before."""
+    original = MemoryDisk(directories=[PATH])
+    path = next(path for path in paths(written(original), suffix) if original.exists(path) and original.read_file(path))
+    for harm in every_flip(len(original.read_file(path))):
+        disk = MemoryDisk(directories=[PATH])
+        log = written(disk)
+        before = view(opened(disk, log.log_end_offset, clean=True))
+        harm(disk, path)
+        assert view(opened(disk, log.log_end_offset, clean=True)) == before
+
+
+def test_what_a_start_has_made_again_stays_so() -> None:
+    """The start after one that repaired an index finds nothing to repair, also after a power loss."""
+    disk = MemoryDisk(directories=[PATH])
+    log = written(disk)
+    missing(disk, next(path for path in paths(log, ".txnindex") if disk.exists(path)))
+    told: list[str] = []
+
+    def observe(event: Any) -> None:
+        if "aborted transactions of segment" in event["log_format"]:
+            told.append(event["log_format"])
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        for _ in range(2):
+            opened(disk, log.log_end_offset, clean=True).close()
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    assert len(told) == 1
+
+
+class Scrubbed:
+    """A broker's log directory with the scrubber at work."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        self.host = self.simulation.host("broker")
+        self.disk: MemoryDisk = self.host.disk
+        self.found: list[Any] = []
+        self.directories = LogDirectories(
+            self.host.runtime, ["/data/logs"], StorageConfig(scrub_bytes_per_second=1 << 20)
+        )
+        opening = self.directories.open("cluster", 1, lambda _: CONFIG)
+        self.simulation.run_until(Deferred.fromCoroutine(opening))
+        self.directories.on_damage(lambda _, damage: self.found.append(damage))
+        self.directories.start(lambda: {key: log.log_end_offset for key, log in self.directories.logs.items()})
+        self.log = self.directories.create(KEY, ZERO_UUID, CONFIG)
+        append_transactions(self.log)
+
+
+@pytest.mark.parametrize("harm", [cut_short, emptied, zeroed, flipped(3, 1), flipped(9, 2), flipped(33, 0)])
+@pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex"])
+@pytest.mark.parametrize("noted", [True, False])
+def test_the_scrubber_puts_indexes_right(suffix: str, harm: Harm, noted: bool) -> None:
+    """Within one pass the files are what they were, whether or not their digest was noted."""
+    world = Scrubbed()
+    log = world.log
+    for segment in log.segments.closed:
+        path = segment.path(suffix)
+        if not world.disk.exists(path) or len(world.disk.read_file(path)) < 34:
+            continue
+        before, entries = world.disk.read_file(path), list(segment.aborted)
+        harm(world.disk, path)
+        segment.release()
+        if not noted:
+            log._aborted_checkpoint._rows.clear()
+        world.simulation.run(2 * PASS_STEPS_MIN)
+        if suffix == ".txnindex":
+            assert list(segment.aborted) == entries
+            assert world.disk.read_file(path) == before
+        segment.release()
+        wrong = log.indexes_to_check(segment).check()
+        assert wrong.reasons == []
+    assert world.found == []
+
+
+def test_the_scrubber_finds_a_changed_leader_epoch() -> None:
+    """An epoch that does not agree with the batches is reported as damage, and the replica is fetched again."""
+    world = Scrubbed()
+    entries = list(world.log.leader_epochs.entries)
+    world.log.leader_epochs._have([entries[0]._replace(epoch=entries[0].epoch), entries[1]._replace(epoch=9)])
+    world.simulation.run(2 * PASS_STEPS_MIN)
+    assert world.found
+
+
+def test_nothing_is_made_again_in_a_healthy_log() -> None:
+    """Rolled, truncated and compacted segments pass the scrubber without a word."""
+    world = Scrubbed()
+    told: list[str] = []
+
+    def observe(event: Any) -> None:
+        if "is made again" in event["log_format"]:
+            told.append(event["log_format"].format(**event))
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        for turn in range(6):
+            world.log.truncate_to(world.log.log_end_offset - 7 * turn)
+            world.simulation.run(2)  # the cut is noted durably before anything is appended
+            append_transactions(world.log)
+            world.simulation.run(2 * PASS_STEPS_MIN)
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    assert told == []
+    assert world.found == []
+    assert world.disk.exists(f"/data/logs/orders-0/{ABORTED_CHECKPOINT}")
