@@ -17,6 +17,7 @@
   ``broker_run`` after the other
 * ``service_manager`` what systemd is told; ``reactor_loading`` the reactor without what it seldom needs
 * ``banner``, ``log_output`` what people and machines read; ``open_files`` the process's limit of them
+* ``interrupts`` Ctrl-C during a start
 
 ``twistd`` looks for ``Options`` and ``makeService`` here.
 """
@@ -35,8 +36,10 @@ __all__ = ["Options", "makeService"]
 
 def makeService(options: Options) -> IService:
     """What ``twistd kreplica ...`` runs."""
+    from kreplica.service.interrupts import end_on_interrupt
     from kreplica.service.reactor_loading import load_without_tls
 
+    end_on_interrupt()
     load_without_tls()  # before anything else imports it
     from kreplica.service.log_output import observer
     from kreplica.service.process import ProcessService, Startable

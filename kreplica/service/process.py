@@ -16,6 +16,7 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
 from kreplica.errors import KreplicaError
+from kreplica.service.interrupts import reactor_handles_interrupts
 from kreplica.service.open_files import raise_open_files_limit
 from kreplica.service.service_manager import ServiceManager, of_this_process
 
@@ -68,7 +69,13 @@ class ProcessService(Service):
         super().startService()  # type: ignore[no-untyped-call]
         from twisted.internet import reactor
 
-        self._starting = Deferred.fromCoroutine(self._start(reactor))
+        # Not before the reactor handles signals: it then stops what was begun.
+        reactor.callWhenRunning(self._begin, reactor)
+
+    def _begin(self, reactor: Any) -> None:
+        reactor_handles_interrupts(reactor)
+        if self.running:
+            self._starting = Deferred.fromCoroutine(self._start(reactor))
 
     def stopService(self) -> Deferred[None]:
         super().stopService()  # type: ignore[no-untyped-call]
