@@ -27,8 +27,8 @@ class HostedStandalone(Standalone):
         self, runtime: Runtime, config: StandaloneConfig, *, failed: Callable[[str], None] | None = None
     ) -> None:
         super().__init__(runtime, config, failed=failed)
-        self.hosted = HostedBrokers(runtime, range(1, config.brokers + 1), self._on_its_host)
-        settings = config.broker_settings(1, config.coordinator_port, config.admin_port)
+        self.hosted = HostedBrokers(runtime, config.broker_ids, self._on_its_host)
+        settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
         root = ProcessRoot(runtime, self.hosted, admin_access(runtime.disk, settings, HOST))
         tls = admin_tls(runtime.disk, settings)
         self._admin = AdminSite(runtime.reactor, root, host=HOST, port=config.admin_port, tls=tls)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from twisted.python import usage
 
 from kreplica.service.log_output import FORMATS
 from kreplica.zookeeper.embedded.quota import QuotaBounds
+
+BROKER_ID_MAX = 1000
+"""Kafka's default of ``reserved.broker.max.id``."""
 
 
 def _port(text: str) -> int:
@@ -34,6 +38,18 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise ValueError(f"{text!r} is not a number above 0")
     return int(text)
+
+
+def _broker_id(text: str) -> int:
+    if not text.isdecimal() or int(text) > BROKER_ID_MAX:
+        raise ValueError(f"{text!r} is not a broker id (0 to {BROKER_ID_MAX})")
+    return int(text)
+
+
+def _host(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9.-]+", text) is None:
+        raise ValueError(f"{text!r} is not the name or the IPv4 address of a host")
+    return text
 
 
 def _process(text: str) -> int:
@@ -77,6 +93,8 @@ class StandaloneOptions(_Options):
         ["port", "p", 9092, "the first broker's port", _port],
         ["admin-port", None, 8080, "the admin API's port", _port],
         ["coordinator-port", None, 2181, "the embedded coordinator's port (ZooKeeper protocol)", _port],
+        ["first-broker-id", None, 1, "the first broker's id; the others have the next ones", _broker_id],
+        ["advertised-host", None, "127.0.0.1", "the host clients are sent to; all listen on loopback", _host],
     ]
 
 

@@ -50,21 +50,21 @@ class ProcessesStandalone(Standalone):
         return self._serving[0].admin_url
 
     async def _start_brokers(self) -> None:
-        self._kept = [self._child(number) for number in range(1, self._config.brokers + 1)]
+        self._kept = [self._child(broker_id) for broker_id in self._config.broker_ids]
         # The first becomes the controller while nobody competes; the others then find one.
         first, *others = self._kept
         self._serving = [await first.start()]
         self._serving += await together(kept.start() for kept in others)
 
-    def _child(self, number: int) -> KeptBroker:
-        text = self._config.settings_text(number, self.coordinator.port, self._admin_port(number))
-        name = f"broker-{number}"
+    def _child(self, broker_id: int) -> KeptBroker:
+        text = self._config.settings_text(broker_id, self.coordinator.port, self._admin_port(broker_id))
+        name = f"broker-{broker_id}"
         path = os.path.join(self._config.data_directory, f"{name}.properties")
         self._runtime.disk.write_file(path, (_HEAD + text).encode(), sync=False)
         options = ["--config", path, "--log-format", self._log_format, "--child-of", str(os.getpid())]
         options += [word for override in self._config.overrides for word in ("--override", override)]
         command = [sys.executable, "-c", _PROGRAM, "-n", "--pidfile=", "kreplica", "broker", *options]
-        return KeptBroker(self._runtime.reactor, number, command, relay(self._log_format, name))
+        return KeptBroker(self._runtime.reactor, broker_id, command, relay(self._log_format, name))
 
     async def _stop_brokers(self) -> None:
         for kept in self._kept:

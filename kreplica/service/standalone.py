@@ -37,6 +37,8 @@ class StandaloneConfig:
     """What ``twistd kreplica standalone`` was asked for; port 0 lets the system choose.
 
     :param rack: of all its brokers (``broker.rack``); None for none.
+    :param first_broker_id: the id of the first broker; the others have the next ones.
+    :param advertised_host: the host that clients and brokers are sent to; brokers listen on loopback only.
     """
 
     data_directory: str
@@ -46,26 +48,35 @@ class StandaloneConfig:
     coordinator_port: int = 2181
     overrides: tuple[str, ...] = ()
     rack: str | None = None
+    first_broker_id: int = 1
+    advertised_host: str = HOST
 
-    def broker_settings(self, number: int, coordinator_port: int, admin_port: int) -> BrokerSettings:
-        """The settings of one broker; the first is 1.
+    @property
+    def broker_ids(self) -> range:
+        """The ids of all brokers."""
+        return range(self.first_broker_id, self.first_broker_id + self.brokers)
+
+    def broker_settings(self, broker_id: int, coordinator_port: int, admin_port: int) -> BrokerSettings:
+        """The settings of one broker.
 
         :raise SettingsError: an override is unknown or malformed.
         """
-        text = self.settings_text(number, coordinator_port, admin_port)
+        text = self.settings_text(broker_id, coordinator_port, admin_port)
         return BrokerSettings.from_text(text, self.overrides, origin="standalone")
 
-    def settings_text(self, number: int, coordinator_port: int, admin_port: int) -> str:
+    def settings_text(self, broker_id: int, coordinator_port: int, admin_port: int) -> str:
         """The same as a file, without the overrides."""
-        port = self.port + number - 1 if self.port else 0
+        port = self.port + self.broker_ids.index(broker_id) if self.port else 0
         settings = {
-            "broker.id": str(number),
+            "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{HOST}:{port}",
-            "log.dirs": os.path.join(self.data_directory, f"broker-{number}"),
+            "log.dirs": os.path.join(self.data_directory, f"broker-{broker_id}"),
             "zookeeper.connect": f"{HOST}:{coordinator_port}",
             "kreplica.admin.listener": f"{HOST}:{admin_port}",
             **coordinator_settings(self.brokers),
         }
+        if self.advertised_host != HOST:
+            settings["advertised.listeners"] = f"PLAINTEXT://{self.advertised_host}:{port}"
         if self.brokers > 1:
             settings["zookeeper.session.timeout.ms"] = str(SESSION_TIMEOUT_MS)
         if self.rack is not None:
@@ -113,7 +124,7 @@ class Standalone:
         """:raise KreplicaError: with what is wrong and what to do."""
         config = self._config
         # Settings first: a mistake in them is told before anything is opened.
-        config.broker_settings(1, config.coordinator_port, config.admin_port)
+        config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
         if self._store is None:
             self._refuse_without_coordinator_data()
         make_directories_durably(self._runtime.disk, config.data_directory)
@@ -122,18 +133,18 @@ class Standalone:
 
     async def _start_brokers(self) -> None:
         """On the process's own reactor, all of them: they can be stopped only together."""
-        numbers = range(1, self._config.brokers + 1)
-        self._brokers = [self._broker(number, self._runtime, self._admin_port(number)) for number in numbers]
+        ids = self._config.broker_ids
+        self._brokers = [self._broker(each, self._runtime, self._admin_port(each)) for each in ids]
         # The first becomes the controller while nobody competes; the others then find one.
         first, *others = self._brokers
         await first.start()
         await together(broker.start() for broker in others)
 
-    def _admin_port(self, number: int) -> int:
-        return self._config.admin_port if number == 1 else 0
+    def _admin_port(self, broker_id: int) -> int:
+        return self._config.admin_port if broker_id == self._config.first_broker_id else 0
 
-    def _broker(self, number: int, runtime: Runtime, admin_port: int) -> Broker:
-        settings = self._config.broker_settings(number, self.coordinator.port, admin_port)
+    def _broker(self, broker_id: int, runtime: Runtime, admin_port: int) -> Broker:
+        settings = self._config.broker_settings(broker_id, self.coordinator.port, admin_port)
         return Broker(runtime, settings, self._failed)
 
     def _refuse_without_coordinator_data(self) -> None:
@@ -144,8 +155,8 @@ class Standalone:
         disk = self._runtime.disk
         if disk.exists(self._coordinator_directory):
             return
-        for number in range(1, self._config.brokers + 1):
-            path = os.path.join(self._config.data_directory, f"broker-{number}", META_PROPERTIES)
+        for broker_id in self._config.broker_ids:
+            path = os.path.join(self._config.data_directory, f"broker-{broker_id}", META_PROPERTIES)
             meta = read_meta_properties(disk, path)
             if meta is not None:
                 raise SettingsError(
@@ -206,6 +217,8 @@ def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Calla
         admin_port=options["admin-port"],
         coordinator_port=options["coordinator-port"],
         overrides=tuple(options["overrides"]),
+        first_broker_id=options["first-broker-id"],
+        advertised_host=options["advertised-host"],
         rack=socket.gethostname() if options["processes"] else None,
     )
     runtime = real_runtime(reactor)

@@ -1,0 +1,30 @@
+"""A standalone whose brokers have the ids and the host that a client's test suite expects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kreplica.blocking import EARLIEST, Cluster, Producer, Reader, TopicPartition
+from kreplica.blocking.admin import create_topic
+from kreplica.blocking.offsets import end_offsets
+from kreplica.testing.standalone import StandaloneProcess
+
+
+@pytest.mark.parametrize("arguments", [(), ("--processes",)])
+def test_ids_from_zero_at_localhost(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Brokers find each other and clients find them by the advertised host, under the ids that were asked for."""
+    arguments = ("--first-broker-id", "0", "--advertised-host", "localhost", *arguments)
+    with StandaloneProcess(tmp_path, brokers=2, arguments=arguments) as process:
+        with Cluster(process.bootstrap_servers) as cluster:
+            create_topic(cluster, "t", 1, 2)
+            with Producer(cluster) as producer:
+                producer.send("t", b"v")
+            brokers = cluster.view.brokers
+            assert set(brokers) == {0, 1}
+            assert {broker.address.host for broker in brokers.values()} == {"localhost"}
+            partition = TopicPartition("t", 0)
+            with Reader(cluster, {partition: EARLIEST}, ends=end_offsets(cluster, [partition])) as reader:
+                assert [record.value for record in reader.records()] == [b"v"]
+        assert (tmp_path / "data" / "broker-0").is_dir()
