@@ -73,6 +73,17 @@ class BrokerRegistration:
         return None
 
 
+class ElectedController(NamedTuple):
+    """The controller that ZooKeeper names.
+
+    :param broker_id: None if ``/controller`` is absent.
+    :param epoch: ``/controller_epoch``; 0 before the first election.
+    """
+
+    broker_id: int | None
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
     """A partition's state as the controller decided it; ``partition_epoch`` is the znode's version."""

@@ -13,7 +13,7 @@ from kreplica.controller.events import ShutdownAsked
 from kreplica.controller.office import Office
 from kreplica.controller.states import ReplicaState
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.model import NO_BROKER_EPOCH, TopicPartition
+from kreplica.model import TopicPartition
 
 log = Logger()
 
@@ -66,6 +66,6 @@ async def _check_incarnation(office: Office, question: ShutdownAsked) -> None:
     known = brokers.get(broker)
     if known is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered")
-    if NO_BROKER_EPOCH < question.broker_epoch < known.epoch:
-        text = f"broker {broker} registered again since, with epoch {known.epoch}"
+    if question.broker_epoch != known.epoch:
+        text = f"broker {broker} is registered with epoch {known.epoch}, not {question.broker_epoch}"
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)

@@ -1,5 +1,8 @@
-"""Refuses commands that come too late: of controllers that were replaced, after later ones of the same controller, and
-those meant for an earlier incarnation of this broker."""
+"""Refuses commands that come too late, or from a broker that is not the controller.
+
+Late are commands of a controller that was replaced, those that a later command of the same controller has overtaken,
+and those meant for an earlier incarnation of this broker.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any, TypeVar
 from twisted.internet.defer import Deferred, DeferredLock
 
 from kreplica.errors import ErrorCode
+from kreplica.model import ElectedController
 
 T = TypeVar("T")
 
@@ -31,23 +35,36 @@ class ControlFence:
         self._command_number = UNNUMBERED
         self._order = DeferredLock()
 
+    def is_known(self, controller_epoch: int) -> bool:
+        """True if ZooKeeper need not be read to decide about commands of this controller epoch."""
+        return controller_epoch <= self.controller_epoch
+
+    def learn(self, elected: ElectedController) -> None:
+        """Take over the controller that ZooKeeper names; commands of earlier ones are refused from now on."""
+        if elected.epoch > self.controller_epoch:
+            self.controller_epoch = elected.epoch
+            self.controller_id = elected.broker_id
+            self._command_number = UNNUMBERED
+
     def check(
         self, controller_id: int, controller_epoch: int, broker_epoch: int, number: int = UNNUMBERED
     ) -> ErrorCode:
-        """Whether a command may be obeyed; if so its controller is the one known from now on.
+        """Return NONE if a command may be obeyed, or the error to answer it with.
 
-        What a controller sent on a connection that it has given up since may arrive after all that it has sent on the
-        next one.  Taken for new it would bring back a replica that was deleted in between.
+        Commands that a controller sent on a connection it has closed since may arrive after those it sent on the next
+        one.  Obeying one would bring back a replica that was deleted in between.
 
-        :param broker_epoch: the epoch that the controller thinks we have; -1 (an old controller) passes (KIP-380).
-        :param number: which of its controller's commands it is; the same one may come twice.
+        :param controller_epoch: known (``is_known``): the controller of a higher one has to be learnt first, so that no
+            client can fence the real controller by naming a high epoch.
+        :param broker_epoch: this broker's epoch as the controller knows it (KIP-380).
+        :param number: the number of the command, counted by its controller; the same one may come twice.
         """
         refused = self.refusal(controller_epoch, broker_epoch)
         if refused is not ErrorCode.NONE:
             return refused
-        if controller_epoch > self.controller_epoch:
-            self._command_number = UNNUMBERED
-        elif is_overtaken(number, self._command_number):
+        if is_impostor(controller_id, controller_epoch, self.controller_id, self.controller_epoch):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if is_overtaken(number, self._command_number):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self._command_number = max(number, self._command_number)
         self.controller_epoch = controller_epoch
@@ -57,11 +74,15 @@ class ControlFence:
     def refusal(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Why a command is not obeyed, or is not any more though it passed ``check`` when it came; else NONE."""
         oldest = max(self.broker_epoch, self._ended_epoch + 1)
-        if is_stale_broker_epoch(broker_epoch, oldest):
+        if is_stale_broker_epoch(broker_epoch, oldest) or self._is_future(broker_epoch):
             return ErrorCode.STALE_BROKER_EPOCH
         if is_stale_controller_epoch(controller_epoch, self.controller_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
+
+    def _is_future(self, broker_epoch: int) -> bool:
+        """True if the epoch belongs to no registration: this broker is registered, with a lower one."""
+        return self._ended_epoch < self.broker_epoch < broker_epoch
 
     def starts_after(self, zxid: int) -> None:
         """Before this process takes commands, and before it knows its own epoch: who registered up to then was another.
@@ -91,13 +112,21 @@ class ControlFence:
 
 
 def is_stale_broker_epoch(asked: int, own: int) -> bool:
-    """Whether a command speaks to an incarnation of this broker that is gone."""
-    return asked != UNKNOWN_BROKER_EPOCH and asked < own
+    """True if a command is meant for an earlier incarnation of this broker, or does not say for which.
+
+    Every version of the commands that is served carries the epoch.
+    """
+    return asked < own
 
 
 def is_stale_controller_epoch(asked: int, known: int) -> bool:
     """Whether a command comes from a controller that was replaced."""
     return asked < known
+
+
+def is_impostor(controller_id: int, controller_epoch: int, elected_id: int | None, elected_epoch: int) -> bool:
+    """True if a command names a controller that was not elected in the epoch that it names."""
+    return controller_epoch > elected_epoch or (controller_epoch == elected_epoch and controller_id != elected_id)
 
 
 def is_overtaken(number: int, latest: int) -> bool:

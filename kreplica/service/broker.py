@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
@@ -18,6 +19,7 @@ from kreplica.controller.journaled import journaled
 from kreplica.controller.surroundings import Surroundings
 from kreplica.membership.controlled_shutdown import ControlledShutdown
 from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.elected_controller import read_elected_controller
 from kreplica.membership.incarnation import Incarnations
 from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
@@ -31,6 +33,7 @@ from kreplica.replication import ControlFence, Wakeups
 from kreplica.replication.partitions import DELETE_WHATEVER_EPOCH
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import StallWatch
+from kreplica.server.control_admission import ControlAdmission
 from kreplica.server.fetch_sessions import FetchSessions
 from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
@@ -89,6 +92,9 @@ class Broker:
             connection_timeout_ms=self._connection_timeout_ms(),
         )
         self.fence = ControlFence()
+        self.control_admission = ControlAdmission(
+            runtime.reactor, self.fence, partial(read_elected_controller, self.client)
+        )
         self.producer_ids = ProducerIds(self.client, self.broker_id)
         self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
         self.watches = Watches(runtime.reactor, self.client)
@@ -346,6 +352,7 @@ class Broker:
             self.metadata.stop()
             self._removing_strays.cancel()
             self.coordinators.stop()
+            self.control_admission.stop()
             await self.replication.stop()
             await self.server.stop()
         self._stalls.stop()

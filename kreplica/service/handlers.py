@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.defer import Deferred
 
 from kreplica.controller.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.membership.follower_incarnations import FollowerIncarnations
 from kreplica.model import TopicPartition
 from kreplica.replication.replica_selection import SELECTORS
 from kreplica.server.answers import once_known
@@ -60,6 +61,8 @@ LOWEST = {
     # Their first versions keep offsets in ZooKeeper.
     messages.OFFSET_COMMIT.key: 1,
     messages.OFFSET_FETCH.key: 1,
+    # Versions before carry no broker epoch, so that anybody could stop any broker (KIP-380).
+    messages.CONTROLLED_SHUTDOWN.key: 2,
     # Older controllers group partitions otherwise.
     messages.LEADER_AND_ISR.key: 2,
     messages.STOP_REPLICA.key: 3,
@@ -132,6 +135,7 @@ def _fetch(broker: Broker) -> Fetch:
         broker.settings["fetch.max.bytes"],
         _reads(broker),
         gate.may_read if gate is not None else None,
+        FollowerIncarnations(broker.client),
     )
 
 
@@ -166,6 +170,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
     internal_topics = coordinators.internal_topics(topics)
     operations = AuthorizedOperations(broker.plugins.gate)
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
+    admission = broker.control_admission
 
     def is_controller() -> bool:
         return broker.controller.active
@@ -180,9 +185,9 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
                 metadata, Metadata(metadata, topics, operations, auto_create=settings["auto.create.topics.enable"])
             ),
         ),
-        (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, broker.fence, partitions, dynamic)),
-        (messages.STOP_REPLICA, StopReplica(reactor, broker.fence, partitions, metadata)),
-        (messages.UPDATE_METADATA, UpdateMetadata(broker.fence, metadata, dynamic)),
+        (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic)),
+        (messages.STOP_REPLICA, StopReplica(reactor, admission, broker.fence, partitions, metadata)),
+        (messages.UPDATE_METADATA, UpdateMetadata(admission, metadata, dynamic)),
         (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
         (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def transaction_handlers(broker: Broker, internal_topics: InternalTopics) -> list[tuple[Api, Handler]]:
     """What a broker serves that may coordinate transactions, and that leads partitions they write to."""
-    coordinators, partitions = broker.coordinators, broker.partitions
+    coordinators, partitions, metadata = broker.coordinators, broker.partitions, broker.metadata
     transactions, groups, view = coordinators.transactions, coordinators.groups, coordinators.view
     reactor, wall_clock_ms = broker.runtime.reactor, broker.runtime.wall_clock_ms
     metadata_max = broker.settings["offset.metadata.max.bytes"]
@@ -33,7 +33,7 @@ def transaction_handlers(broker: Broker, internal_topics: InternalTopics) -> lis
         (messages.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxn(transactions, view)),
         (messages.ADD_OFFSETS_TO_TXN, AddOffsetsToTxn(transactions, view, internal_topics)),
         (messages.END_TXN, EndTxn(transactions)),
-        (messages.WRITE_TXN_MARKERS, WriteTxnMarkers(reactor, partitions, groups.shards, wall_clock_ms)),
+        (messages.WRITE_TXN_MARKERS, WriteTxnMarkers(reactor, partitions, metadata, groups.shards, wall_clock_ms)),
         (
             messages.TXN_OFFSET_COMMIT,
             TxnOffsetCommit(groups, partitions, coordinators.admission, view, wall_clock_ms, metadata_max),

@@ -143,8 +143,8 @@ def test_partitions_that_nobody_can_lead_and_their_return(scene: ControllerScene
 
 def test_brokers_that_come_and_go_in_order(scene: ControllerScene) -> None:
     """A broker that asked before it went is told apart from one that died."""
-    scene.ask(ShutdownAsked(2))
-    scene.ask(ShutdownAsked(2))
+    scene.ask(ShutdownAsked(2, scene.brokers[2].epoch))
+    scene.ask(ShutdownAsked(2, scene.brokers[2].epoch))
     assert told(scene, "broker_stopping") == ["broker 2 asked to stop: its leaders move"]
     moved = [entry for entry in memory(scene).chronicle if entry.kind == "leaders_moved"]
     assert [entry.text for entry in moved] == ["broker 2 asked to stop: partition t-1 has another leader"]

@@ -62,11 +62,13 @@ def test_what_nobody_else_can_lead_is_told_and_asked_for_again(scene: Controller
 
 
 def test_other_processes_of_the_broker_are_not_meant(scene: ControllerScene) -> None:
-    """A request of an earlier process is refused, as is one of a broker that nobody knows; no epoch fits all."""
+    """A request of an earlier process is refused, of a broker that is not registered, or one without the epoch."""
     assert refusal(scene, ShutdownAsked(1, scene.brokers[1].epoch - 1)) is ErrorCode.STALE_BROKER_EPOCH
     assert refusal(scene, ShutdownAsked(9)) is ErrorCode.BROKER_NOT_AVAILABLE
+    assert refusal(scene, ShutdownAsked(1)) is ErrorCode.STALE_BROKER_EPOCH
+    assert refusal(scene, ShutdownAsked(1, 2**63 - 1)) is ErrorCode.STALE_BROKER_EPOCH
     assert scene.state("t", 0).leader == 1
-    assert scene.ask(ShutdownAsked(1)) == []
+    assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
 
 
 def test_a_leader_does_not_take_a_stopping_broker_back(scene: ControllerScene) -> None:

@@ -1,43 +1,69 @@
-"""Commands of the past are refused."""
+"""Commands of the past, and those of brokers that were not elected, are refused."""
 
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.errors import ErrorCode
-from kreplica.replication.fencing import ControlFence
+from kreplica.model import ElectedController
+from kreplica.replication.fencing import UNKNOWN_BROKER_EPOCH, ControlFence
 
 
-def test_replaced_controller_is_refused():
-    """A controller with a lower epoch than one that was heard already has been replaced."""
-    fence = ControlFence(broker_epoch=10)
+def elected(controller_id: int = 1, epoch: int = 5, broker_epoch: int = 10) -> ControlFence:
+    """The fence of a broker that has learnt which controller is elected."""
+    fence = ControlFence(broker_epoch)
+    fence.learn(ElectedController(controller_id, epoch))
+    return fence
+
+
+def test_replaced_controller_is_refused() -> None:
+    """A controller with a lower epoch than that of the elected one has been replaced."""
+    fence = elected()
     assert fence.check(1, 5, 10) is ErrorCode.NONE
+    fence.learn(ElectedController(2, 6))
     assert fence.check(2, 6, 10) is ErrorCode.NONE
     assert fence.check(1, 5, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert fence.controller_id == 2
 
 
-def test_command_to_an_earlier_incarnation_is_refused():
-    """A broker that restarted does not obey what was meant for its earlier self; unknown and later epochs pass."""
-    fence = ControlFence(broker_epoch=10)
+def test_a_controller_that_was_not_elected_is_refused() -> None:
+    """Neither a high epoch nor the current one makes a broker the controller, and the real one is not fenced."""
+    fence = elected()
+    assert not fence.is_known(6)
+    assert fence.check(1, 2**31 - 1, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert fence.check(2, 5, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert fence.check(1, 5, 10) is ErrorCode.NONE
+    assert ControlFence(10).check(1, 0, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_what_is_learnt_late_does_not_bring_an_earlier_controller_back() -> None:
+    """Reads of ZooKeeper may be answered after a later one's commands."""
+    fence = elected(2, 6)
+    fence.learn(ElectedController(1, 5))
+    assert (fence.controller_id, fence.controller_epoch) == (2, 6)
+
+
+def test_command_to_another_incarnation_is_refused() -> None:
+    """A broker that is registered obeys only commands for this registration: not earlier, unknown or future ones."""
+    fence = elected()
     assert fence.check(1, 5, 9) is ErrorCode.STALE_BROKER_EPOCH
-    assert fence.controller_epoch == 0
-    assert fence.check(1, 5, -1) is ErrorCode.NONE
-    assert fence.check(1, 5, 11) is ErrorCode.NONE
+    assert fence.check(1, 5, UNKNOWN_BROKER_EPOCH) is ErrorCode.STALE_BROKER_EPOCH
+    assert fence.check(1, 5, 11) is ErrorCode.STALE_BROKER_EPOCH
+    assert fence.check(1, 5, 10) is ErrorCode.NONE
 
 
-def test_command_before_the_broker_has_registered():
+def test_command_before_the_broker_has_registered() -> None:
     """A process that does not know its epoch yet knows which epochs are older: its predecessors'."""
-    fence = ControlFence()
+    fence = elected(broker_epoch=UNKNOWN_BROKER_EPOCH)
     fence.starts_after(10)
     assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
+    assert fence.check(1, 5, UNKNOWN_BROKER_EPOCH) is ErrorCode.STALE_BROKER_EPOCH
     assert fence.check(1, 5, 12) is ErrorCode.NONE
-    assert fence.check(1, 5, -1) is ErrorCode.NONE
     fence.broker_epoch = 12
     assert fence.check(1, 5, 11) is ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_command_to_a_session_that_has_ended_is_refused():
     """Also before the broker has registered anew: others may lead by now what the command would have it lead."""
-    fence = ControlFence(broker_epoch=10)
+    fence = elected()
     fence.session_ended()
     assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
     assert fence.check(1, 5, 12) is ErrorCode.NONE
@@ -48,10 +74,10 @@ def test_command_to_a_session_that_has_ended_is_refused():
 
 def test_command_that_waits_may_be_overtaken():
     """It is looked at again when its turn comes."""
-    fence = ControlFence(broker_epoch=10)
+    fence = elected()
     assert fence.check(1, 5, 10) is ErrorCode.NONE
     assert fence.refusal(5, 10) is ErrorCode.NONE
-    fence.check(2, 6, 10)
+    fence.learn(ElectedController(2, 6))
     assert fence.refusal(5, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
     fence.session_ended()
     assert fence.refusal(6, 10) is ErrorCode.STALE_BROKER_EPOCH
@@ -83,7 +109,7 @@ def test_commands_are_carried_out_in_the_order_in_which_they_came():
 
 def test_a_command_that_was_overtaken_is_refused():
     """On a connection that the controller gave up: what it said since counts; the same command twice is no harm."""
-    fence = ControlFence(broker_epoch=10)
+    fence = elected()
     assert fence.check(1, 5, 10, 7) is ErrorCode.NONE
     assert fence.check(1, 5, 10, 7) is ErrorCode.NONE
     assert fence.check(1, 5, 10, 9) is ErrorCode.NONE
@@ -93,8 +119,9 @@ def test_a_command_that_was_overtaken_is_refused():
 
 
 def test_each_controller_counts_for_itself():
-    fence = ControlFence(broker_epoch=10)
+    fence = elected()
     assert fence.check(1, 5, 10, 900) is ErrorCode.NONE
+    fence.learn(ElectedController(2, 6))
     assert fence.check(2, 6, 10, 1) is ErrorCode.NONE
     assert fence.check(1, 5, 10, 901) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert fence.check(2, 6, 10, 2) is ErrorCode.NONE

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from leading_scene import SECOND, THIRD, Leading, fetch, leadership
 
+from kreplica.cluster.topic_names import TRANSACTION_STATE
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.model import TopicPartition
+from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import READ_COMMITTED, Partition
 from kreplica.server.handlers.write_txn_markers import TIMEOUT_S, WriteTxnMarkers
+from kreplica.server.metadata import MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import parse_header
 from kreplica.wire.control_records import EndMarker
@@ -105,6 +107,9 @@ class TestLeading:
         assert partition.visible_end(READ_COMMITTED) == 2
 
 
+COORDINATOR_EPOCH = 4
+
+
 class Asked:
     """A WriteTxnMarkers, and its answer."""
 
@@ -149,7 +154,15 @@ class Ending(Leading):
         partitions: Any = SimpleNamespace(led=self._led)
         groups: Any = SimpleNamespace(marker_written=self._marker_written)
         self.told: list[tuple[int, int, bool]] = []
-        self._handler = WriteTxnMarkers(clock, partitions, groups, lambda: 1000)
+        self._handler = WriteTxnMarkers(clock, partitions, self.metadata(clock), groups, lambda: 1000)
+
+    @staticmethod
+    def metadata(clock: Any) -> MetadataCache:
+        """Metadata in which a partition of the transactions' topic has been led in ``COORDINATOR_EPOCH``."""
+        metadata = MetadataCache(clock)
+        state = PartitionMetadata(0, 1, COORDINATOR_EPOCH, [1], [1], [])
+        metadata.topics[TRANSACTION_STATE] = TopicMetadata(TRANSACTION_STATE, ZERO_UUID, {0: state})
+        return metadata
 
     def _led(self, key: TopicPartition) -> Partition:
         self.led.check_leader()
@@ -172,6 +185,17 @@ class Ending(Leading):
 
 
 class TestMarkers:
+    def test_a_coordinator_epoch_that_no_coordinator_has_reached_is_refused(self) -> None:
+        """Written, it would fence the real coordinator: the answer is retriable, since the metadata may be late."""
+        ending = Ending()
+        end_offset = ending.led.log.log_end_offset
+        assert ending.end(coordinator_epoch=COORDINATOR_EPOCH + 1).code is ErrorCode.REQUEST_TIMED_OUT
+        assert ending.end(coordinator_epoch=2**31 - 1).code is ErrorCode.REQUEST_TIMED_OUT
+        assert ending.led.log.log_end_offset == end_offset
+        real = ending.end(coordinator_epoch=COORDINATOR_EPOCH)
+        ending.all_fetch()
+        assert real.code is ErrorCode.NONE
+
     def test_all_in_sync_replicas_have_it(self) -> None:
         """The coordinator is answered when the marker cannot be lost any more, and only then the group is told."""
         ending = Ending("__consumer_offsets")

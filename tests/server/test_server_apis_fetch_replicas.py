@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.connection import Connection
 from kreplica.server.partition_reads import PartitionReads
-from kreplica.testing.broker_scene import Row, Scene, batch, fetch_body, on_broker
-from kreplica.wire.messages import FETCH
+from kreplica.testing.broker_scene import Row, Scene, batch, create_body, fetch_body, on_broker
+from kreplica.wire.messages import CREATE_TOPICS, FETCH
 
 PARTITIONS = 40
 
@@ -40,21 +40,50 @@ async def session(scene: Scene, connection: Connection | None = None, **changes:
     return int(answer["session_id"])
 
 
-def test_who_is_no_replica_is_refused(tmp_path: Path) -> None:
-    """It is told so, gets nothing, and moves nothing (error 75: the leader may hear of it later)."""
+def test_a_broker_without_a_replica_is_refused(tmp_path: Path) -> None:
+    """A registered broker that has no replica gets no records (error 75: the leader may learn of the replica later)."""
 
     async def story(scene: Scene) -> None:
-        await scene.make_topic("t")
+        body = create_body("t", -1, factor=-1)
+        body["topics"][0]["assignments"] = [{"partition_index": 0, "broker_ids": [1]}]
+        await scene.ask(CREATE_TOPICS, body)
         await scene.produce("t", batch(b"x"))
+        epoch = scene.standalone.brokers[1].fence.broker_epoch
         for version, follower in (
-            (12, {"replica_id": 7}),
-            (17, {"replica_state": {"replica_id": 7, "replica_epoch": 1}}),
+            (12, {"replica_id": 2}),
+            (17, {"replica_state": {"replica_id": 2, "replica_epoch": epoch}}),
         ):
             body = fetch_body("t", 0, topic_id=scene.broker.metadata.topic_id("t"), **follower)
             row = rows_of(await scene.ask(FETCH, body, version))[0]
             assert (row["error_code"], len(row["records"])) == (75, 0)
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, story, brokers=2)
+
+
+def test_a_fetch_in_the_name_of_a_follower_moves_nothing(tmp_path: Path) -> None:
+    """Only the registered process of a broker fetches as that broker (error 77), so it alone moves high watermarks."""
+
+    async def story(scene: Scene) -> None:
+        body = create_body("t", -1, factor=-1)
+        body["topics"][0]["assignments"] = [{"partition_index": 0, "broker_ids": [1, 2]}]
+        await scene.ask(CREATE_TOPICS, body)
+        await scene.produce("t", batch(b"x"))
+        led = next(iter(scene.broker.partitions)).led
+        assert led is not None
+        assert led.known_end_offset(2) == 1
+        epoch = scene.standalone.brokers[1].fence.broker_epoch
+        topic_id = scene.broker.metadata.topic_id("t")
+        for replica, claimed in ((2, 1), (2, epoch + 1), (2, 2**63 - 1), (2, -1), (7, 1), (7, -1)):
+            follower = {"replica_state": {"replica_id": replica, "replica_epoch": claimed}}
+            forged = fetch_body("t", 1000, topic_id=topic_id, **follower)
+            answer = await scene.ask(FETCH, forged, 17)
+            assert (answer["error_code"], list(answer["responses"])) == (77, []), (replica, claimed)
+        forged = fetch_body("t", 1000, topic_id=topic_id, replica_id=2)
+        assert (await scene.ask(FETCH, forged, 12))["error_code"] == 77, "an older version, without the epoch"
+        assert led.known_end_offset(2) == 1
+        assert (await scene.produce("t", batch(b"y")))["error_code"] == 0, "the real follower goes on"
+
+    on_broker(tmp_path, story, brokers=2)
 
 
 def test_a_session_reads_what_changed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

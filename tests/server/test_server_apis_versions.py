@@ -194,6 +194,8 @@ CONTROL = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": -1}
 
 async def _refused_control(scene: Scene, api: Api, version: int, **more: Any) -> None:
     answer = await scene.ask(api, CONTROL | more, version)
+    assert answer["error_code"] == 77, "the command does not name this process of the broker"
+    answer = await scene.ask(api, CONTROL | {"broker_epoch": scene.broker.fence.broker_epoch} | more, version)
     assert answer["error_code"] == 11, "a controller of epoch 0 was replaced long ago"
 
 

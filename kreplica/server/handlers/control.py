@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -10,21 +11,14 @@ from kreplica.errors import ErrorCode
 from kreplica.membership import DynamicSettings
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import ControlFence, Leadership, Partitions
-from kreplica.replication.fencing import UNNUMBERED
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.server.answers import answer_from
+from kreplica.server.control_admission import ControlAdmission
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
 
 Row = dict[str, Any]
-
-
-def _refused(fence: ControlFence, request: Request) -> ErrorCode:
-    request.connection.mark_control()
-    body = request.body
-    number = body.get("command_number", UNNUMBERED)
-    return fence.check(body["controller_id"], body["controller_epoch"], body["broker_epoch"], number)
 
 
 def _refused_by_now(fence: ControlFence, body: Row) -> ErrorCode:
@@ -36,15 +30,23 @@ class LeaderAndIsr:
     """Tells this broker which partitions it leads and which it follows."""
 
     def __init__(
-        self, reactor: Reactor, fence: ControlFence, partitions: Partitions, settings: DynamicSettings
+        self,
+        reactor: Reactor,
+        admission: ControlAdmission,
+        fence: ControlFence,
+        partitions: Partitions,
+        settings: DynamicSettings,
     ) -> None:
         self._reactor = reactor
+        self._admission = admission
         self._fence = fence
         self._partitions = partitions
         self._settings = settings
 
     def __call__(self, request: Request) -> None:
-        refused = _refused(self._fence, request)
+        self._admission.admit(request, partial(self._decided, request))
+
+    def _decided(self, request: Request, refused: ErrorCode) -> None:
         if refused is not ErrorCode.NONE:
             request.answer(_leader_and_isr_answer(refused))
             return
@@ -115,15 +117,23 @@ class StopReplica:
     """Tells this broker to stop replicas, and to delete the files of some."""
 
     def __init__(
-        self, reactor: Reactor, fence: ControlFence, partitions: Partitions, metadata: MetadataCache
+        self,
+        reactor: Reactor,
+        admission: ControlAdmission,
+        fence: ControlFence,
+        partitions: Partitions,
+        metadata: MetadataCache,
     ) -> None:
         self._reactor = reactor
+        self._admission = admission
         self._fence = fence
         self._partitions = partitions
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
-        refused = _refused(self._fence, request)
+        self._admission.admit(request, partial(self._decided, request))
+
+    def _decided(self, request: Request, refused: ErrorCode) -> None:
         if refused is not ErrorCode.NONE:
             request.answer({"error_code": int(refused), "partition_errors": []})
             return
@@ -152,13 +162,15 @@ class StopReplica:
 class UpdateMetadata:
     """Tells this broker what to tell its clients."""
 
-    def __init__(self, fence: ControlFence, metadata: MetadataCache, settings: DynamicSettings) -> None:
-        self._fence = fence
+    def __init__(self, admission: ControlAdmission, metadata: MetadataCache, settings: DynamicSettings) -> None:
+        self._admission = admission
         self._metadata = metadata
         self._settings = settings
 
     def __call__(self, request: Request) -> None:
-        refused = _refused(self._fence, request)
+        self._admission.admit(request, partial(self._decided, request))
+
+    def _decided(self, request: Request, refused: ErrorCode) -> None:
         if refused is ErrorCode.NONE:
             for topic in self._metadata.update(request.body):
                 self._settings.forget(topic)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
-from kreplica.errors import KafkaError
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import READ_UNCOMMITTED, Partitions
 from kreplica.runtime import Reactor
-from kreplica.server.answers import LeaderHints
+from kreplica.server.answers import LeaderHints, answered_by
 from kreplica.server.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader, row_of_figures
@@ -21,6 +22,9 @@ from kreplica.server.wanted import Wanted, Watch
 
 TOPIC_IDS_FROM = 13
 """From this version on topics are named by id."""
+
+ERROR_CODE_FROM = 7
+"""From this version on an answer has an error of its own, besides those of its partitions."""
 
 ANY_REPLICA_FROM = 11
 """From this version on a consumer may be sent to a follower, and comes there (KIP-392)."""
@@ -40,9 +44,21 @@ class MayRead(Protocol):
     def __call__(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]: ...
 
 
+class Followers(Protocol):
+    """Which brokers may fetch as followers (``membership.follower_incarnations``).
+
+    :ivar epochs: by broker, the broker epoch that its fetches name.
+    """
+
+    epochs: dict[int, int]
+
+    def confirm(self, broker_id: int, broker_epoch: int) -> Deferred[bool]: ...
+
+
 class Fetch:
     """:param bytes_max: ``fetch.max.bytes``, the most that one answer may hold whatever the client asks.
     :param may_read: says which topics a request may read, where somebody has to be asked.
+    :param followers: confirms who fetches as a follower; None believes every client.
     """
 
     def __init__(
@@ -54,6 +70,7 @@ class Fetch:
         bytes_max: int,
         reads: PartitionReads | None = None,
         may_read: MayRead | None = None,
+        followers: Followers | None = None,
     ) -> None:
         self.reactor = reactor
         self.partitions = partitions
@@ -62,10 +79,19 @@ class Fetch:
         self.reads = reads or PartitionReads(reactor.seconds, partitions, metadata)
         self._sessions = sessions
         self._may_read = may_read
+        self._followers = followers
 
     def __call__(self, request: Request) -> None:
         body = request.body
         reader = _reader(request)
+        followers = self._followers
+        if (
+            reader.is_follower
+            and followers is not None
+            and followers.epochs.get(reader.replica_id) != reader.broker_epoch
+        ):
+            answered_by(request, self._confirm(request, reader, followers))
+            return
         if self._may_read is not None:
             reader = reader._replace(may_read=self._may_read(request, is_follower=reader.is_follower))
         if reader.is_follower:
@@ -84,6 +110,15 @@ class Fetch:
             request.answer(_answer(int(error.code), NO_SESSION, []))
             return
         _FetchUnderWay(self, request, reader, context).go_on()
+
+    async def _confirm(self, request: Request, reader: Reader, followers: Followers) -> None:
+        """Read from ZooKeeper whether a registered broker fetches; nothing that another says moves a partition."""
+        if await followers.confirm(reader.replica_id, reader.broker_epoch):
+            self(request)
+        elif request.version < ERROR_CODE_FROM:
+            request.abort(f"broker {reader.replica_id} is not registered")
+        else:
+            request.answer(_answer(int(ErrorCode.STALE_BROKER_EPOCH), NO_SESSION, []))
 
 
 def _reader(request: Request) -> Reader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partitions
@@ -13,6 +13,7 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.server.acknowledgement import ALL_IN_SYNC, Pending, WaitingForReplicas
 from kreplica.server.answers import answered_by
+from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
 from kreplica.wire.control_records import EndMarker
 
@@ -37,14 +38,23 @@ class WriteTxnMarkers:
     A marker is written also where the transaction has no records, or has ended: the coordinator asks again until it
     knows, and what is late of the transaction is told apart by it.
 
+    A marker with a coordinator epoch that no leader of the transactions' topic has reached is refused: written, it
+    would fence the real coordinator.
+
     :param groups: told of the markers that are committed in their topic.
     """
 
     def __init__(
-        self, reactor: Reactor, partitions: Partitions, groups: OffsetGroups, wall_clock_ms: Callable[[], int]
+        self,
+        reactor: Reactor,
+        partitions: Partitions,
+        metadata: MetadataCache,
+        groups: OffsetGroups,
+        wall_clock_ms: Callable[[], int],
     ) -> None:
         self._reactor = reactor
         self._partitions = partitions
+        self._metadata = metadata
         self._groups = groups
         self._wall_clock_ms = wall_clock_ms
 
@@ -55,13 +65,14 @@ class WriteTxnMarkers:
         pending: list[Pending] = []
         answer: Row = {"markers": []}
         turns = Turns(self._reactor)
+        epoch_max = self._coordinator_epoch_max()
         for marker in request.body["markers"]:
             topics = []
             for topic in marker["topics"]:
                 rows: list[Row] = []
                 topics.append({"name": topic["name"], "partitions": rows})
                 for number in topic["partition_indexes"]:
-                    rows.append(self._append(marker, TopicPartition(topic["name"], number), pending))
+                    rows.append(self._append(marker, TopicPartition(topic["name"], number), pending, epoch_max))
                     if turns.is_over:
                         await turns.next()
             answer["markers"].append({"producer_id": marker["producer_id"], "topics": topics})
@@ -73,8 +84,17 @@ class WriteTxnMarkers:
         else:
             self._answer(request, answer)
 
-    def _append(self, asked: Row, key: TopicPartition, pending: list[Pending]) -> Row:
+    def _coordinator_epoch_max(self) -> int:
+        """Return the highest leader epoch of the transactions' topic: each is the epoch of one coordinator."""
+        topic = self._metadata.topic(TRANSACTION_STATE)
+        return max((state.leader_epoch for state in topic.partitions.values()), default=-1) if topic else -1
+
+    def _append(self, asked: Row, key: TopicPartition, pending: list[Pending], epoch_max: int) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0}
+        if asked["coordinator_epoch"] > max(epoch_max, 0):
+            # The metadata may be a moment old: a real coordinator asks again.
+            row["error_code"] = int(ErrorCode.REQUEST_TIMED_OUT)
+            return row
         try:
             partition = self._partitions.led(key)
             result = partition.append_marker(

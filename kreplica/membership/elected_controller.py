@@ -1,0 +1,37 @@
+"""Reads from ZooKeeper which broker is the controller, and in which epoch."""
+
+from __future__ import annotations
+
+from kreplica.cluster import documents, znodes
+from kreplica.model import ElectedController
+from kreplica.runtime.together import together
+from kreplica.zookeeper import NoNode, ZooKeeperClient
+
+
+async def read_elected_controller(client: ZooKeeperClient) -> ElectedController:
+    """Return the elected controller, as of the time of the call or later.
+
+    A ZooKeeper server may lag behind its leader, so that a command arrives before this broker's server has seen the
+    election of its sender: hence the sync.
+
+    :raise ZooKeeperError: ZooKeeper cannot be reached.
+    :raise ZnodeError: ``/controller`` or ``/controller_epoch`` cannot be decoded.
+    """
+
+    async def sync() -> bytes | None:
+        await client.sync(znodes.CONTROLLER_EPOCH)
+        return None
+
+    async def read(path: str) -> bytes | None:
+        try:
+            return (await client.get_data(path))[0]
+        except NoNode:
+            return None
+
+    # One connection keeps the order of requests, so all three are sent at once.  Both znodes change in one multi, and
+    # the epoch is read first: a change in between gives a controller with too low an epoch, whose commands are refused.
+    _, epoch, controller = await together([sync(), read(znodes.CONTROLLER_EPOCH), read(znodes.CONTROLLER)])
+    return ElectedController(
+        None if controller is None else documents.decode_controller(controller),
+        0 if epoch is None else documents.decode_controller_epoch(epoch),
+    )

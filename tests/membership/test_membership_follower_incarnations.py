@@ -1,0 +1,112 @@
+"""Fetches in a broker's name are confirmed by its registration."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, succeed
+
+from kreplica.membership.follower_incarnations import FollowerIncarnations
+from kreplica.model import NO_BROKER_EPOCH
+from kreplica.zookeeper import ConnectionLoss
+
+
+class Registrations:
+    """A ZooKeeper client that holds registrations, by broker, and answers when it is asked to."""
+
+    def __init__(self, **epochs: int) -> None:
+        self.epochs = {int(name.removeprefix("b")): epoch for name, epoch in epochs.items()}
+        self.waiting: deque[Deferred[Any]] = deque()
+        self.read: list[str] = []
+
+    def sync(self, path: str) -> Deferred[str]:
+        return succeed(path)
+
+    def exists(self, path: str) -> Deferred[Any]:
+        self.read.append(path)
+        self.waiting.append(Deferred())
+        return self.waiting[-1]
+
+    def answer(self) -> None:
+        paths, self.read = self.read, []
+        for path in paths:
+            epoch = self.epochs.get(int(path.rpartition("/")[2]))
+            self.waiting.popleft().callback(None if epoch is None else SimpleNamespace(czxid=epoch))
+
+
+def followers(registrations: Registrations) -> FollowerIncarnations:
+    client: Any = registrations
+    return FollowerIncarnations(client)
+
+
+def confirmed(registrations: Registrations, known: FollowerIncarnations, broker_id: int, epoch: int) -> bool:
+    outcome: list[bool] = []
+    known.confirm(broker_id, epoch).addCallback(outcome.append)
+    registrations.answer()
+    return outcome[0]
+
+
+@pytest.mark.parametrize(("broker_id", "epoch"), [(2, 19), (2, 21), (2, 2**63 - 1), (3, 20), (3, NO_BROKER_EPOCH)])
+def test_only_the_registered_epoch_is_confirmed(broker_id: int, epoch: int) -> None:
+    """Neither an earlier nor a later process, nor a broker that is not registered."""
+    registrations = Registrations(b2=20)
+    known = followers(registrations)
+    assert not confirmed(registrations, known, broker_id, epoch)
+    assert known.epochs == {}
+    assert confirmed(registrations, known, 2, 20)
+    assert known.epochs == {2: 20}
+
+
+def test_a_broker_that_named_its_epoch_cannot_leave_it_out() -> None:
+    """Fetch before KIP-903 has no epoch: it is believed until this process of the broker has shown that it has one."""
+    registrations = Registrations(b2=20)
+    known = followers(registrations)
+    assert confirmed(registrations, known, 2, NO_BROKER_EPOCH)
+    assert confirmed(registrations, known, 2, 20)
+    assert not confirmed(registrations, known, 2, NO_BROKER_EPOCH)
+    assert known.epochs == {2: 20}
+    registrations.epochs[2] = 30
+    assert confirmed(registrations, known, 2, NO_BROKER_EPOCH), "its next process may run an older release"
+
+
+def test_one_batch_of_reads_at_a_time() -> None:
+    """However many fetches wait: those that come during a read share the next one, which is fresh for them."""
+    registrations = Registrations(b2=20)
+    known = followers(registrations)
+    outcomes: list[tuple[int, bool]] = []
+    for epoch in (20, 7, 7, 20):
+        known.confirm(2, epoch).addCallback(lambda each, epoch=epoch: outcomes.append((epoch, each)))
+    assert registrations.read == ["/brokers/ids/2"]
+    registrations.answer()
+    assert outcomes == [(20, True)]
+    assert registrations.read == ["/brokers/ids/2"]
+    registrations.answer()
+    assert sorted(outcomes) == [(7, False), (7, False), (20, True), (20, True)]
+
+
+def test_zookeeper_that_is_away_confirms_nothing() -> None:
+    """The follower fetches again."""
+    registrations = Registrations(b2=20)
+    known = followers(registrations)
+    outcome: list[bool] = []
+    known.confirm(2, 20).addCallback(outcome.append)
+    registrations.waiting.popleft().errback(ConnectionLoss("/brokers/ids/2"))
+    assert outcome == [False]
+    registrations.read.clear()
+    assert confirmed(registrations, known, 2, 20)
+
+
+def test_a_client_that_goes_away_is_forgotten() -> None:
+    """Its fetch is cancelled with its connection."""
+    registrations = Registrations(b2=20)
+    known = followers(registrations)
+    known.confirm(2, 20)
+    gone = known.confirm(2, 20)
+    gone.addErrback(lambda _: None)
+    gone.cancel()
+    registrations.answer()
+    registrations.answer()
+    assert known.epochs == {2: 20}
