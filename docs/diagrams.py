@@ -155,7 +155,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "stale commands": (
         "kreplica.replication.fencing:is_stale_broker_epoch",
-        "tests/replication/test_replication_fencing.py::test_command_to_an_earlier_incarnation_is_refused",
+        "tests/replication/test_replication_fencing.py::test_command_to_another_incarnation_is_refused",
     ),
     "lease": (
         "kreplica.replication.led:Led.has_lease",

@@ -38,13 +38,7 @@ class FollowerIncarnations:
         Fires with False also if ZooKeeper cannot be reached.  Only one batch of reads is under way at a time, so that
         forged fetches cost no more than that.
         """
-
-        def cancelled(confirmed: Deferred[bool]) -> None:
-            waiting = self._waiting.get((broker_id, broker_epoch), [])
-            if confirmed in waiting:
-                waiting.remove(confirmed)
-
-        confirmed: Deferred[bool] = Deferred(cancelled)
+        confirmed: Deferred[bool] = Deferred()
         self._waiting.setdefault((broker_id, broker_epoch), []).append(confirmed)
         if self._reading is None:
             self._reading = Deferred.fromCoroutine(self._read())
@@ -66,7 +60,8 @@ class FollowerIncarnations:
                             registered=registered.get(broker_id),
                         )
                     for caller in callers:
-                        caller.callback(confirmed)
+                        if not caller.called:  # cancelled, when its client went away
+                            caller.callback(confirmed)
         finally:
             self._reading = None
 

@@ -238,7 +238,7 @@ def test_what_brokers_do(scene):
     assert scene.ask(messages.UPDATE_METADATA, command)["error_code"] == CLUSTER
     row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     follow = {
-        "replica_id": 2, "max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": "open", "partitions": [row]}]
+        "replica_id": 1, "max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": "open", "partitions": [row]}]
     }
     assert scene.ask(messages.FETCH, follow, 11)["responses"][0]["partitions"][0]["error_code"] == TOPIC
 

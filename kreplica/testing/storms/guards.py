@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from twisted.internet.defer import Deferred, succeed
+
 from kreplica.cluster import znodes
+from kreplica.membership.follower_incarnations import FollowerIncarnations
 from kreplica.membership.incarnation import Note
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import Partition
@@ -33,6 +36,11 @@ def _enough_in_sync(in_sync_count: int, in_sync_required: int, eligible_count: i
 
 def _any_term(epoch_znode_version: int) -> Check:
     return Check(znodes.CONTROLLER_EPOCH, -1)
+
+
+def _believed(followers: FollowerIncarnations, broker_id: int, broker_epoch: int) -> Deferred[bool]:
+    followers.epochs[broker_id] = broker_epoch
+    return succeed(True)
 
 
 def _noted_is_enough(notes: Sequence[Note | None], **_: Any) -> int:
@@ -105,10 +113,12 @@ GUARDS: tuple[Guard, ...] = (
         (
             Place("kreplica.replication.fencing:is_of_leader_epoch", always),
             Place("kreplica.replication.followed:matches_epoch", always),
+            Place("kreplica.membership.follower_incarnations:FollowerIncarnations.confirm", _believed),
         ),
         commands.fetched_in_an_epoch_that_is_over,
         "in sync without all that is committed",
-        "the follower throws answers of an epoch away that the leader would not have given",
+        "the follower throws answers of an epoch away that the leader would not have given, and a leader without "
+        "ZooKeeper takes in no follower that it has not confirmed",
     ),
     Guard(
         "fetch offset matches",
