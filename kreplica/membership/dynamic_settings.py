@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.errors import ErrorCode, KafkaError, SettingsError
 from kreplica.membership.effective_topic import PartitionSettings, partition_settings
 from kreplica.membership.reachable import reachable
 from kreplica.runtime import Runtime
@@ -124,6 +124,15 @@ class DynamicSettings:
         await self._reload_brokers()
         configured = await self._client.get_children(znodes.TOPIC_CONFIGS)
         await self.learn(list(dict.fromkeys([*configured, *self._topics])))
+
+    def check_protection(self) -> None:
+        """Refuse to start where brokers were told, by a tool or another make of broker, to protect themselves.
+
+        :raise SettingsError: naming the settings, where they are, and what to do.
+        """
+        if self._effective.unkept:
+            paths = [znodes.config_path("brokers", entity) for entity in (self._broker_id, znodes.DEFAULT_ENTITY)]
+            raise SettingsError(f"{' or '.join(paths)} in ZooKeeper: {'; '.join(self._effective.unkept)}.")
 
     def session_renewed(self) -> None:
         """Watches are gone with the old session, and changes may have been missed: read everything again."""
@@ -329,6 +338,8 @@ class DynamicSettings:
             self._layers[entity] = dict(settings)
             own, shared = self._layers.get(self._broker_id), self._layers.get(znodes.DEFAULT_ENTITY)
             self._effective = EffectiveSettings(self._static, own, shared)
+            for promise in self._effective.unkept:
+                log.critical("{path}: {promise}", path=znodes.config_path(entity_type, entity), promise=promise)
             topics = list(self._partition_settings)
             self._partition_settings.clear()
             for topic in topics:

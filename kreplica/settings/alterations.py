@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.settings.definitions import TOPIC_SETTINGS
-from kreplica.settings.names import broker_setting, hint, topic_hint
+from kreplica.settings.names import broker_setting, hint, topic_hint, unkept_promise
 from kreplica.settings.setting import Setting, Type, Update, format_value
 from kreplica.settings.validators import Value
 
@@ -89,7 +89,8 @@ def validate_broker_config(
     :raise KafkaError: INVALID_REQUEST for a setting that cannot change so; INVALID_CONFIG for a name or value that is
         not allowed.
     """
-    for name in changed:
+    changed = set(changed)
+    for name in sorted(changed):
         setting = broker_setting(name)
         if setting is None:
             if takes_custom or name not in configs:
@@ -102,7 +103,10 @@ def validate_broker_config(
     for name, text in configs.items():
         setting = broker_setting(name)
         if setting is not None:
-            _parse(setting, text)
+            value = _parse(setting, text)
+            refused = unkept_promise(setting, value)
+            if refused is not None and name in changed:
+                raise _invalid(f"{refused}.")
 
 
 def _refuse_malformed(operations: Sequence[AlterOperation]) -> None:

@@ -10,8 +10,8 @@ from kreplica.errors import SettingsError
 from kreplica.model import Endpoint
 from kreplica.settings.consistency import RULES
 from kreplica.settings.definitions import BROKER_SETTINGS
-from kreplica.settings.listeners import check_advertised, check_ports, parse_listeners, parse_protocols
-from kreplica.settings.names import broker_setting, hint, not_obeyed
+from kreplica.settings.listeners import SERVED, check_advertised, check_ports, parse_listeners, parse_protocols
+from kreplica.settings.names import broker_setting, hint, not_obeyed, unkept_promise
 from kreplica.settings.properties import parse_properties
 from kreplica.settings.setting import Source, format_value
 from kreplica.settings.validators import Value
@@ -99,7 +99,10 @@ class BrokerSettings:
             setting = broker_setting(name)
             if setting is None:
                 raise SettingsError(f"{given.place}: there is no setting {name!r}.{hint(name)}")
-            values[name] = self._parsed(name, setting.parse)
+            values[name] = value = self._parsed(name, setting.parse)
+            refused = unkept_promise(setting, value)
+            if refused is not None:
+                raise SettingsError(f"{given.place}: {refused}.")
         for name, other in _OTHER_NAMES:
             if name not in self._given:
                 values[name] = values[other]
@@ -131,6 +134,13 @@ class BrokerSettings:
         by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
         if by_name in self._given and by_protocol in self._given:
             raise self._error((by_name, by_protocol), f"only one of {by_name} and {by_protocol} may be set")
+        if self[by_protocol] != SERVED:
+            raise self._error(
+                (by_protocol,),
+                f"{by_protocol}={self[by_protocol]} promises protection that this release does not give: brokers speak "
+                f"{SERVED} to each other. Remove the setting if you can do without it, or wait for the release that "
+                "supports it.",
+            )
         chosen: str = (self[by_name] or self[by_protocol]).upper()
         names = [endpoint.listener for endpoint in self.advertised_listeners]
         if chosen not in names:

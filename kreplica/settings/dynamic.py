@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
-from kreplica.settings.names import broker_setting
+from kreplica.settings.names import broker_setting, unkept_promise
 from kreplica.settings.setting import Setting, Source, Update, format_value
 from kreplica.settings.validators import Value
 
@@ -87,6 +87,7 @@ class EffectiveSettings:
     """A broker's settings with the dynamic layers over them.  Never changes: a change makes another one.
 
     :ivar ignored: a sentence for each dynamic value that is malformed or may not be set, and so does not count.
+    :ivar unkept: a clause for each dynamic value that promises a protection which this release does not give.
     """
 
     def __init__(
@@ -109,10 +110,15 @@ class EffectiveSettings:
             (_DEFAULT_TEXTS, Source.DEFAULT_CONFIG),
         )
         self._values = {name: static[name] for name in BROKER_SETTINGS}
+        unkept: list[str] = []
         for name, text in (self._default | self._broker).items():
             setting = broker_setting(name)
             if setting is not None:
-                self._values[name] = setting.parse(text)
+                self._values[name] = value = setting.parse(text)
+                refused = unkept_promise(setting, value)
+                if refused is not None:
+                    unkept.append(refused)
+        self.unkept = tuple(unkept)
         self._topic_defaults = {setting.name: self._topic_default(setting) for setting in TOPIC_SETTINGS.values()}
 
     def __getitem__(self, name: str) -> Any:

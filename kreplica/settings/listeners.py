@@ -95,7 +95,10 @@ def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
     if protocol is None:
         raise ValueError(f"{item!r}: listener.security.protocol.map does not say which protocol {name} has")
     if protocol != SERVED:
-        raise ValueError(f"{item!r} would need {protocol}, which is not served; only {SERVED} is")
+        raise ValueError(
+            f"{item!r} promises {protocol}, which this release does not serve, only {SERVED}: choose another listener "
+            "if you can do without protection, or wait for the release that supports it"
+        )
     return Endpoint(name, address or host, int(port), protocol)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
-from kreplica.settings.setting import Setting, Type
+from kreplica.settings.setting import Setting, Type, format_value
+from kreplica.settings.validators import Value
 
 LISTENER_PREFIX = "listener.name."
 PLUGIN_PREFIX = "kreplica.plugin."
@@ -28,7 +30,7 @@ def broker_setting(name: str) -> Setting | None:
             base = BROKER_SETTINGS.get(".".join(parts[start:]))
             if base is not None:
                 instead = base.instead or f"no listener has settings of its own: {base.name} holds for all"
-                return Setting(name, base.type, None, base.valid, base.importance, base.update, instead=instead)
+                return replace(base, name=name, default=None, documentation="", instead=instead, synonyms=())
     return known
 
 
@@ -54,6 +56,20 @@ def not_obeyed(settings: Iterable[Setting]) -> tuple[str, ...]:
         f"{setting.name} is a setting of Apache Kafka that kreplica does not obey: {setting.instead}"
         for setting in settings
         if not setting.implemented
+    )
+
+
+def unkept_promise(setting: Setting, value: Value) -> str | None:
+    """Why this value must not be accepted: it promises a protection that nobody gets; None if it may be.
+
+    :param value: typed.
+    """
+    if not setting.promises_protection(value):
+        return None
+    shown = "(hidden)" if setting.sensitive else format_value(value)
+    return (
+        f"{setting.name}={shown} promises protection that this release does not give: {setting.instead}. "
+        "Remove the setting if you can do without it, or wait for the release that supports it"
     )
 
 

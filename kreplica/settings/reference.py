@@ -13,7 +13,11 @@ _INTRODUCTION = """\
 A broker reads its settings from a file in the format of Kafka's `server.properties`; names, units and defaults are
 those of Apache Kafka 3.9. `--override name=value` wins over the file. kreplica's own settings begin with
 `kreplica.`. A name that does not exist, or a value that is not allowed, stops the start with an error that says
-where it stands. Settings that kreplica [knows and does not obey](#known-not-obeyed) are taken with a warning.
+where it stands. Settings that kreplica [knows and does not obey](#known-not-obeyed) are accepted with a warning,
+except those that promise protection (encryption, authentication, authorization, quotas, policies): with another value
+than Kafka's default they stop the start, since the broker would serve clients that they turn away. The same holds for
+such settings in ZooKeeper (`/config/brokers`), which `kafka-configs` or Kafka's brokers may have written; a request
+that sets one is refused. One that is written into ZooKeeper while the broker runs is logged as critical.
 
 *At run time* says how a setting changes while the broker runs: *restart* means that it does not, *one broker* that
 it is set for each broker by itself, *all brokers* that it can be set for all together or for one. Those changes,
@@ -26,7 +30,7 @@ This page is written by `python -m kreplica.settings`; do not edit it.
 _AT_RUN_TIME = {"read-only": "restart", "per-broker": "one broker", "cluster-wide": "all brokers"}
 _BROKER_HEAD = "| setting | default | allowed | at run time | what it does |\n|---|---|---|---|---|"
 _TOPIC_HEAD = "| setting | default | allowed | default from the broker's | what it does |\n|---|---|---|---|---|"
-_KNOWN_HEAD = "| setting | default | what happens instead |\n|---|---|---|"
+_KNOWN_HEAD = "| setting | default | another value | what happens instead |\n|---|---|---|---|"
 
 
 def reference_page() -> str:
@@ -73,7 +77,8 @@ def _topic_row(setting: Setting) -> str:
 def _known_rows(settings: Iterable[Setting]) -> Iterator[str]:
     for setting in settings:
         if setting.instead is not None:
-            yield _row(f"`{setting.name}`", _default(setting), setting.instead)
+            outcome = "a warning" if setting.harmless is None else "stops the start"
+            yield _row(f"`{setting.name}`", _default(setting), outcome, setting.instead)
 
 
 def _default(setting: Setting) -> str:

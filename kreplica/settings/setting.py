@@ -67,6 +67,8 @@ class Setting:
     :param update: whether it may change at run time, and for whom.
     :param documentation: one sentence; may be empty where ``instead`` says all there is to say.
     :param instead: what happens whatever the value is; None where the setting does what it says.
+    :param harmless: of a setting that promises protection and is not obeyed: the values that promise nothing.  With any
+        other value a broker does not start.  None for all other settings.
     :param listed: whether DescribeConfigs shows it where nobody has set it.
     :param synonyms: of a topic's setting: the broker's settings that give its default, the strongest first.
     """
@@ -81,11 +83,16 @@ class Setting:
     instead: str | None = None
     listed: bool = True
     synonyms: tuple[str, ...] = ()
+    harmless: tuple[Value, ...] | None = None
 
     @property
     def implemented(self) -> bool:
         """Whether the setting does what it says; one that does not is only known, and warned of."""
         return self.instead is None
+
+    def promises_protection(self, value: Value) -> bool:
+        """True if a broker with this value would serve clients that the setting says it turns away."""
+        return self.harmless is not None and value not in self.harmless
 
     @property
     def sensitive(self) -> bool:

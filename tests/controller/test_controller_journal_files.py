@@ -15,6 +15,7 @@ from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, enc
 from kreplica.controller.journal_values import Later
 from kreplica.errors import KreplicaError
 from kreplica.runtime.disk import IOV_MAX
+from kreplica.settings.setting import Setting
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.testing.controller_scene import ControllerScene
 from kreplica.testing.replay import replay_all
@@ -177,8 +178,9 @@ def test_a_directory_of_its_own():
     assert cluster.brokers[1].host.disk.list_directory("/data/a/b") == ["controller-journal-1-00000001.jsonl"]
 
 
-def test_no_secrets():
-    """Settings that are passwords are not in it."""
+def test_no_secrets(monkeypatch):
+    """Settings that are passwords are not in it, also when a release accepts them."""
+    monkeypatch.setattr(Setting, "promises_protection", lambda *_: False)
     options = ["kreplica.controller.journal.max.bytes=1048576", "ssl.keystore.password=swordfish"]
     cluster = SimulatedCluster(1, overrides=options)
     cluster.start()

@@ -120,7 +120,18 @@ def test_a_topics_setting_may_contradict_its_brokers():
 def test_good_broker_settings():
     """What may change while a broker runs; what is per broker, for one broker."""
     validate_broker_config({"message.max.bytes": "5"}, changed=["message.max.bytes"], per_broker=False)
-    validate_broker_config({"ssl.keystore.type": "PEM"}, changed=["ssl.keystore.type"], per_broker=True)
+    validate_broker_config({"ssl.keystore.type": "JKS"}, changed=["ssl.keystore.type"], per_broker=True)
+
+
+def test_a_setting_that_promises_protection_cannot_be_set():
+    """It is refused, not forgotten; what is there from elsewhere can be removed, and does not block other changes."""
+    promise = {"ssl.client.auth": "required", "message.max.bytes": "5"}
+    with pytest.raises(KafkaError) as caught:
+        validate_broker_config(promise, changed=["ssl.client.auth"], per_broker=True)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert "ssl.client.auth=required promises protection that this release does not give" in str(caught.value)
+    validate_broker_config(promise, changed=["message.max.bytes"], per_broker=True)
+    validate_broker_config({}, changed=["ssl.client.auth"], per_broker=True)
 
 
 @pytest.mark.parametrize(

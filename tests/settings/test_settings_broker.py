@@ -79,15 +79,70 @@ def test_a_mistake_in_an_override_is_named_as_such():
 
 def test_what_is_known_and_not_obeyed_is_a_warning():
     """A file of Apache Kafka starts, and says what it does not get."""
-    made = settings("num.io.threads=16\nlistener.name.internal.ssl.keystore.location=/x\nnum.partitions=1\n")
+    made = settings("num.io.threads=16\nlistener.name.internal.ssl.client.auth=none\nnum.partitions=1\n")
     assert len(made.warnings) == 2
     assert made.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica does not obey: one")
-    assert "listener.name.internal.ssl.keystore.location" in made.warnings[1]
+    assert "listener.name.internal.ssl.client.auth" in made.warnings[1]
+
+
+PROMISES = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:admin",
+    "ssl.client.auth": "required",
+    "ssl.keystore.location": "/etc/kafka/keystore.jks",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "sasl.jaas.config": "a secret",
+    "listener.name.internal.ssl.client.auth": "required",
+    "listener.name.a.scram-sha-256.sasl.jaas.config": "a secret",
+    "security.inter.broker.protocol": "SSL",
+    "zookeeper.set.acl": "true",
+    "zookeeper.ssl.client.enable": "true",
+    "password.encoder.secret": "a secret",
+    "client.quota.callback.class": "org.example.Quotas",
+    "connections.max.reauth.ms": "60000",
+    "delegation.token.master.key": "a secret",
+    "create.topic.policy.class.name": "org.example.Policy",
+    "alter.config.policy.class.name": "org.example.Policy",
+}
+"""Settings that protect an Apache Kafka broker, none of which is obeyed."""
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_a_setting_that_promises_protection_stops_the_start(name: str) -> None:
+    """A broker that served everybody in spite of it would be open by mistake; the error says where and what to do."""
+    value = PROMISES[name]
+    message = error(f"num.partitions=1\n{name}={value}\n")
+    shown = "(hidden)" if value == "a secret" else value
+    assert "broker.properties, line 4: " in message
+    assert f"{name}={shown} promises protection that this release does not give" in message
+    assert "Remove the setting" in message
+    assert "wait for the release that supports it" in message
+    assert "a secret" not in message
+    assert f"--override {name}: " in error("", f"{name}={value}")
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_listener_that_promises_protection_stops_the_start(protocol: str) -> None:
+    """Whether by its name or by the map; a map that no listener uses promises nothing."""
+    assert f"promises {protocol}, which this release does not serve" in error(f"listeners={protocol}://:9093\n")
+    mapped = f"listener.security.protocol.map=INTERNAL:{protocol},PLAINTEXT:PLAINTEXT\n"
+    assert f"promises {protocol}" in error(f"{mapped}listeners=PLAINTEXT://:9092,INTERNAL://:9093\n")
+    assert settings(mapped).listeners
+
+
+def test_values_that_promise_nothing_are_accepted() -> None:
+    """Kafka's own defaults, written out, as many files have them."""
+    made = settings(
+        "authorizer.class.name=\nssl.client.auth=none\nsecurity.inter.broker.protocol=PLAINTEXT\n"
+        "zookeeper.set.acl=false\nsasl.mechanism.inter.broker.protocol=GSSAPI\nssl.protocol=TLSv1.3\n"
+        "listener.name.internal.ssl.client.auth=none\n"
+    )
+    assert made["ssl.client.auth"] == "none"
 
 
 def test_settings_of_one_listener_may_name_a_mechanism():
     """Kafka puts the listener, and for SASL the mechanism, before the setting's name; an obeyed one holds for all."""
-    made = settings("listener.name.a.scram-sha-256.sasl.jaas.config=x\nlistener.name.a.max.connections=5\n")
+    made = settings("listener.name.a.scram-sha-256.sasl.jaas.config=\nlistener.name.a.max.connections=5\n")
     assert "sasl.jaas.config" in made.warnings[0]
     assert made.warnings[1].endswith("max.connections holds for all")
     assert "there is no setting 'listener.name.a.nonsense'" in error("listener.name.a.nonsense=1")
@@ -153,7 +208,7 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listeners=,", "at least one listener"),
         ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is there twice"),
         ("listeners=CLIENT://a:1", "listener.security.protocol.map does not say which protocol CLIENT has"),
-        ("listeners=SSL://a:1", "would need SSL, which is not served; only PLAINTEXT is"),
+        ("listeners=SSL://a:1", "promises SSL, which this release does not serve"),
         ("listeners=PLAINTEXT://0.0.0.0:1", "nobody can connect to 0.0.0.0"),
         ("advertised.listeners=PLAINTEXT://[::]:1", "nobody can connect to ::"),
         ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "no A, only"),
@@ -161,7 +216,7 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listener.security.protocol.map=A:TLS", "unknown protocol; there are PLAINTEXT, SSL"),
         ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is there twice"),
         ("inter.broker.listener.name=OTHER", "speak to each other by OTHER, but only PLAINTEXT is advertised"),
-        ("security.inter.broker.protocol=SSL", "speak to each other by SSL, but only PLAINTEXT is advertised"),
+        ("security.inter.broker.protocol=SSL", "SSL promises protection that this release does not give"),
         ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
     ],
 )

@@ -42,10 +42,13 @@ def test_no_name_stands_twice():
 
 
 def test_apache_kafka_3_9_has_as_many():
-    """Kafka 3.9 has 328 broker settings, three that are only dynamic, and 36 of topics; ours begin with kreplica."""
+    """Kafka 3.9 has 328 broker settings, three that are only dynamic, and 36 of topics; ours begin with kreplica.
+
+    ``super.users`` is a setting of Kafka's authorizer.
+    """
     kafkas = [name for name in BROKER_SETTINGS if not name.startswith("kreplica.")]
-    later = ["transaction.two.phase.commit.enable"]
-    assert len(kafkas) == 328 + 3 + len(later)
+    others = ["transaction.two.phase.commit.enable", "super.users"]
+    assert len(kafkas) == 328 + 3 + len(others)
     assert len(TOPIC_SETTINGS) == 36
 
 

@@ -201,9 +201,21 @@ def test_a_coarser_unit_is_described_by_itself():
 
 def test_secrets_are_not_described():
     """Neither the value nor any place that gives it is shown."""
-    row = broker_row(EffectiveSettings(static("ssl.key.password=hunter2")), "ssl.key.password")
-    assert (row.value, row.is_sensitive, row.source) == (None, True, STATIC)
-    assert row.synonyms == (("ssl.key.password", None, STATIC),)
+    row = broker_row(EffectiveSettings(static(), {"ssl.key.password": "hunter2"}), "ssl.key.password")
+    assert (row.value, row.is_sensitive, row.source) == (None, True, BROKER)
+    assert row.synonyms == (("ssl.key.password", None, BROKER),)
+
+
+def test_promises_of_protection_are_told() -> None:
+    """Those that would be in effect, by the layer that counts, without the secrets; not what nobody could set."""
+    shared = {"ssl.client.auth": "required", "ssl.keystore.type": "PEM", "authorizer.class.name": "x"}
+    own = {"ssl.keystore.type": "JKS", "ssl.key.password": "hunter2"}
+    unkept = EffectiveSettings(static(), own, shared).unkept
+    assert [sentence.partition(" ")[0] for sentence in unkept] == [
+        "ssl.client.auth=required",
+        "ssl.key.password=(hidden)",
+    ]
+    assert EffectiveSettings(static(), {"message.max.bytes": "5"}).unkept == ()
 
 
 def test_what_is_not_obeyed_says_so():

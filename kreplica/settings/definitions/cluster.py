@@ -17,6 +17,7 @@ from kreplica.settings.definitions.words import (
     STRING,
     Row,
     known_only,
+    protective,
 )
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, at_least
@@ -60,7 +61,7 @@ ZOOKEEPER = (
         "zookeeper.session.timeout.ms", INT, 18_000, ANY, HIGH, READ_ONLY,
         "How long ZooKeeper waits for a sign of life before it takes the broker for dead.",
     ),
-    *known_only(
+    *protective(
         "the connection to ZooKeeper is not encrypted",
         Row("zookeeper.clientCnxnSocket", STRING, None, ANY, MEDIUM, READ_ONLY),
         Row("zookeeper.ssl.cipher.suites", LIST, None, ANY, LOW, READ_ONLY),
@@ -77,7 +78,7 @@ ZOOKEEPER = (
         Row("zookeeper.ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
         Row("zookeeper.ssl.truststore.type", STRING, None, ANY, MEDIUM, READ_ONLY),
     ),
-    *known_only(
+    *protective(
         "znodes are open to everybody who reaches ZooKeeper",
         Row("zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY),
     ),
@@ -111,11 +112,11 @@ TOPICS = (
         "num.partitions", INT, 1, at_least(1), MEDIUM, READ_ONLY,
         "How many partitions a topic gets where its creator does not say.",
     ),
-    *known_only(
+    *protective(
         "every topic that is well formed is allowed",
         Row("create.topic.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ),
-    *known_only(
+    *protective(
         "every setting that is well formed is allowed",
         Row("alter.config.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ),

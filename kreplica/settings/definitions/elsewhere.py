@@ -17,6 +17,7 @@ from kreplica.settings.definitions.words import (
     STRING,
     Row,
     known_only,
+    protective,
 )
 from kreplica.settings.validators import ANY, EachOneOf, Range, ReleaseVersion, at_least, between
 
@@ -91,11 +92,14 @@ ELSEWHERE = (
         "clients are not throttled",
         Row("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
-        Row("client.quota.callback.class", CLASS, None, ANY, LOW, READ_ONLY),
         Row("controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
         Row("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
+    ),
+    *protective(
+        "clients are not throttled",
+        Row("client.quota.callback.class", CLASS, None, ANY, LOW, READ_ONLY),
     ),
     *known_only(
         "the rate of throttled replicas holds for every second, and what went beyond it is made up for",

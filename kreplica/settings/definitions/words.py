@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from kreplica.settings.setting import Importance, Setting, Type, Update
@@ -41,4 +42,16 @@ def known_only(instead: str, *rows: Row) -> tuple[Setting, ...]:
             row.name, row.type, row.default, row.valid, row.importance, row.update, instead=instead, listed=row.listed
         )
         for row in rows
+    )
+
+
+def protective(instead: str, *rows: Row) -> tuple[Setting, ...]:
+    """Settings that promise a protection which kreplica does not give: only values that promise nothing are accepted.
+
+    Those are Kafka's default and the absence of a value.
+
+    :param instead: as for ``known_only``.
+    """
+    return tuple(
+        replace(setting, harmless=(setting.default, None, "", ())) for setting in known_only(instead, *rows)
     )

@@ -1,0 +1,53 @@
+"""A broker does not serve clients that a setting in ZooKeeper says it turns away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kreplica.cluster import documents
+from kreplica.errors import SettingsError
+from kreplica.runtime import real_runtime
+from kreplica.service.broker import Broker
+from kreplica.settings import BrokerSettings
+from kreplica.testing.broker_scene import Scene, on_broker
+from kreplica.wire.messages import INCREMENTAL_ALTER_CONFIGS
+
+INVALID_CONFIG = 40
+SET = 0
+
+
+def test_protection_that_zookeeper_asks_for_stops_the_start(tmp_path: Path) -> None:
+    """A Kafka broker or tool may have written it; the error names the znode, the setting and what to do."""
+
+    async def story(scene: Scene) -> None:
+        data = documents.encode_config({"ssl.client.auth": "required"})
+        await scene.zookeeper.create("/config/brokers/2", data)
+        connect = f"127.0.0.1:{scene.standalone.coordinator.port}"
+        settings = BrokerSettings.from_text(
+            f"broker.id=2\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/second\nzookeeper.connect={connect}\n"
+        )
+        second = Broker(real_runtime(scene.reactor), settings)
+        with pytest.raises(SettingsError) as caught:
+            await second.start()
+        await second.stop()
+        assert "/config/brokers/2" in str(caught.value)
+        assert "ssl.client.auth=required promises protection that this release does not give" in str(caught.value)
+
+    on_broker(tmp_path / "first", story, errors_logged=True)
+
+
+def test_protection_cannot_be_asked_for_at_run_time(tmp_path: Path) -> None:
+    """The request is refused with the reason, so that its sender does not believe in it."""
+
+    async def story(scene: Scene) -> None:
+        change = {"name": "ssl.client.auth", "config_operation": SET, "value": "required"}
+        resource = {"resource_type": 4, "resource_name": "1", "configs": [change]}
+        answer = await scene.ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+        (row,) = answer["responses"]
+        assert row["error_code"] == INVALID_CONFIG
+        assert "promises protection that this release does not give" in row["error_message"]
+        assert await scene.zookeeper.exists("/config/brokers/1") is None
+
+    on_broker(tmp_path, story)
