@@ -22,6 +22,7 @@ from twisted.web.iweb import IBodyProducer, IPolicyForHTTPS
 from zope.interface import implementer
 
 from kreplica.admin.api import Call
+from kreplica.admin.peer_addresses import peer_url
 from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import Registrations
 from kreplica.errors import KreplicaError
@@ -166,7 +167,7 @@ class Forwarding:
         :return: the answer's document; None where it has no body.
         :raise Problem: what that broker says is wrong, as it says it; or 421 for a call that was forwarded already,
             503 where the broker is not known to live, has no admin listener or too much is asked at once, 502 and 504
-            where it does not answer, or not in time.
+            where it does not answer, or not in time; 502 where its admin URL is not to be trusted (``peer_url``).
         """
         if call.forwarded:
             raise Problem(
@@ -175,7 +176,7 @@ class Forwarding:
                 f"broker {self._broker_id} was asked by another broker for what broker {broker_id} has to say",
                 what_to_do="Ask again: the office has just moved.",
             )
-        url = await self._url_of(broker_id)
+        url = await self._url_of(broker_id, with_token=call.authorization is not None)
         if self._closed or len(self._under_way) >= UNDER_WAY_MAX:
             why = "stops" if self._closed else f"waits for {len(self._under_way)} answers of other brokers already"
             raise Problem(503, "busy", f"broker {self._broker_id} {why}", what_to_do="Ask again in a moment.")
@@ -184,7 +185,7 @@ class Forwarding:
         status, text = await self._answer_of(broker_id, method, f"{url.rstrip('/')}{path}{suffix}", call, body)
         return _document(broker_id, status, text)
 
-    async def _url_of(self, broker_id: int) -> str:
+    async def _url_of(self, broker_id: int, *, with_token: bool) -> str:
         registration = (await self._registrations.live()).get(broker_id)
         if registration is None:
             raise Problem(
@@ -200,7 +201,7 @@ class Forwarding:
                 f"broker {broker_id} has no admin listener",
                 what_to_do="Set kreplica.admin.listener on each broker; what needs no other broker is answered here.",
             )
-        return registration.admin_url
+        return peer_url(registration, registration.admin_url, with_token=with_token)
 
     async def _answer_of(self, broker_id: int, method: str, url: str, call: Call, body: Any) -> tuple[int, bytes]:
         answer = Deferred.fromCoroutine(self._exchange(method, url, call, body))

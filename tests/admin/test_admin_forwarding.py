@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from dataclasses import replace
 from types import SimpleNamespace
 from urllib.request import Request, urlopen
 
@@ -16,11 +17,12 @@ from twisted.web.server import NOT_DONE_YET, Site
 from kreplica.admin import forwarding
 from kreplica.admin.api import Call
 from kreplica.admin.forwarding import Forwarding
+from kreplica.admin.peer_addresses import peer_url
 from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import FRESH_SECONDS, RegistrationsRead
 from kreplica.admin.site import AdminSite
 from kreplica.cluster import documents, znodes
-from kreplica.model import BrokerRegistration
+from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.testing.simulation import Simulation
 from kreplica.testing.standalone import StandaloneProcess
 from kreplica.zookeeper import ConnectionLoss, Stat
@@ -33,9 +35,10 @@ class Listener(Resource):
 
     isLeaf = True
 
-    def __init__(self, document, *, status=200, never=False):
+    def __init__(self, document, *, status=200, never=False, location=None):
         super().__init__()
         self.asked = []
+        self._location = location
         self._document, self._status, self._never = document, status, never
 
     def render(self, request):
@@ -44,7 +47,13 @@ class Listener(Resource):
         if self._never:
             return NOT_DONE_YET
         request.setResponseCode(self._status)
+        if self._location is not None:
+            request.setHeader("location", self._location)
         return self._document if isinstance(self._document, bytes) else json.dumps(self._document).encode()
+
+
+def listener(number):
+    return Endpoint("PLAINTEXT", f"broker-{number}", 9092)
 
 
 class Known:
@@ -62,7 +71,8 @@ class World:
         self.simulation = Simulation(seed=1)
         self.hosts = {number: self.simulation.host(f"broker-{number}") for number in (1, 2, 3)}
         self.registrations = {
-            number: BrokerRegistration(number, (), admin_url=f"http://broker-{number}:{PORT}") for number in (1, 2, 3)
+            number: BrokerRegistration(number, (listener(number),), admin_url=f"http://broker-{number}:{PORT}")
+            for number in (1, 2, 3)
         }
         reactor = self.hosts[1].reactor
         self.forwarding = Forwarding(reactor, 1, Known(self.registrations))
@@ -88,13 +98,70 @@ def world():
 
 
 def test_another_broker_is_asked_on_behalf_of_the_caller(world):
-    """The other broker gets the path, parameters and the authorization of the caller, and that it was forwarded."""
+    """The other broker gets the path and parameters of the caller, and that the request was forwarded."""
     listener = world.serve(2, {"state": "led"})
-    call = Call(authorization="Bearer secret")
+    call = Call()
     query = {"limit": 5, "after": None, "name": "é&b", "internal": True}
     assert world.result(world.forwarding.ask(2, call, "/v1/why/a%2Fb", query=query)) == {"state": "led"}
-    headers = {"authorization": "Bearer secret", "x-kreplica-forwarded": "1", "content-type": None}
+    headers = {"authorization": None, "x-kreplica-forwarded": "1", "content-type": None}
     assert listener.asked == [("GET", "/v1/why/a%2Fb?limit=5&name=%C3%A9%26b&internal=true", headers, b"")]
+
+
+SECRET = Call(authorization="Bearer secret")
+
+
+@pytest.mark.parametrize("url", ["http://broker-3:8080", "https://broker-3:8080", "http://2130706433:8080"])
+def test_a_registration_cannot_send_a_request_to_another_host(world, url):
+    """Whoever writes a registration does not receive the caller's token, nor the request without one."""
+    listener = world.serve(3, {})
+    world.registrations[2] = replace(world.registrations[2], admin_url=url)
+    for call in (SECRET, Call()):
+        problem = world.problem(world.forwarding.ask(2, call, "/v1/x"))
+        assert (problem.status, problem.title) == (502, "untrusted admin listener")
+        assert "which is not the host of one of its listeners (PLAINTEXT://broker-2:9092)" in problem.detail
+        assert "/brokers/ids/2" in problem.what_to_do
+    assert listener.asked == []
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://broker-2", "http://user@broker-2:1", "http://broker-2:x", "http://[", "", "http://broker-2/?a"]
+)
+def test_an_admin_url_that_is_no_address_is_refused(world, url):
+    """A malformed registration is a problem that names the broker, not an error of this one."""
+    world.registrations[2] = replace(world.registrations[2], admin_url=url)
+    problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x"))
+    assert problem.status == 502
+    assert problem.detail.startswith("broker 2 announces")
+
+
+def test_a_token_does_not_cross_the_network_in_clear(world):
+    """Without TLS a token goes to this machine only; a request without a token goes anywhere."""
+    listener = world.serve(2, {})
+    problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x"))
+    assert (problem.status, problem.title) == (502, "untrusted admin listener")
+    assert "in clear" in problem.detail
+    assert "kreplica.admin.tls.certificate.file" in problem.what_to_do
+    assert listener.asked == []
+    assert world.result(world.forwarding.ask(2, Call(), "/v1/x")) == {}
+
+
+def test_a_token_goes_to_brokers_of_this_machine():
+    """By TLS or on loopback, whichever of its names a listener has."""
+    endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        registration = BrokerRegistration(2, (endpoint,), admin_url=f"http://{host}:8080")
+        assert peer_url(registration, registration.admin_url, with_token=True) == registration.admin_url
+    remote = BrokerRegistration(2, (listener(2),), admin_url="https://broker-2:8080")
+    assert peer_url(remote, remote.admin_url, with_token=True) == remote.admin_url
+
+
+def test_a_redirect_is_not_followed(world):
+    """Its target gets nothing; the caller is told which broker answered so."""
+    target = world.serve(3, {})
+    world.serve(2, b"", status=307, location=f"http://broker-3:{PORT}/v1/x")
+    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x"))
+    assert problem.status == 502
+    assert target.asked == []
 
 
 def test_a_write_is_forwarded_with_its_body(world):
