@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
+from twisted.internet.interfaces import IDelayedCall
 from twisted.web.http import HTTPChannel
 from twisted.web.server import Request
 
@@ -37,16 +39,101 @@ class BoundedRequest(Request):
 CONNECTIONS_MAX = 1000
 """More would take the descriptors that clients of Kafka's protocol and logs need."""
 
+ADDRESS_CONNECTIONS_MAX = 500
+"""Connections of one client address."""
+
+HEADER_SECONDS_MAX = 10.0
+"""From a connection's start, or a request's first byte, to the end of the request's headers."""
+
+BODY_SECONDS_MAX = 30.0
+"""From there to the end of the body, which is 1 MiB at most."""
+
 
 class Connections:
-    """How many there are of one port."""
+    """All connections of one port; where there are too many, one that has no complete request makes room.
+
+    So half-sent requests cannot shut the port: the oldest of the address that has most of them is closed first, then
+    the one that has been idle longest.  Connections whose requests are being answered are never closed for others.
+
+    :ivar evicted: closed to make room, or for sending a request too slowly.
+    :ivar refused: closed at once, as no other could make room.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.evicted = 0
+        self.refused = 0
+        self._open: dict[BoundedChannel, str] = {}
+        self._by_address: Counter[str] = Counter()
+        self._half_sent: dict[BoundedChannel, None] = {}
+        self._idle: dict[BoundedChannel, None] = {}
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def admit(self, channel: BoundedChannel, address: str) -> bool:
+        """Count a new connection, which has not sent anything; return False where there is no room for it."""
+        if self._by_address[address] >= ADDRESS_CONNECTIONS_MAX:
+            has_room = self._make_room(address)
+        else:
+            has_room = self.count < CONNECTIONS_MAX or self._make_room(None)
+        if not has_room:
+            self.refused += 1
+            return False
+        self._open[channel] = address
+        self._by_address[address] += 1
+        self._half_sent[channel] = None
+        return True
+
+    def forget(self, channel: BoundedChannel) -> None:
+        """A connection is closed, or about to be; again does nothing."""
+        address = self._open.pop(channel, None)
+        if address is not None:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+            self._half_sent.pop(channel, None)
+            self._idle.pop(channel, None)
+
+    def is_sending(self, channel: BoundedChannel) -> None:
+        """The first bytes of a request have come."""
+        if channel in self._idle:
+            del self._idle[channel]
+            self._half_sent[channel] = None
+
+    def has_sent(self, channel: BoundedChannel) -> None:
+        """A request is complete, and is being answered."""
+        self._half_sent.pop(channel, None)
+        self._idle.pop(channel, None)
+
+    def is_idle(self, channel: BoundedChannel) -> None:
+        """A request is answered, and the connection stays open for the next one."""
+        if channel in self._open:
+            self._half_sent.pop(channel, None)
+            self._idle[channel] = None
+
+    def _make_room(self, address: str | None) -> bool:
+        for waiting in (self._half_sent, self._idle):
+            most = address
+            if most is None and waiting:
+                most = Counter(self._open[each] for each in waiting).most_common(1)[0][0]
+            for channel in waiting:
+                if self._open[channel] == most:
+                    self.evict(channel)
+                    return True
+        return False
+
+    def evict(self, channel: BoundedChannel) -> None:
+        """Close a connection at once."""
+        self.evicted += 1
+        self.forget(channel)
+        transport: Any = channel.transport
+        transport.abortConnection()
 
 
 class BoundedChannel(HTTPChannel):
-    """Says why it ends where a line of a request is too long; ends at once where there are too many.
+    """Says why it ends where a line of a request is too long; ends where there are too many, or it is too slow.
 
     :param connections: of all channels of a port.
     """
@@ -54,17 +141,55 @@ class BoundedChannel(HTTPChannel):
     def __init__(self, connections: Connections) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._connections = connections
+        self._deadline: IDelayedCall | None = None
+        self._is_between = False  # a request was answered, and nothing of the next one has come
 
     def connectionMade(self) -> None:
-        self._connections.count += 1
         super().connectionMade()  # type: ignore[no-untyped-call]
-        if self._connections.count > CONNECTIONS_MAX:
-            transport: Any = self.transport
+        transport: Any = self.transport
+        if self._connections.admit(self, getattr(transport.getPeer(), "host", "")):
+            self._expect(HEADER_SECONDS_MAX)
+        else:
             transport.abortConnection()
 
     def connectionLost(self, reason: Any = None) -> None:
-        self._connections.count -= 1
+        self._expect(None)
+        self._connections.forget(self)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._is_between:
+            self._is_between = False
+            self._connections.is_sending(self)
+            self._expect(HEADER_SECONDS_MAX)
+        super().dataReceived(data)  # type: ignore[no-untyped-call]
+
+    def allHeadersReceived(self) -> None:
+        self._expect(BODY_SECONDS_MAX)
+        super().allHeadersReceived()  # type: ignore[no-untyped-call]
+
+    def allContentReceived(self) -> None:
+        self._expect(None)
+        self._is_between = False
+        self._connections.has_sent(self)
+        super().allContentReceived()  # type: ignore[no-untyped-call]
+
+    def requestDone(self, request: Any) -> None:
+        self._is_between = True
+        self._connections.is_idle(self)
+        super().requestDone(request)  # type: ignore[no-untyped-call]
+
+    def _expect(self, seconds: float | None) -> None:
+        """Close the connection unless this is called again within so many seconds; None: for as long as it takes."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if seconds is not None:
+            self._deadline = self.callLater(seconds, self._is_too_slow)  # type: ignore[no-untyped-call]
+
+    def _is_too_slow(self) -> None:
+        self._deadline = None
+        self._connections.evict(self)
 
     def lineLengthExceeded(self, line: bytes) -> None:
         is_first = re.match(rb"[A-Z]+ /", line) is not None

@@ -20,6 +20,7 @@ from kreplica.admin.api import Answer, EventStream, Page, Reply, Route
 from kreplica.admin.calls import CallReader
 from kreplica.admin.event_streams import SentEvents
 from kreplica.admin.failures import problem_of
+from kreplica.admin.health import PREFIX as HEALTH
 from kreplica.admin.json_pieces import dumped, json_pieces
 from kreplica.admin.problems import Problem
 from kreplica.runtime import Runtime
@@ -27,6 +28,9 @@ from kreplica.runtime import Runtime
 log = Logger()
 
 CALLS_MAX = 256
+HEALTH_CALLS_MAX = 32
+"""Health checks beyond ``CALLS_MAX``: they are answered when slow calls have taken all the rest."""
+
 STREAMS_MAX = 64
 CALL_SECONDS_MAX = 60.0
 
@@ -67,7 +71,8 @@ class Router:
         return serve
 
     async def _serve(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> None:
-        if self._calls >= CALLS_MAX:
+        calls_max = CALLS_MAX + HEALTH_CALLS_MAX if route.path.startswith(HEALTH) else CALLS_MAX
+        if self._calls >= calls_max:
             write_problem(request, _too_many("calls", self._calls))
             return
         self._calls += 1

@@ -47,6 +47,7 @@ class AdminSite:
     :param tls: what TLS needs; None for plain HTTP.
     :param closing: what its end is to wait for, beside the port.
     :ivar root: for whoever serves it at another port too.
+    :ivar connections: those of this port.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class AdminSite:
     ) -> None:
         self._reactor = reactor
         self.root = root
+        self.connections = Connections()
         self._site = _Site(  # type: ignore[no-untyped-call]
             root,
             requestFactory=BoundedRequest,
@@ -69,7 +71,7 @@ class AdminSite:
             logFormatter=_access_line,
         )
         # In place of the one that may also speak HTTP/2, for which nobody here has the library.
-        self._site.protocol = partial(BoundedChannel, Connections())  # type: ignore[method-assign, assignment]
+        self._site.protocol = partial(BoundedChannel, self.connections)  # type: ignore[method-assign, assignment]
         self._host = host
         self._asked_port = port
         self._is_secure = tls is not None

@@ -37,4 +37,7 @@ def _rows(broker: Broker) -> tuple[dict[str, int], dict[str, int]]:
     if broker.server is not None:
         held["partial_requests"] = broker.server.resources.partial.held_bytes
         refused["partial_requests"] = broker.server.metrics.partial_evictions
+    if broker.admin is not None:
+        connections = broker.admin.connections
+        refused["http"] = connections.evicted + connections.refused
     return held, refused

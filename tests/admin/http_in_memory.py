@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from random import Random
 
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
@@ -57,10 +58,10 @@ class Api:
         root = Root(runtime, resources, access or Access())
         self.site = AdminSite(self.clock, root, host="127.0.0.1", port=0)
 
-    def connect(self):
+    def connect(self, host="192.168.1.1"):
         """A new connection: its protocol, and what it has sent."""
         protocol = self.site._site.buildProtocol(None)
-        wire = Wire()
+        wire = Wire(peerAddress=IPv4Address("TCP", host, 54321))
         protocol.makeConnection(wire)
         return protocol, wire
 

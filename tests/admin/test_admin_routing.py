@@ -11,7 +11,6 @@ from twisted.logger import LogLevel, capturedLogs
 
 from kreplica.admin import routing
 from kreplica.admin.api import Answer, EventStream, Page, Route, ServerEvent
-from kreplica.admin.bounded_requests import CONNECTIONS_MAX
 from kreplica.admin.event_streams import HEARTBEAT_SECONDS, SLOW_SECONDS_MAX
 from kreplica.admin.failures import status_of
 from kreplica.admin.json_pieces import ROWS_AT_ONCE, json_pieces
@@ -206,18 +205,6 @@ def test_calls_are_bounded():
     waiting.waits[0].callback(None)
     waiting.api.begin("GET", "/it")
     assert len(waiting.waits) == routing.CALLS_MAX + 1
-
-
-def test_connections_are_bounded():
-    """So many connections at a time; one more is closed at once, and one that goes makes room."""
-    api = Waiting().api
-    opened = [api.connect() for _ in range(CONNECTIONS_MAX)]
-    assert not any(wire.disconnecting for _, wire in opened)
-    protocol, wire = api.connect()
-    assert wire.aborted
-    gone(protocol)
-    gone(opened[0][0])
-    assert not api.connect()[1].aborted
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

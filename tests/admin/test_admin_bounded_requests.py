@@ -1,0 +1,160 @@
+"""Connections and half-sent requests of the admin port: bounded, and never in the way of a health check."""
+
+from __future__ import annotations
+
+import pytest
+from http_in_memory import Api, Resource, gone, received, request
+from twisted.internet.defer import Deferred
+
+from kreplica.admin import routing
+from kreplica.admin.api import Answer, Route
+from kreplica.admin.bounded_requests import (
+    ADDRESS_CONNECTIONS_MAX,
+    BODY_SECONDS_MAX,
+    CONNECTIONS_MAX,
+    HEADER_SECONDS_MAX,
+)
+from kreplica.admin.health import LIVE
+
+HALF = b"GET /health/live HTTP/1.1\r\nHost: local"
+
+
+class Scene:
+    """A health check that is answered at once, and a call that waits."""
+
+    def __init__(self):
+        self.waits = []
+        routes = Route("GET", LIVE, self.health, "It."), Route("GET", "/slow", self.slow, "It.")
+        self.api = Api(Resource(*routes))
+        self.connections = self.api.site.connections
+
+    async def health(self, call):
+        return Answer({"status": "live"})
+
+    async def slow(self, call):
+        self.waits.append(Deferred())
+        await self.waits[-1]
+        return Answer({})
+
+    def half_sent(self, host="10.0.0.1"):
+        protocol, wire = self.api.connect(host)
+        protocol.dataReceived(HALF)
+        return protocol, wire
+
+    def is_healthy(self, host="10.0.0.9"):
+        protocol, wire = self.api.connect(host)
+        protocol.dataReceived(request("GET", LIVE))
+        status = received(wire.value()).status if wire.value() else 0
+        gone(protocol)
+        return status == 200
+
+
+@pytest.fixture
+def scene():
+    return Scene()
+
+
+@pytest.mark.parametrize("hosts", [1, 3, 1100])
+def test_half_sent_requests_do_not_shut_the_port(scene, hosts):
+    """Of 1,100 half-sent requests the oldest are closed, and health checks are answered all the time (S11)."""
+    opened = []
+    for number in range(1100):
+        opened.append(scene.half_sent(f"10.1.{number % hosts // 250}.{number % hosts % 250}"))
+        if number % 100 == 99:
+            assert scene.is_healthy()
+    assert scene.connections.count <= CONNECTIONS_MAX
+    assert opened[0][1].aborted
+    assert not opened[-1][1].aborted
+    for protocol, _ in opened:
+        gone(protocol)
+    assert scene.connections.count == 0
+
+
+def test_connections_of_one_address_are_bounded(scene):
+    """One address cannot take all connections; its oldest one makes room for its next."""
+    opened = [scene.half_sent() for _ in range(ADDRESS_CONNECTIONS_MAX)]
+    assert not any(wire.aborted for _, wire in opened)
+    scene.half_sent()
+    assert [wire.aborted for _, wire in opened[:2]] == [True, False]
+    assert scene.connections.count == ADDRESS_CONNECTIONS_MAX
+
+
+def test_the_address_that_holds_most_makes_room(scene):
+    """A neighbour that sends slowly keeps its connection while one address fills the port."""
+    neighbour = scene.half_sent("10.0.0.7")
+    for number in range(1100):
+        scene.half_sent(f"10.0.1.{number % 3}")
+    assert not neighbour[1].aborted
+
+
+def test_connections_whose_requests_are_answered_are_not_closed_for_others(scene, monkeypatch):
+    """Where every connection waits for its answer, a new one is refused."""
+    monkeypatch.setattr(routing, "CALLS_MAX", CONNECTIONS_MAX)
+    busy = []
+    for number in range(CONNECTIONS_MAX):
+        protocol, wire = scene.api.connect(f"10.0.0.{number % 3}")
+        protocol.dataReceived(request("GET", "/slow"))
+        busy.append(wire)
+    _, wire = scene.api.connect("10.0.0.9")
+    assert wire.aborted
+    assert not any(each.aborted for each in busy)
+    assert scene.connections.refused == 1
+
+
+def test_an_idle_connection_makes_room(scene):
+    """Connections that are kept open for a next request go before a new one is refused."""
+    opened = []
+    for number in range(CONNECTIONS_MAX):
+        protocol, wire = scene.api.connect(f"10.0.0.{number % 3}")
+        protocol.dataReceived(request("GET", LIVE))
+        opened.append(wire)
+    assert scene.is_healthy()
+    assert sum(each.aborted for each in opened) == 1
+
+
+@pytest.mark.parametrize("step_s", [1.0, 100.0])
+def test_headers_have_to_come_in_time(scene, step_s):
+    """A client that sends a header now and then is closed, however often it sends."""
+    protocol, wire = scene.half_sent()
+    passed = 0.0
+    while passed < HEADER_SECONDS_MAX and not wire.aborted:
+        protocol.dataReceived(b"x")
+        scene.api.clock.advance(step_s)
+        passed += step_s
+    assert wire.aborted
+    assert scene.connections.evicted == 1
+
+
+def test_a_body_has_to_come_in_time(scene):
+    """A body of which a byte comes now and then is given up."""
+    protocol, wire = scene.api.connect()
+    protocol.dataReceived(b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
+    for _ in range(int(BODY_SECONDS_MAX) - 1):
+        scene.api.clock.advance(1)
+        protocol.dataReceived(b"x")
+    assert not wire.aborted
+    scene.api.clock.advance(1)
+    assert wire.aborted
+
+
+def test_a_request_that_waits_for_its_answer_has_no_deadline(scene):
+    """A slow handler is not a slow client; and the next request on the connection has a deadline of its own."""
+    protocol, wire = scene.api.connect()
+    protocol.dataReceived(request("GET", "/slow"))
+    scene.api.clock.advance(HEADER_SECONDS_MAX + BODY_SECONDS_MAX)
+    assert not wire.aborted
+    scene.waits[0].callback(None)
+    assert received(wire.value()).status == 200
+    protocol.dataReceived(HALF)
+    scene.api.clock.advance(HEADER_SECONDS_MAX)
+    assert wire.aborted
+
+
+def test_health_is_answered_when_all_calls_are_taken(scene):
+    """Calls that take long leave a reserve for health checks."""
+    for number in range(routing.CALLS_MAX):
+        protocol, _ = scene.api.connect(f"10.0.0.{number % 3}")
+        protocol.dataReceived(request("GET", "/slow"))
+    refused = scene.api.ask("GET", "/slow")
+    assert refused.status == 503
+    assert scene.is_healthy()
