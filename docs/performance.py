@@ -33,6 +33,7 @@ TITLES = {
     "controller": "The controller",
     "zookeeper": "The ZooKeeper client",
     "codec": "Messages",
+    "compressed": "Compressed batches",
 }
 """The benchmarks that the page tells of, in its order."""
 

@@ -85,22 +85,27 @@ class _Walk:
         self.out_of_range: list[tuple[int, int]] = []
 
     def advance(self, first: int, behind: int) -> None:
-        """Walk over the records with these indexes.
+        """Walk over the records with these indexes: the loop that a compressed produce costs.
 
-        Varints of one and two bytes are read in place, for this loop is the cost of a compressed produce.  Numbers that
-        must not be negative stay in their zigzag form, in which those are odd.
+        Varints of one and two bytes are read in place, lengths in their zigzag form (negative ones are odd).
         """
         section, position, previous, last = self.section, self.position, self.previous, self.last
         low, high, highest = self.low, self.high, self.highest
         for index in range(first, behind):
             length, position = section[position], position + 1
             if length > 127:
-                length, position = _zigzag(section, position - 1)
+                byte, position = section[position], position + 1
+                length += (byte << 7) - 128
+                if byte > 127:
+                    length, position = _zigzag(section, position - 2)
             end = position + (length >> 1)
             position += 1  # the attributes, none of which has a meaning
             number, position = section[position], position + 1
             if number > 127:
-                number, position = _zigzag(section, position - 1)
+                byte, position = section[position], position + 1
+                number += (byte << 7) - 128
+                if byte > 127:
+                    number, position = _zigzag(section, position - 2)
             delta = (number >> 1) ^ -(number & 1)
             if delta > highest:
                 highest = delta
@@ -125,7 +130,12 @@ class _Walk:
             else:
                 position = _skip_bytes(section, position - 1, index, "key")
             number, position = section[position], position + 1
-            if number < 128 and not number & 1:
+            if number > 127 and (byte := section[position]) < 128:
+                number, position = number + (byte << 7) - 128, position + 1
+                position += number >> 1
+                if number & 1:
+                    raise _malformed(index, "value", f"length {_decoded(number)}")
+            elif number < 128 and not number & 1:
                 position += number >> 1
             else:
                 position = _skip_bytes(section, position - 1, index, "value")

@@ -13,6 +13,7 @@ from typing import Any
 import cramjam
 import lz4.frame
 import pytest
+from twisted.internet.threads import deferToThread
 
 from kreplica.storage.config import LogConfig
 from kreplica.storage.validation import validate
@@ -199,6 +200,45 @@ def test_timestamps_out_of_range_are_named_one_by_one(tmp_path: Path, codec: Cod
         )
         assert row["error_code"] == INVALID_TIMESTAMP
         assert [error["batch_index"] for error in row["record_errors"]] == [1, 3]
+
+    on_broker(tmp_path, story)
+
+
+def produce_mixed(port: int) -> tuple[list[str | None], list[str]]:
+    """Produce a batch in which one record has no key; what librdkafka and kafka-python report of each record."""
+    from confluent_kafka import Producer
+    from kafka import KafkaProducer
+    from kafka.errors import KafkaError
+
+    keys = (b"a", None, b"b")
+    outcomes: list[str | None] = []
+    confluent = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 200, "log_level": 0})
+    for key in keys:
+        confluent.produce("t", b"v", key=key, on_delivery=lambda error, _: outcomes.append(error and error.name()))
+    confluent.flush(20)
+    del confluent
+    python = KafkaProducer(bootstrap_servers=f"127.0.0.1:{port}", linger_ms=200, retries=0)
+    futures = [python.send("t", b"v", key=key) for key in keys]
+    python.flush(20)
+    errors = []
+    for future in futures:
+        try:
+            future.get(20)
+        except KafkaError as error:
+            errors.append(type(error).__name__)
+    python.close()
+    return outcomes, errors
+
+
+def test_clients_report_the_record_at_fault(tmp_path: Path) -> None:
+    """Only the record without a key is reported as invalid; the others fail for being in its batch."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", cleanup_policy="compact")
+        outcomes, errors = await deferToThread(produce_mixed, scene.broker.port)
+        other = "_INVALID_DIFFERENT_RECORD"
+        assert outcomes == [other, "INVALID_RECORD", other]
+        assert errors == ["KafkaError", "InvalidRecordError", "KafkaError"]
 
     on_broker(tmp_path, story)
 

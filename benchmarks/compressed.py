@@ -1,0 +1,73 @@
+"""Microseconds to check a produced batch by its header and CRC alone, and with its records, which compressed ones need.
+
+Header and CRC are what uncompressed batches cost; a compressed batch is also decompressed and its records are walked.
+A batch has 16 or 128 KiB as it is sent, its records have about 100 bytes or 1 KB.  CPU time counts, of each the best of
+many turns, since that is what neighbours disturb least.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from benchmarks.codec import TURNS, microseconds
+from kreplica.storage.config import LogConfig
+from kreplica.storage.validation import validate
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.batches import check_batch, parse_header
+from kreplica.wire.compression import Codec
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Record
+
+KIB = 1024
+SIZES = (16 * KIB, 128 * KIB)
+RECORD_SIZES = (100, 1000)
+NOW_MS = 1_700_000_000_000
+
+
+def _record(chance: random.Random, number: int, size: int) -> Record:
+    """A record as applications write them: names that repeat, values that do not."""
+    value = b'{"id":%d,"user":"%d","amount":%d,"text":"' % (number, chance.randrange(10**6), chance.randrange(10**4))
+    value += chance.randbytes((size - len(value)) // 4).hex().encode()
+    value += b" order shipped" * ((size - len(value)) // 14) + b'"}'
+    return Record(NEXT_OFFSET, NOW_MS + number // 4, b"%08d" % chance.randrange(10**6), value, ())
+
+
+def batch_of(codec: int, size: int, record_size: int) -> bytes:
+    """A batch of about that size as it is sent."""
+    chance = random.Random(1)
+    count = size // record_size
+    while True:
+        batch = build_batch([_record(chance, number, record_size) for number in range(count)], codec=codec)
+        if len(batch) >= 0.9 * size:
+            return batch
+        count = max(count + 1, int(count * size / len(batch)))
+
+
+def cases() -> Iterator[tuple[Codec, int, int]]:
+    for codec in Codec:
+        for size in SIZES:
+            for record_size in RECORD_SIZES:
+                yield codec, size, record_size
+
+
+def run(scale: str) -> list[dict[str, Any]]:
+    rows = []
+    for codec, size, record_size in cases():
+        batch = batch_of(codec, size, record_size)
+        read = partial(validate, batch, LogConfig(), NOW_MS, DECOMPRESSED_SIZE_MAX)
+        us = microseconds({"header": partial(check_batch, batch), "records": read}, TURNS[scale])
+        checked = us["header"] if codec is Codec.NONE else us["records"]
+        rows.append(
+            {
+                "codec": codec.name.lower(),
+                "KiB": round(len(batch) / KIB),
+                "records": parse_header(batch).record_count,
+                "KiB decompressed": round(read().decompressed_size / KIB) or None,
+                "header and CRC us": us["header"],
+                "now us": checked,
+                "MB/s": len(batch) / checked,
+            }
+        )
+    return rows
