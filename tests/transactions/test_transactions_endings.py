@@ -1,11 +1,14 @@
 """What comes of the end of a transaction, in every state, for producers whose epoch grows and for those of old."""
 
+from pathlib import Path
+
 import pytest
 from transactions_scene import P0, transaction
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions.endings import Ending, aborted_by_fence, complete, end
-from kreplica.transactions.states import NO_IDENTITY, Identity, S
+from kreplica.transactions.records import decode_value, encode_value
+from kreplica.transactions.states import EXHAUSTED_EPOCH, NO_IDENTITY, Identity, S
 
 NOW = 5000
 CURRENT = Identity(7, 3)
@@ -161,3 +164,41 @@ def test_a_producer_of_old_that_took_a_transaction_over_keeps_its_identity():
     first = decide(taken, Identity(7, 4), COMMIT, grows=False)
     assert first.new.identity == Identity(7, 4)
     assert complete(first.new, NOW).identity == Identity(7, 4)
+
+
+def moved_coordinator(known):
+    """What the next coordinator reads from the log."""
+    return decode_value(known.transactional_id, encode_value(known))
+
+
+@pytest.mark.parametrize("epoch", [3, EXHAUSTED_EPOCH])
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("which", [COMMIT, ABORT])
+def test_an_end_whose_answer_was_lost_is_never_an_invalid_state(which, grows, epoch):
+    """A repeated EndTxn is answered by the same coordinator and by the next one, before and after the markers."""
+    claimed = Identity(7, epoch)
+    ongoing = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=epoch)
+    decided = decide(ongoing, claimed, which, grows=grows, new_producer_id=8)
+    expected = {E.NONE: decided.answer.identity, E.CONCURRENT_TRANSACTIONS: NO_IDENTITY}
+    for known in (decided.new, complete(decided.new, NOW)):
+        for seen in (known, moved_coordinator(known)):
+            again = decide(seen, claimed, which, grows=grows, new_producer_id=9)
+            assert again.new is None
+            assert again.answer.code in expected
+            assert again.answer.identity == expected[again.answer.code]
+    repeated = decide(moved_coordinator(ongoing), claimed, which, grows=grows, new_producer_id=8)
+    assert repeated.new is not None
+    assert repeated.answer.code is E.NONE
+
+
+def test_the_table_of_answers_in_the_docs():
+    """``docs/transactions.md`` lists what each EndTxn is answered in each state."""
+    text = (Path(__file__).parents[2] / "docs" / "transactions.md").read_text()
+    rows = {
+        cells[0]: tuple(cells[1:])
+        for line in text.partition("## What an EndTxn is answered")[2].partition("\n## ")[0].splitlines()
+        if line.startswith("| ") and (cells := [cell.strip() for cell in line.strip("|").split("|")])
+    }
+    for state, answers in GROWING.items():
+        words = tuple("decided" if isinstance(each, S) else each.name for each in (*OLD[state], *answers))
+        assert rows[state.title] == words
