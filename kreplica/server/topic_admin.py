@@ -18,6 +18,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.reachable import reachable
 from kreplica.model import TopicAssignment
 from kreplica.runtime import Runtime
+from kreplica.runtime.together import together
 from kreplica.server.metadata import MetadataCache
 from kreplica.zookeeper import (
     BadVersion,
@@ -27,6 +28,7 @@ from kreplica.zookeeper import (
     NoNode,
     Operation,
     SetData,
+    Stat,
     ZooKeeperClient,
 )
 
@@ -143,8 +145,13 @@ class TopicAdmin:
         """
         assignment = planned or self.plan(topic)
         config_path = znodes.config_path("topics", topic.name)
+        # The controller removes the request to delete a topic last: until then its name is not free.
+        deletion, leftover = await together(
+            [self._stat(znodes.delete_topic_path(topic.name)), self._stat(config_path)]
+        )
+        if deletion is not None:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' is being deleted.")
         # Settings that a deletion half-way left behind must not come alive in a new topic.
-        leftover = await reachable(self._client.exists(config_path))
         data = documents.encode_config(topic.configs or {})
         config: list[Operation] = []
         if leftover is not None:
@@ -152,6 +159,9 @@ class TopicAdmin:
         elif topic.configs:
             config = [Create(config_path, data)]
         return assignment, [*config, Create(znodes.topic_path(topic.name), documents.encode_topic(assignment))]
+
+    async def _stat(self, path: str) -> Stat | None:
+        return await reachable(self._client.exists(path))
 
     def _place(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
         defaults = self._defaults()

@@ -1,0 +1,46 @@
+"""A topic that is deleted while clients still ask for it with auto-creation."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster import znodes
+from kreplica.testing.cluster import SimulatedCluster
+from kreplica.wire import messages
+from kreplica.zookeeper import ZooKeeperClient
+
+pytestmark = pytest.mark.usefixtures("logged_errors")
+
+ASKED = {"topics": [{"name": "orders"}], "allow_auto_topic_creation": True}
+
+
+def test_a_topic_asked_for_while_its_deletion_ends() -> None:
+    """The name is free once the deletion is answered: a request from before that does not make the topic again."""
+    cluster = SimulatedCluster(1, brokers=2)
+    cluster.start()
+    client, other = cluster.client(broker=1), cluster.client(broker=2)
+    cluster.run_until(client.create_topic("orders", 3, {}))
+    assert cluster.controller() == 1
+    runtime = cluster.host("tool").runtime
+    tool = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
+    cluster.run_until(tool.start())
+    # The controller's last two writes are far apart: that of the topic's znodes, and that of the request.
+    cluster.simulation.network.slow("broker-1", "coordinator", (0.4, 0.4))
+    deleted = Deferred.fromCoroutine(client.delete_topic("orders"))
+    outcomes: list[object] = []
+    deleted.addBoth(outcomes.append)
+    request = znodes.delete_topic_path("orders")
+    cluster.run_until(lambda: cluster.run_until(tool.exists(request)) is not None)
+    while cluster.run_until(tool.exists(request)) is not None:
+        cluster.run_until(other.request(messages.METADATA, ASKED))
+        cluster.run(0.02)
+    cluster.run_until(lambda: bool(outcomes))
+    cluster.run(20)
+    assert cluster.run_until(tool.exists(znodes.topic_path("orders"))) is None
+    assert "orders" not in cluster.brokers[2].program.metadata.topics
+    cluster.run_until(other.request(messages.METADATA, ASKED))
+    cluster.run(20)
+    assert cluster.run_until(tool.exists(znodes.topic_path("orders"))) is not None
+    cluster.run_until(tool.close())
+    cluster.stop()
