@@ -66,6 +66,7 @@ class Partitions:
         self._is_known = is_known
         self._partitions: dict[TopicPartition, Partition] = {}
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
+        self._names: dict[UUID, str] = {}
         self._without_room: dict[TopicPartition, Leadership] = {}
         """Roles that could not be taken for want of room or descriptors; tried again when somebody asks for it."""
         self._damaged_since: dict[TopicPartition, int] = {}
@@ -92,6 +93,10 @@ class Partitions:
 
     def get(self, key: TopicPartition) -> Partition | None:
         return self._partitions.get(key)
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """The name of a topic of which this broker has a partition; None for other ids."""
+        return self._names.get(topic_id)
 
     def led(self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH) -> Partition:
         """The partition, where this broker leads it.
@@ -289,6 +294,8 @@ class Partitions:
             role_changed=self._observers.get(key.topic),
         )
         self._partitions[key] = self._of_topic[key.topic][key.partition] = partition
+        if partition.topic_id != ZERO_UUID:
+            self._names[partition.topic_id] = key.topic
         return partition
 
     def _may_be_offline(self, leadership: Leadership) -> bool:
@@ -299,11 +306,12 @@ class Partitions:
         return self.directories.may_hold_more and not leadership.is_new
 
     def _forget(self, key: TopicPartition) -> None:
-        del self._partitions[key]
+        topic_id = self._partitions.pop(key).topic_id
         of_topic = self._of_topic[key.topic]
         del of_topic[key.partition]
         if not of_topic:
             del self._of_topic[key.topic]
+            self._names.pop(topic_id, None)
 
     def settings_changed(self, topic: str) -> None:
         """The topic's settings are others now: its partitions and logs take them over, many of them in turns."""

@@ -141,7 +141,8 @@ class PartitionReads:
     def _find(self, reader: Reader, wanted: Wanted) -> Partition:
         topic = wanted.topic
         if topic is None:
-            topic = self._metadata.name_of(wanted.topic_id)
+            # The controller names a new topic's leaders first, and publishes its metadata afterwards.
+            topic = self._metadata.name_of(wanted.topic_id) or self._partitions.name_of(wanted.topic_id)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if reader.may_read is not None and not reader.may_read(topic):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
+from kreplica.model import ZERO_UUID
 from kreplica.testing.broker_scene import NOW_MS, Row, Scene, batch, fetch_body, on_broker
 from kreplica.wire.batches import iter_headers
-from kreplica.wire.messages import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from kreplica.wire.messages import DELETE_RECORDS, DELETE_TOPICS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
 PROMPT_S = 0.5
 """Far below the waits that these tests ask for, far above what a busy machine needs."""
@@ -185,6 +186,23 @@ def test_the_end_of_each_leader_epoch_is_known(tmp_path: Path) -> None:
         assert not row["records"]
 
     on_broker(tmp_path, before)
+    on_broker(tmp_path, story)
+
+
+def test_a_leader_finds_its_partition_by_id_before_the_metadata_comes(tmp_path: Path) -> None:
+    """The controller names leaders first and publishes metadata afterwards; followers ask in between."""
+
+    async def story(scene: Scene) -> None:
+        topic_id = (await scene.make_topic("t"))["topic_id"]
+        await scene.produce("t", batch(b"v"))
+        scene.broker.metadata._names.clear()
+        answer = await scene.ask(FETCH, fetch_body(None, 0, topic_id=topic_id), 13)
+        assert [row["error_code"] for row in answer["responses"][0]["partitions"]] == [0]
+        scene.broker.metadata._names[topic_id] = "t"
+        await scene.ask(DELETE_TOPICS, {"topics": [{"name": "t", "topic_id": ZERO_UUID}], "timeout_ms": 5000})
+        answer = await scene.ask(FETCH, fetch_body(None, 0, topic_id=topic_id), 13)
+        assert [row["error_code"] for row in answer["responses"][0]["partitions"]] == [100]
+
     on_broker(tmp_path, story)
 
 

@@ -115,7 +115,7 @@ class Metadata:
 
     def _built_topic(self, request: Request, name: str, build: MessageBuilder) -> bytes:
         metadata, listener = self._metadata, request.connection.listener
-        topic, brokers = metadata.topic(name), metadata.brokers
+        topic, brokers = metadata.topics.get(name), metadata.brokers
         asked = request.body.get("include_topic_authorized_operations") and topic is not None
         operations = self._operations.on_topic(request, name) if asked else NOT_ASKED
         key = (request.version, listener, name, operations)
