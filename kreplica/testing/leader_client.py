@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
+from uuid import UUID
 
 from kreplica.client.connection import Connection
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.model import NO_EPOCH
+from kreplica.model import NO_EPOCH, ZERO_UUID
 from kreplica.runtime import Reactor
 from kreplica.testing.wire_client import ANSWER_TIMEOUT_S, WireClient, sleep
 from kreplica.wire import messages
@@ -43,6 +44,7 @@ class LeaderClient(WireClient):
     ) -> None:
         super().__init__(reactor, *brokers[0], client_id=client_id, answer_timeout_s=answer_timeout_s)
         self.leader_epoch = NO_EPOCH
+        self._topic_id = ZERO_UUID
         self._brokers = brokers
         self._asked_count = partition
         self._topic = topic
@@ -86,23 +88,23 @@ class LeaderClient(WireClient):
         connection = await self._connect(asked, CONNECT_TIMEOUT_S)
         try:
             body = {"topics": [{"name": self._topic}], "allow_auto_topic_creation": False}
-            version = connection.version(messages.METADATA, 9)
+            version = connection.version(messages.METADATA, 12)
             answer = await connection.request(messages.METADATA, version, body, timeout_s=METADATA_TIMEOUT_S)
         finally:
             await connection.close()
-        host, port, epoch = _leader(answer, self._partition)
-        if epoch < self.leader_epoch:
+        host, port, topic_id, epoch = _leader(answer, self._partition)
+        if topic_id == self._topic_id and epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "who was asked has yet to hear of the leader known here")
-        self.leader_epoch = epoch
+        self._topic_id, self.leader_epoch = topic_id, epoch
         return host, port
 
 
-def _leader(metadata: dict[str, Any], partition: int) -> tuple[str, int, int]:
-    """Its host, its port and its epoch."""
+def _leader(metadata: dict[str, Any], partition: int) -> tuple[str, int, UUID, int]:
+    """The leader's host and port, the topic's id, and the leader epoch, which counts from 0 in every topic."""
     addresses = {row["node_id"]: (row["host"], row["port"]) for row in metadata["brokers"]}
     for topic in metadata["topics"]:
         for row in topic["partitions"]:
             if row["partition_index"] == partition and row["leader_id"] in addresses:
                 host, port = addresses[row["leader_id"]]
-                return host, port, row["leader_epoch"]
+                return host, port, topic["topic_id"], row["leader_epoch"]
     raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
