@@ -63,6 +63,19 @@ class Batch(NamedTuple):
     number: int
 
 
+async def new_producer_id(client: WireClient, timeout_s: float) -> int:
+    """Have a broker assign a producer id.
+
+    :raise ClientError: no response.
+    :raise KafkaError: the broker refused.
+    """
+    body = {"transactional_id": None, "transaction_timeout_ms": 0, "producer_id": -1, "producer_epoch": -1}
+    answer = await client.request(messages.INIT_PRODUCER_ID, body, timeout_s=timeout_s)
+    if answer["error_code"]:
+        raise KafkaError(ErrorCode(answer["error_code"]))
+    return int(answer["producer_id"])
+
+
 class IdempotentProducer:
     """Writes numbered values until ``finish``; whatever goes wrong, it connects anew and sends again in order.
 
@@ -131,7 +144,7 @@ class IdempotentProducer:
     async def _write(self, connection: Connection) -> None:
         """Use one connection until something fails or all is done."""
         if self._producer_id < 0 and self._load.idempotent:
-            self._producer_id = await self._new_producer_id()
+            self._producer_id = await new_producer_id(self._client, self._load.answer_timeout_s)
         over: Deferred[None] = Deferred()
         for partition, batches in self._unacknowledged.items():
             for batch in batches:
@@ -142,13 +155,6 @@ class IdempotentProducer:
                 self._go_on(connection, partition, over)
         if not self.is_done:
             await over
-
-    async def _new_producer_id(self) -> int:
-        body = {"transactional_id": None, "transaction_timeout_ms": 0, "producer_id": -1, "producer_epoch": -1}
-        answer = await self._client.request(messages.INIT_PRODUCER_ID, body, timeout_s=self._load.answer_timeout_s)
-        if answer["error_code"]:
-            raise KafkaError(ErrorCode(answer["error_code"]))
-        return int(answer["producer_id"])
 
     def _go_on(self, connection: Connection, partition: int, over: Deferred[None]) -> None:
         """Send the next batch of a partition after a while."""

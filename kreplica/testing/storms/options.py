@@ -9,6 +9,7 @@ from typing import Any
 
 from kreplica.errors import KreplicaError
 from kreplica.testing.idempotent_producer import Load
+from kreplica.testing.pipelining_producer import Style
 from kreplica.testing.storms.replicated_run import REPLICAS, TOPIC
 
 VALUE_SIZE_MAX = 80
@@ -20,6 +21,12 @@ LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100
 
 
 CHAIN_CHANCE = 0.15
+
+PLAIN = "plain"
+PRODUCERS = (PLAIN, *(style.value for style in Style))
+PRODUCER_WEIGHTS = (0.4, 0.4, 0.2)
+ANSWER_TIMEOUTS_S = (3.0, 6.0, 10.0)
+"""Request timeouts of the shared producer: shorter and longer than it takes until a replica leaves the ISR."""
 
 
 class BadOption(KreplicaError):
@@ -45,6 +52,9 @@ class StormOptions:
     :param racks: whether brokers are in racks, and consumers read from the nearest replica.
     :param chain: whether groups and transactions carry what is in one topic over to another.
     :param applications: whether programs that use the client library write, read in groups and work in transactions.
+    :param producer: ``plain`` for a simple producer per partition, or whose errors a shared one treats as that client
+        does: ``librdkafka`` or ``java``.
+    :param answer_timeout_s: the producers' request timeout; leaders have half of it to replicate.
     :param journal: whether the brokers keep their controllers' journals, which are then replayed.
     """
 
@@ -65,6 +75,8 @@ class StormOptions:
     chain: bool = False
     applications: bool = False
     journal: bool = False
+    producer: str = PLAIN
+    answer_timeout_s: float = 10.0
 
     def __str__(self) -> str:
         return " ".join(f"{name}={_text(value)}" for name, value in asdict(self).items())
@@ -78,7 +90,13 @@ class StormOptions:
             interval_s=1 / batches_per_s,
             records_max=2 * self.batch_records - 1,
             value_size_max=VALUE_SIZE_MAX,
+            answer_timeout_s=self.answer_timeout_s,
         )
+
+    @property
+    def style(self) -> Style | None:
+        """How one producer of all partitions treats errors; None for a simple producer per partition."""
+        return None if self.producer == PLAIN else Style(self.producer)
 
 
 def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptions:
@@ -88,6 +106,8 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
     :raise BadOption: one of them is unknown, or its value cannot be.
     """
     random = Random(f"{seed}/options")
+    of_producer = Random(f"{seed}/options of the producer")
+    (producer,) = of_producer.choices(PRODUCERS, PRODUCER_WEIGHTS)
     messages_per_s, batch_records = random.choice(LOADS)
     drawn = StormOptions(
         brokers=REPLICAS + random.choice((0, 0, 1, 2)),
@@ -104,6 +124,8 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
         loose=random.random() < 0.2,
         racks=random.random() < 0.3,
         chain=Random(f"{seed}/options of the chain").random() < CHAIN_CHANCE,
+        producer=producer,
+        answer_timeout_s=of_producer.choice(ANSWER_TIMEOUTS_S) if producer != PLAIN else 10.0,
     )
     options = replace(drawn, **{name: _parsed(name, text) for name, text in (chosen or {}).items()})
     _check(options)
@@ -113,9 +135,11 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
 def _check(options: StormOptions) -> None:
     if options.brokers < REPLICAS:
         raise BadOption(f"brokers={options.brokers}: at least {REPLICAS} are needed, as many as there are replicas")
+    if options.producer not in PRODUCERS:
+        raise BadOption(f"producer={options.producer}: one of {', '.join(PRODUCERS)} is expected")
     for field in fields(options):
         value = getattr(options, field.name)
-        if not isinstance(value, bool) and value <= 0:
+        if not isinstance(value, bool | str) and value <= 0:
             raise BadOption(f"{field.name}={value}: must be more than 0")
 
 

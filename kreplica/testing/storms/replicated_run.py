@@ -24,11 +24,13 @@ from kreplica.testing.cluster_state import ACTING, is_moving, state_of
 from kreplica.testing.histories import History, check_nothing_lost, check_whole
 from kreplica.testing.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.invariants import Invariants
+from kreplica.testing.pipelining_producer import PipeliningProducer, Style
 from kreplica.testing.scheduler import Process
 from kreplica.testing.storms.companion import Companion
 from kreplica.testing.storms.readers import Readers
 from kreplica.testing.storms.side_topics import DELETE_DELAY_MS, SideTopics
 from kreplica.testing.tailing_consumer import TailingConsumer
+from kreplica.testing.wire_client import WireClient
 
 TOPIC = "load"
 REPLICAS = 3
@@ -49,6 +51,9 @@ SAFE = {"segment.bytes": "5000", "min.insync.replicas": "2"}
 SYNCED = {**SAFE, "flush.messages": "1"}
 """The same for failures of all machines at once."""
 
+SHARED_PRODUCER = "producer-0"
+"""The host of the one producer that writes all partitions."""
+
 RACKS = ("north", "south", "west")
 NEAREST = f"replica.selector.class={RACK_AWARE_SELECTOR}"
 
@@ -65,6 +70,7 @@ class ReplicatedRun:
 
     :param load: what the producer of each partition writes; its topic and partitions are not looked at.
     :param racks: whether brokers are in racks, and send consumers to the nearest replica (KIP-392).
+    :param style: one producer writes all partitions and treats errors as that client does; None: one producer each.
     :param trace: called with one line per event, and one for each thing that is done to the cluster.
     :ivar synced: whether the topic has ``flush.messages=1``.
     :ivar story: what was done to the cluster and when, for whoever reads a failure.
@@ -84,6 +90,7 @@ class ReplicatedRun:
         overrides: Sequence[str] = (),
         load: Load = MODERATE,
         racks: bool = False,
+        style: Style | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         self.seed = seed
@@ -111,7 +118,11 @@ class ReplicatedRun:
         self.side_topics = SideTopics(self)
         self.readers = Readers(self)
         self.companions: list[Companion] = [self.side_topics, self.readers]
-        self.producers = [self._producer(key.partition, load) for key in self.keys]
+        self.producers: list[IdempotentProducer | PipeliningProducer] = (
+            [self._producer(key.partition, load) for key in self.keys]
+            if style is None
+            else [self._shared_producer(load, style)]
+        )
         self.consumers = [self._consumer(key.partition) for key in self.keys]
 
     def _producer(self, partition: int, load: Load) -> IdempotentProducer:
@@ -120,6 +131,16 @@ class ReplicatedRun:
         client = self.cluster.leader_client(TOPIC, partition, name=name)
         own = replace(load, topic=TOPIC, partitions=[partition])
         producer = IdempotentProducer(runtime, client, own, self.history)
+        producer.start()
+        return producer
+
+    def _shared_producer(self, load: Load, style: Style) -> PipeliningProducer:
+        def client(partition: int) -> WireClient:
+            return self.cluster.leader_client(TOPIC, partition, name=SHARED_PRODUCER)
+
+        runtime = self.cluster.simulation.host(SHARED_PRODUCER).runtime
+        own = replace(load, topic=TOPIC, partitions=[key.partition for key in self.keys])
+        producer = PipeliningProducer(runtime, client, own, self.history, style)
         producer.start()
         return producer
 
@@ -143,8 +164,9 @@ class ReplicatedRun:
     @property
     def clients(self) -> list[str]:
         """The hosts of producers and consumers."""
-        own = [f"{kind}-{key.partition}" for kind in ("producer", "consumer") for key in self.keys]
-        return [*own, *(host for companion in self.companions for host in companion.hosts)]
+        producers = [f"producer-{index}" for index, _ in enumerate(self.producers)]
+        consumers = [f"consumer-{key.partition}" for key in self.keys]
+        return [*producers, *consumers, *(host for companion in self.companions for host in companion.hosts)]
 
     def machine(self, broker: int) -> Machine[Broker]:
         return self.cluster.brokers[broker]

@@ -86,6 +86,7 @@ class Storm:
             ],
             load=options.load,
             racks=options.racks,
+            style=options.style,
             trace=trace,
         )
         self._ends: dict[int, End] = {}

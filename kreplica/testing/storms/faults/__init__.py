@@ -57,6 +57,8 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "narrow": (network.narrow, 0.5),
     "slow down": (network.slow_down, 1.0),
     "run out of space": (disks.run_out_of_space, 0.5),
+    "run out of space everywhere": (disks.run_out_of_space_everywhere, 1.0),
+    "fill a follower": (disks.fill_follower, 0.5),
     "fail to sync": (disks.fail_to_sync, 0.5),
     "flip a bit": (disks.flip_bit, 0.5),
     "fail to read": (disks.fail_to_read, 0.5),

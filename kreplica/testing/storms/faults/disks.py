@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from kreplica.storage.segment import LOG_SUFFIX
-from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.testing.disk import CAPACITY_BYTES, MemoryDisk
 from kreplica.testing.offload import DELAY_S
 from kreplica.testing.simulation import DATA_DIRECTORY
 from kreplica.testing.storms.faults.fault import End, some_broker
@@ -21,13 +21,47 @@ DELAYS_S = (0.1, 0.5, 3.0)
 def run_out_of_space(run: ReplicatedRun, random: Random) -> End:
     """A broker's disk has room for a few more records."""
     disk = run.machine(random.choice(sorted(run.cluster.brokers))).host.disk
-    total, free = disk.usage(DATA_DIRECTORY)
-    disk.capacity_bytes = total - free + random.randrange(LEFT_BYTES_MAX)
+    _leave(disk, random.randrange(LEFT_BYTES_MAX))
 
     def end() -> None:
         disk.capacity_bytes = CAPACITY_BYTES
 
     return end
+
+
+def run_out_of_space_everywhere(run: ReplicatedRun, random: Random) -> End:
+    """Every broker's disk has room for a few more records, each for another number of them."""
+    disks = [run.machine(broker).host.disk for broker in sorted(run.cluster.brokers)]
+    for disk in disks:
+        _leave(disk, random.randrange(LEFT_BYTES_MAX))
+
+    def end() -> None:
+        for disk in disks:
+            disk.capacity_bytes = CAPACITY_BYTES
+
+    return end
+
+
+def fill_follower(run: ReplicatedRun, random: Random) -> End | None:
+    """The disk of an in-sync follower is full at once: its leader waits for it until it leaves the ISR."""
+    followers = run.followers(random.randrange(len(run.keys)))
+    if not followers:
+        return None
+    broker = random.choice(followers)
+    run.tell(f"the disk of broker {broker} is full")
+    disk = run.machine(broker).host.disk
+    _leave(disk, 0)
+
+    def end() -> None:
+        disk.capacity_bytes = CAPACITY_BYTES
+
+    return end
+
+
+def _leave(disk: MemoryDisk, left_bytes: int) -> None:
+    """Let a disk have room for so much more."""
+    total, free = disk.usage(DATA_DIRECTORY)
+    disk.capacity_bytes = total - free + left_bytes
 
 
 def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
