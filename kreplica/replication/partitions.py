@@ -20,11 +20,13 @@ from kreplica.replication.partition_needs import NOT_FETCHING, Fetching, Partiti
 from kreplica.replication.waiting import Wakeups
 from kreplica.replication.writable_replica import Role
 from kreplica.runtime import Reactor
-from kreplica.runtime.disk import is_passing
+from kreplica.runtime.disk import Buffer, is_passing
 from kreplica.runtime.turns import Turns
 from kreplica.storage.damage import Damage
 from kreplica.storage.directories import LogDirectories
 from kreplica.storage.log import Log
+from kreplica.storage.refusals import RefusalsWithoutLog
+from kreplica.storage.scanning import header_at
 
 log = Logger()
 
@@ -69,6 +71,7 @@ class Partitions:
         self._names: dict[UUID, str] = {}
         self._without_room: dict[TopicPartition, Leadership] = {}
         """Roles that could not be taken for want of room or descriptors; tried again when somebody asks for it."""
+        self._refused_without_log = RefusalsWithoutLog()
         self._damaged_since: dict[TopicPartition, int] = {}
         """By partition whose log could not be opened at all: the first leader epoch that this process heard of."""
         self._sessions_lost = 0
@@ -119,6 +122,16 @@ class Partitions:
         if self._is_known(key):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def refuse(self, key: TopicPartition, records: Buffer | None, now_ms: int) -> KafkaError:
+        """``unknown`` for a batch: what its producer sends behind it has to wait until it comes again."""
+        error = self.unknown(key)
+        log_ = self.directories.logs.get(key)
+        if records is not None and log_ is not None:
+            log_.producers.note_refusal(records, error, now_ms)
+        elif records is not None and (header := header_at(records, 0)) is not None and header.producer_id >= 0:
+            self._refused_without_log.note(key, header, error.code, now_ms)
+        return error
 
     # --- the controller's commands -----------------------------------------------------------------------------------
 
@@ -284,6 +297,7 @@ class Partitions:
                 raise StorageError(f"{key} may be in a log directory that is offline since the start of the broker")
             opened = self.directories.create(key, leadership.topic_id, settings.log)
         opened.config = settings.log
+        self._refused_without_log.move_to(opened.producers.refusals, key)
         partition = Partition(
             key,
             self.directories.topic_id(key) or leadership.topic_id,

@@ -55,10 +55,13 @@ class WritableReplica(Replica):
         :raise KafkaError: whatever is wrong with the batch or with the role; nothing was appended.
         """
         try:
-            return self._append(records, now_ms, all_in_sync=all_in_sync, origin=origin)
+            led = self._to_append(all_in_sync=all_in_sync)
         except KafkaError as error:
-            self._note_refusal(records, error)
+            self.log.producers.note_refusal(records, error, now_ms)
             raise
+        result = self.log.append_as_leader(records, self.leadership.leader_epoch, now_ms=now_ms, origin=origin)
+        led.appended()
+        return result
 
     def append_in_transaction(
         self,
@@ -75,7 +78,11 @@ class WritableReplica(Replica):
         :raise KafkaError: as ``append``; INVALID_TXN_STATE, the transaction may not begin here.
         """
         if self.led is not None:
-            self.log.producers.check_transaction(header)
+            try:
+                self.log.producers.check_transaction(header)
+            except KafkaError as error:
+                self.log.producers.note_refusal(records, error, now_ms)
+                raise
         return self.append(records, now_ms, all_in_sync=all_in_sync, origin=origin)
 
     def append_marker(
@@ -104,7 +111,7 @@ class WritableReplica(Replica):
         header = header_at(records, 0) if in_transaction else None
         if header is not None and self.led is not None:
             self.log.producers.check_transaction(header)
-        return self._append(records, now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
+        return self.append(records, now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
 
     def append_all(
         self, batches: Sequence[Buffer], now_ms: int, *, all_in_sync: bool
@@ -113,26 +120,15 @@ class WritableReplica(Replica):
 
         :return: of each, in their order, where it is, or why it is not there.
         """
-        outcomes: Sequence[AppendResult | KafkaError]
         try:
             led = self._to_append(all_in_sync=all_in_sync)
-            outcomes = self.log.append_all_as_leader(batches, self.leadership.leader_epoch, now_ms=now_ms)
-            led.appended()
         except KafkaError as error:
-            outcomes = [error] * len(batches)
-        for records, outcome in zip(batches, outcomes, strict=True):
-            if outcome.__class__ is not AppendResult:
-                assert isinstance(outcome, KafkaError)
-                self._note_refusal(records, outcome)
-        return outcomes
-
-    def _append(
-        self, records: Buffer, now_ms: int, *, all_in_sync: bool, origin: Origin = Origin.CLIENT
-    ) -> AppendResult:
-        led = self._to_append(all_in_sync=all_in_sync)
-        result = self.log.append_as_leader(records, self.leadership.leader_epoch, now_ms=now_ms, origin=origin)
+            for records in batches:
+                self.log.producers.note_refusal(records, error, now_ms)
+            return [error] * len(batches)
+        outcomes = self.log.append_all_as_leader(batches, self.leadership.leader_epoch, now_ms=now_ms)
         led.appended()
-        return result
+        return outcomes
 
     def _to_append(self, *, all_in_sync: bool) -> Led:
         """:raise KafkaError: nothing may be appended here now."""
@@ -156,10 +152,6 @@ class WritableReplica(Replica):
                 f"{self.in_sync_required} are required",
             )
         return led
-
-    def _note_refusal(self, records: Buffer, error: KafkaError) -> None:
-        if error.code.retriable and (header := header_at(records, 0)) is not None:
-            self.log.producers.note_refusal(header)
 
     def _not_here(self) -> KafkaError:
         if self.role is Role.OFFLINE:

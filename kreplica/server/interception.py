@@ -190,13 +190,20 @@ class InterceptedProduce(Produce):
     def _append(
         self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
     ) -> tuple[Partition, AppendResult]:
-        partition = find_partition(self._partitions, key, records, version)
+        partition = find_partition(self._partitions, key, records, version, now_ms)
         assert records is not None
-        outcome = self._interception.intercept(partition, records, self._principal, now_ms)
+        outcome = self._intercept(partition, records, now_ms)
         return partition, self._interception.append(partition, outcome, now_ms, all_in_sync=acks == ALL_IN_SYNC)
 
     def _intercept_in_transaction(self, partition: Partition, records: Buffer) -> tuple[Bytes, Origin]:
-        outcome = self._interception.intercept(partition, records, self._principal, self._wall_clock_ms())
+        outcome = self._intercept(partition, records, self._wall_clock_ms())
         if outcome.notes:
             raise KafkaError(ErrorCode.INVALID_RECORD, "records of a transaction cannot be held back")
         return outcome.records, outcome.origin
+
+    def _intercept(self, partition: Partition, records: Buffer, now_ms: int) -> Outcome:
+        try:
+            return self._interception.intercept(partition, records, self._principal, now_ms)
+        except KafkaError as error:
+            partition.log.producers.note_refusal(records, error, now_ms)
+            raise

@@ -20,17 +20,23 @@ Row = dict[str, Any]
 
 
 def find_partition(
-    partitions: Partitions, key: TopicPartition, records: Buffer | None, version: int, transactional: int = 0
+    partitions: Partitions,
+    key: TopicPartition,
+    records: Buffer | None,
+    version: int,
+    now_ms: int,
+    transactional: int = 0,
 ) -> Partition:
     """Where a batch is to go.
 
     :param version: of Produce.
+    :param now_ms: the wall clock.
     :param transactional: ``TRANSACTIONAL_BIT`` where the request is of a transaction.
     :raise KafkaError: it may not go anywhere.
     """
     partition = partitions.get(key)
     if partition is None:
-        raise partitions.unknown(key)
+        raise partitions.refuse(key, records, now_ms)
     if key.topic in INTERNAL_TOPICS:
         # A record that no coordinator can read keeps its partition from being loaded.
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {key.topic}")

@@ -107,7 +107,7 @@ class _UnderWay:
         refusal = self._refusal(batches)
         if refusal is not None:
             for batch in batches:
-                self._note(refusal, batch.row)
+                self._refuse(batch, refusal)
         elif batches:
             self._left += len(batches)
             header = batches[0].header
@@ -136,10 +136,13 @@ class _UnderWay:
         return batches
 
     def _batch(self, key: TopicPartition, records: Bytes | None, row: Row) -> Batch:
-        partition = find_partition(self._produces.partitions, key, records, self._version, TRANSACTIONAL_BIT)
+        produces = self._produces
+        partition = find_partition(
+            produces.partitions, key, records, self._version, produces.now_ms(), TRANSACTIONAL_BIT
+        )
         assert records is not None
-        if self._produces.intercept is not None:
-            changed, origin = self._produces.intercept(partition, records)
+        if produces.intercept is not None:
+            changed, origin = produces.intercept(partition, records)
             return Batch(partition, parse_header(changed), changed, row, origin)
         return Batch(partition, header_at(records, 0) or check_batch(records), records, row)
 
@@ -170,16 +173,18 @@ class _UnderWay:
         if code is ErrorCode.NONE:
             self._append(batch, records)
         else:
-            self._refuse(batch, code)
+            self._refuse(batch, self._unverified(code))
         self._decided()
 
-    def _refuse(self, batch: Batch, code: ErrorCode) -> None:
+    def _unverified(self, code: ErrorCode) -> KafkaError:
         told = refusal_of(
             code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM
         )
-        if told.retriable:
-            batch.partition.log.producers.note_refusal(batch.header)
-        self._note(KafkaError(told, f"its transaction could not be verified: {code.name}"), batch.row)
+        return KafkaError(told, f"its transaction could not be verified: {code.name}")
+
+    def _refuse(self, batch: Batch, error: KafkaError) -> None:
+        batch.partition.log.producers.refusals.note(batch.header, error.code, self._produces.now_ms())
+        self._note(error, batch.row)
 
     def _append(self, batch: Batch, records: Bytes) -> None:
         partition, acks = batch.partition, self._acks

@@ -120,13 +120,17 @@ class Log(TruncatableLog):
             copy where the memory is read-only.
         :raise KafkaError: it is refused, and nothing has changed; KAFKA_STORAGE_ERROR where it could not be written.
         """
-        self._check_writable()  # before the producers are asked: what they say may be about what was cut off
-        checked = check_as_leader(records, self.config, origin, now_ms)
-        if checked[1].producer_id >= 0 and (duplicate := self._find_duplicate(checked, origin)) is not None:
-            return duplicate
-        append_time_ms = now_ms if self.config.log_append_time else -1
-        run, (result,) = place((checked,), self.log_end_offset, leader_epoch, append_time_ms)
-        self._write(run, now_ms)
+        try:
+            self._check_writable()  # before the producers are asked: what they say may be about what was cut off
+            checked = check_as_leader(records, self.config, origin, now_ms)
+            if checked[1].producer_id >= 0 and (duplicate := self._find_duplicate(checked, origin)) is not None:
+                return duplicate
+            append_time_ms = now_ms if self.config.log_append_time else -1
+            run, (result,) = place((checked,), self.log_end_offset, leader_epoch, append_time_ms)
+            self._write(run, now_ms)
+        except KafkaError as error:
+            self.producers.note_refusal(records, error, now_ms)
+            raise
         return result
 
     def append_all_as_leader(
@@ -156,6 +160,8 @@ class Log(TruncatableLog):
                 outcomes.extend(results)
             except KafkaError as error:
                 outcomes.extend([error] * len(results))
+                for data, _, _ in together:
+                    self.producers.note_refusal(data, error, now_ms)
             together.clear()
             size = 0
 
@@ -177,6 +183,7 @@ class Log(TruncatableLog):
             except KafkaError as error:
                 if together:
                     write()
+                self.producers.note_refusal(records, error, now_ms)
                 outcomes.append(error)
                 continue
             together.append(checked)

@@ -13,14 +13,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime.disk import Buffer
 from kreplica.storage import verifications
 from kreplica.storage.aborted_transactions import AbortedTransaction
+from kreplica.storage.refusals import Refusals
+from kreplica.storage.scanning import header_at
 from kreplica.storage.verifications import Verifications
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker
 
 RECENT_BATCHES_MAX = 5
-REFUSALS_MAX = 1000
 NO_SEQUENCE = -1
 NO_PRODUCER_EPOCH = -1
 NO_OFFSET = -1
@@ -91,6 +93,7 @@ class ProducerStates:
     """The producers of one log.  ``check`` changes nothing; ``take_in`` follows once a batch is in the log.
 
     :ivar verifications: which transactions may begin; only a leader asks for that.
+    :ivar refusals: batches that were refused for the moment.
     """
 
     def __init__(self, expiration_ms: int) -> None:
@@ -101,8 +104,7 @@ class ProducerStates:
         """First offset of each open transaction -> producer id, growing (offsets are given in order)."""
         self._undecided: list[CompletedTransaction] = []
         """Decided, but the marker is not below the high watermark yet: still unstable."""
-        self._refused: dict[int, tuple[int, int]] = {}
-        """Of producers that wrote nothing here yet: the epoch, and the first sequence that was refused for a while."""
+        self.refusals = Refusals()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -133,7 +135,8 @@ class ProducerStates:
     def _check_data(self, header: BatchHeader, origin: Origin) -> RecentBatch | None:
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            self._check_first(header, origin)
+            if origin in _IN_SEQUENCE and (code := self.refusals.code_for(header, None)) is not None:
+                raise _behind(header, code)
             return None
         if origin is Origin.REPLICATION:
             return None
@@ -142,7 +145,7 @@ class ProducerStates:
         if is_old_epoch(header.producer_epoch, entry.epoch):
             raise _old_epoch(header, entry)
         if origin in _IN_SEQUENCE:
-            _check_sequence(entry, header)
+            self._check_sequence(entry, header)
         if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} writes outside its open transaction"
@@ -173,6 +176,8 @@ class ProducerStates:
             )
         is_first = header.base_sequence in (0, NO_SEQUENCE)
         if entry is None and verification is not None and verification.starts_at_zero and not is_first:
+            if (code := self.refusals.code_for(header, None)) is not None:
+                raise _behind(header, code)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} begins its epoch {producer_epoch} with sequence {header.base_sequence}",
@@ -194,29 +199,30 @@ class ProducerStates:
                 f"marker for producer {producer_id} of epoch {producer_epoch}, {entry.epoch} is known",
             )
 
-    def note_refusal(self, header: BatchHeader) -> None:
-        """A batch was refused, and its producer will send it again: the ones that it sent behind it have to wait.
+    def note_refusal(self, records: Buffer, error: KafkaError, now_ms: int) -> None:
+        """A batch is answered with an error instead of being appended; its producer may send it again."""
+        header = header_at(records, 0)
+        if header is not None and header.producer_id >= 0:
+            self.refusals.note(header, error.code, now_ms)
 
-        For a producer that wrote here before, its sequences tell; any sequence may be the first of another (KIP-360).
-        """
-        if header.base_sequence == NO_SEQUENCE or header.producer_id in self._entries:
-            return
-        epoch, first = self._refused.pop(header.producer_id, (header.producer_epoch, header.base_sequence))
-        if epoch == header.producer_epoch:
-            self._refused[header.producer_id] = epoch, min(first, header.base_sequence)
+    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
+        """The next sequence of the epoch, or 0 for a new epoch; an entry without epoch says nothing (KIP-360)."""
+        if entry.epoch == NO_PRODUCER_EPOCH:
+            expected = None
+        elif header.producer_epoch != entry.epoch or not entry.batches:
+            expected = 0
         else:
-            self._refused[header.producer_id] = header.producer_epoch, header.base_sequence
-        if len(self._refused) > REFUSALS_MAX:
-            del self._refused[next(iter(self._refused))]
-
-    def _check_first(self, header: BatchHeader, origin: Origin) -> None:
-        if origin in _IN_SEQUENCE and self._refused:
-            epoch, first = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
-            if epoch == header.producer_epoch and header.base_sequence > first:
-                raise KafkaError(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {header.producer_id} sends sequence {header.base_sequence}; {first} was refused before",
-                )
+            expected = (entry.last_sequence + 1) & _SEQUENCE_MASK
+        if header.base_sequence == expected:
+            return
+        if (code := self.refusals.code_for(header, expected)) is not None:
+            raise _behind(header, code)
+        if expected is not None:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence "
+                f"{header.base_sequence} where {expected} follows",
+            )
 
     def _check_marker(self, header: BatchHeader, marker: EndMarker, origin: Origin) -> None:
         entry = self._entries.get(header.producer_id)
@@ -248,6 +254,8 @@ class ProducerStates:
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         if header.base_sequence != NO_SEQUENCE:
+            if self.refusals.by_producer:
+                self.refusals.appended(header)
             last_sequence = (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MASK
             entry.batches.append(
                 RecentBatch(last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
@@ -288,6 +296,7 @@ class ProducerStates:
 
     def expire(self, now_ms: int) -> int:
         """Forget producers without an open transaction that wrote nothing for the expiration time; returns how many."""
+        self.refusals.expire(now_ms)
         oldest_ms = now_ms - self.expiration_ms
         expired = [
             entry.producer_id
@@ -317,7 +326,6 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
-            self._refused.pop(header.producer_id, None)
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
@@ -341,6 +349,12 @@ def _old_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
     )
 
 
+def _behind(header: BatchHeader, code: ErrorCode) -> KafkaError:
+    return KafkaError(
+        code, f"producer {header.producer_id} has to send again what was refused before sequence {header.base_sequence}"
+    )
+
+
 def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> RecentBatch | None:
     if header.producer_epoch != entry.epoch or header.base_sequence == NO_SEQUENCE:
         return None
@@ -349,19 +363,3 @@ def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> RecentBatch | 
         if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
             return batch
     return None
-
-
-def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
-    """The next sequence of the epoch, or 0 for a new epoch; an entry without epoch says nothing (KIP-360)."""
-    if entry.epoch == NO_PRODUCER_EPOCH:
-        return
-    if header.producer_epoch != entry.epoch or not entry.batches:
-        expected = 0
-    else:
-        expected = (entry.last_sequence + 1) & _SEQUENCE_MASK
-    if header.base_sequence != expected:
-        raise KafkaError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence {header.base_sequence} "
-            f"where {expected} follows",
-        )

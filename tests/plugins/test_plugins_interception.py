@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from zope.interface import implementer
 
-from kreplica.errors import KafkaError
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Instead, IProduceInterceptor, Refuse
 from kreplica.server.interception import Interception, Interceptor
 from kreplica.testing.cluster import LOG_DIRECTORY, SimulatedCluster
@@ -154,6 +154,24 @@ def test_an_interceptor_that_raises(intercepted):
     assert (row["error_code"], row["error_message"]) == (-1, "the interceptor by-0 failed")
     assert failures == ["looking at a batch for t-0"]
     assert produced(cluster, "t", batch_of(b"fine"))["error_code"] == 0
+
+
+def test_batches_behind_one_that_an_interceptor_refuses(intercepted):
+    """An error after which the batch is sent again is that of those behind it; any other leaves a gap."""
+    errors = [KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED), KafkaError(ErrorCode.POLICY_VIOLATION)]
+
+    def refuses(batch):
+        if batch.records[0].value == b"refused" and errors:
+            raise errors.pop(0)
+
+    def send(sequence, value=b"fine"):
+        batch = batch_of(value, base_sequence=sequence, producer_id=77, producer_epoch=0)
+        return produced(cluster, "t", batch)["error_code"]
+
+    cluster, _, _ = intercepted(refuses)
+    assert [send(0), send(1, b"refused"), send(2)] == [0, 89, 89]
+    assert [send(1, b"refused"), send(2)] == [44, 45]
+    assert [send(1), send(2), send(3)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("offsets", [[1, 0], [0, 0], [5], [-1]])

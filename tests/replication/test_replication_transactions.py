@@ -89,7 +89,7 @@ class TestLeading:
         verify(partition)
         assert code_of(lambda: write(partition, 0)) is ErrorCode.NOT_ENOUGH_REPLICAS
         partition.told_again(leadership(partition_epoch=1))
-        assert code_of(lambda: write(partition, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert code_of(lambda: write(partition, 1)) is ErrorCode.NOT_ENOUGH_REPLICAS
         assert write(partition, 0) == 0
 
     def test_what_is_decided_counts_once_its_marker_is_committed(self) -> None:

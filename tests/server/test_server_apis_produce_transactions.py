@@ -215,6 +215,30 @@ def test_what_waits_for_coordinators_is_bounded(tmp_path: Path, monkeypatch: pyt
     on_broker(tmp_path, story)
 
 
+def test_batches_behind_one_that_finds_no_room_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room again when they arrive, and they are not out of order."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        producer = await Producer.made(scene)
+
+        async def code(sequence: int) -> int:
+            body = producer.body(b"%d" % sequence, sequence=sequence)
+            answer = await scene.ask(messages.PRODUCE, body, ADDING)
+            return int(answer["responses"][0]["partition_responses"][0]["error_code"])
+
+        with monkeypatch.context() as full:
+            full.setattr(transactional_produce, "KEPT_BYTES_MAX", 0)
+            assert await code(0) == 19
+        assert await code(1) == 19
+        for sequence in (0, 1):
+            assert (await producer.send(b"%d" % sequence, sequence=sequence))["base_offset"] == sequence
+        await producer.end(committed=True)
+        assert await settled(scene, 3) == ["0", "1"]
+
+    on_broker(tmp_path, story)
+
+
 def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
     """A request and its batches agree on the transaction, and on who writes."""
 

@@ -10,8 +10,7 @@ from storage_world import batch, idempotent, marker, open_log, values_of
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.storage import Origin
 from kreplica.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from kreplica.storage.producers import REFUSALS_MAX, ProducerEntry, RecentBatch
-from kreplica.wire.batches import parse_header
+from kreplica.storage.producers import ProducerEntry, RecentBatch
 
 
 @pytest.fixture
@@ -103,28 +102,6 @@ def test_a_marker_fences_the_epoch_before_it(log):
     log.append_as_leader(marker(7, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
     assert code_of(log, 1, transactional=True) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert append(log, 0, epoch=1, transactional=True).base_offset == 2
-
-
-def test_what_was_sent_behind_a_refused_first_batch_waits_for_it(log):
-    """Else the second batch of a new producer would come first, and the first one never."""
-    log.producers.note_refusal(parse_header(idempotent(2)))
-    log.producers.note_refusal(parse_header(idempotent(0)))
-    log.producers.note_refusal(parse_header(idempotent(1)))
-    assert code_of(log, 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert append(log, 9, producer_id=8).base_offset == 0
-    assert append(log, 5, epoch=1, producer_id=7).base_offset == 1
-    log.producers.clear()
-    assert append(log, 0).base_offset == 2
-    assert append(log, 1).base_offset == 3
-
-
-def test_refusals_of_many_producers_are_forgotten_one_by_one(log):
-    """However many producers are refused, the memory is bounded: the oldest goes."""
-    for producer_id in range(REFUSALS_MAX + 1):
-        log.producers.note_refusal(parse_header(idempotent(0, producer_id=producer_id)))
-    assert append(log, 3, producer_id=0).base_offset == 0
-    with pytest.raises(KafkaError):
-        append(log, 3, producer_id=1)
 
 
 def test_followers_take_what_the_leader_took(tmp_path, log):

@@ -127,7 +127,10 @@ class Produce:
                 )
                 return
         if partition is None:
-            outcomes: Sequence[AppendResult | KafkaError] = [self._partitions.unknown(key)] * len(run.records)
+            now_ms = self._wall_clock_ms()
+            outcomes: Sequence[AppendResult | KafkaError] = [
+                self._partitions.refuse(key, records, now_ms) for records in run.records
+            ]
         else:
             all_in_sync = known.acks == ALL_IN_SYNC
             outcomes = partition.append_all(run.records, self._wall_clock_ms(), all_in_sync=all_in_sync)
@@ -232,7 +235,7 @@ class Produce:
         self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
     ) -> tuple[Partition, AppendResult]:
         """:raise KafkaError: nothing of it is in the log."""
-        partition = find_partition(self._partitions, key, records, version)
+        partition = find_partition(self._partitions, key, records, version, now_ms)
         assert records is not None
         return partition, partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
 

@@ -262,6 +262,12 @@ GUARDS: tuple[Guard, ...] = (
         "duplicate",
     ),
     Guard(
+        "batches behind a refused one wait for it",
+        (Place("kreplica.storage.refusals:is_gap", always),),
+        producing.is_refused_with_others_behind_it,
+        "duplicate",
+    ),
+    Guard(
         "recovery drops a torn tail",
         (Place("kreplica.storage.loading:verify_crc", always),),
         logs.tears_its_last_writes,

@@ -17,7 +17,9 @@ from kreplica.errors import KafkaError
 from kreplica.replication import Partition
 from kreplica.testing.cluster_state import state_of
 from kreplica.testing.histories import check_nothing_lost
-from kreplica.testing.storms.replicated_run import SAFE, TOPIC, ReplicatedRun
+from kreplica.testing.idempotent_producer import Load
+from kreplica.testing.pipelining_producer import Style
+from kreplica.testing.storms.replicated_run import MODERATE, SAFE, TOPIC, ReplicatedRun
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
@@ -45,13 +47,24 @@ def scene(
     first: int = LEADER,
     bystanders: int = 0,
     partitions: int = 1,
+    load: Load = MODERATE,
+    style: Style | None = None,
 ) -> Iterator[ReplicatedRun]:
     """A run that is arranged so, and that tells its story when it fails.
 
     :param first: the preferred replica.
     :param bystanders: brokers besides that hold nothing.
+    :param style: one producer writes all partitions, as that client does.
     """
-    run = ReplicatedRun(seed, brokers=4 + bystanders, partitions=partitions, configs=configs, overrides=overrides)
+    run = ReplicatedRun(
+        seed,
+        brokers=4 + bystanders,
+        partitions=partitions,
+        configs=configs,
+        overrides=overrides,
+        load=load,
+        style=style,
+    )
     try:
         _arrange(run, first)
         yield run

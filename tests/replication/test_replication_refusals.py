@@ -1,0 +1,129 @@
+"""Whatever refuses a batch of an idempotent producer, those behind it get the same error until it comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from leading_scene import EVERYBODY, LEADER, SECOND, Leading, leadership
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.replication import Partition
+from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.records import Record
+
+SEGMENT_BYTES = 10_000
+
+Appends = Callable[[Partition, int], list[ErrorCode]]
+"""Appends the batches from a sequence on, three in all; their error codes."""
+
+
+def batch(sequence: int) -> bytearray:
+    record = Record(NEXT_OFFSET, 1000, None, b"value")
+    return bytearray(build_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence))
+
+
+def code_of(outcome: object) -> ErrorCode:
+    return outcome.code if isinstance(outcome, KafkaError) else ErrorCode.NONE
+
+
+def one_by_one(partition: Partition, first: int) -> list[ErrorCode]:
+    codes = []
+    for sequence in range(first, first + 3):
+        try:
+            partition.append(batch(sequence), 1000, all_in_sync=True)
+            codes.append(ErrorCode.NONE)
+        except KafkaError as error:
+            codes.append(error.code)
+    return codes
+
+
+def as_a_run(partition: Partition, first: int) -> list[ErrorCode]:
+    batches = [batch(sequence) for sequence in range(first, first + 3)]
+    return [code_of(outcome) for outcome in partition.append_all(batches, 1000, all_in_sync=True)]
+
+
+class TooFewInSync:
+    """Another replica has to be in sync."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+    def begin(self, leading: Leading, partition: Partition) -> None:
+        partition.told_again(leadership(isr=(LEADER,), partition_epoch=1))
+
+    def end(self, leading: Leading, partition: Partition) -> None:
+        partition.told_again(leadership(isr=EVERYBODY, partition_epoch=2))
+
+
+class NoLease:
+    """The broker does not hear from ZooKeeper."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def begin(self, leading: Leading, partition: Partition) -> None:
+        leading.has_lease = False
+
+    def end(self, leading: Leading, partition: Partition) -> None:
+        leading.has_lease = True
+
+
+class AnotherLeads:
+    """It leads again after another broker, which has appended nothing."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def begin(self, leading: Leading, partition: Partition) -> None:
+        partition.follow(leadership(6, leader=SECOND))
+
+    def end(self, leading: Leading, partition: Partition) -> None:
+        partition.lead(leadership(7))
+
+
+class DiskFull:
+    """There is no room for another batch."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def begin(self, leading: Leading, partition: Partition) -> None:
+        total, free = leading.disk.usage("/data")
+        leading.disk.capacity_bytes = total - free
+
+    def end(self, leading: Leading, partition: Partition) -> None:
+        leading.disk.capacity_bytes = CAPACITY_BYTES
+
+
+class NotDurable:
+    """The log was cut, which is not noted durably yet."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def begin(self, leading: Leading, partition: Partition) -> None:
+        partition.log.hold()
+
+    def end(self, leading: Leading, partition: Partition) -> None:
+        partition.log.let_go()
+
+
+REFUSALS = (TooFewInSync, NoLease, AnotherLeads, DiskFull, NotDurable)
+
+
+@pytest.mark.parametrize("appends", [one_by_one, as_a_run])
+@pytest.mark.parametrize("written", [0, 3], ids=["new producer", "known producer"])
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.__name__)
+def test_batches_behind_a_refused_one(
+    refusal: type[TooFewInSync], written: int, appends: Appends
+) -> None:
+    """The obstacle is gone when they arrive; they are appended once the refused one was sent again."""
+    leading, obstacle = Leading(), refusal()
+    partition = leading.partition(min_insync_replicas=2, segment_bytes=SEGMENT_BYTES)
+    if written:
+        assert one_by_one(partition, 0) == [ErrorCode.NONE] * 3
+    obstacle.begin(leading, partition)
+    assert appends(partition, written) == [obstacle.code] * 3
+    obstacle.end(leading, partition)
+    assert appends(partition, written + 3) == [obstacle.code] * 3
+    assert partition.log.log_end_offset == written
+    assert appends(partition, written) == [ErrorCode.NONE] * 3
+    assert appends(partition, written + 3) == [ErrorCode.NONE] * 3
+    assert appends(partition, written + 9) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 3

@@ -1,0 +1,215 @@
+"""Batches behind a refused one get its retriable error until it comes again; real gaps stay out of order."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from storage_world import idempotent, open_log, values_of
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.storage.config import LogConfig
+from kreplica.storage.refusals import KEPT_MS, LOGS_MISSING_MAX, REFUSALS_MAX, Refusals, RefusalsWithoutLog
+from kreplica.storage.results import AppendResult
+from kreplica.testing.disk import MemoryDisk
+from kreplica.wire.batches import SEQUENCE_MASK, parse_header
+
+FULL = ErrorCode.NOT_ENOUGH_REPLICAS
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+NOW_MS = 1000
+
+
+@pytest.fixture
+def log(tmp_path):
+    return open_log(tmp_path / "t-0")
+
+
+def append(log, sequence, count=1, **options):
+    return log.append_as_leader(idempotent(sequence, count, **options), 0, now_ms=NOW_MS)
+
+
+def refuse(log, sequence, count=1, code=FULL, now_ms=NOW_MS, **options):
+    log.producers.note_refusal(idempotent(sequence, count, **options), KafkaError(code), now_ms)
+
+
+def code_of(log, sequence, count=1, **options):
+    """The error code of an append; NONE if it is appended."""
+    try:
+        append(log, sequence, count, **options)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if code.retriable])
+@pytest.mark.parametrize("written", [0, 3], ids=["new producer", "known producer"])
+def test_batches_behind_a_refused_one_get_its_error(log, written, code):
+    """Until it is appended, however often they are sent, and then they follow."""
+    if written:
+        append(log, 0, written)
+    refuse(log, written, 2, code)
+    for _ in range(2):
+        assert [code_of(log, written + 2), code_of(log, written + 3, 4)] == [code, code]
+    assert [code_of(log, written, 2), code_of(log, written + 2), code_of(log, written + 3, 4)] == [ErrorCode.NONE] * 3
+    assert not log.producers.refusals.by_producer
+
+
+def test_batches_overtaking_one_that_was_refused_with_them_wait_too(log):
+    """The first comes again alone: the third must not be out of order before the second came again."""
+    append(log, 0)
+    refuse(log, 1)
+    assert code_of(log, 2) is FULL
+    assert code_of(log, 3) is FULL
+    append(log, 1)
+    assert code_of(log, 3) is FULL
+    append(log, 2)
+    append(log, 3)
+
+
+def test_a_gap_is_out_of_order(log):
+    """What is missing was never refused, so it may never come."""
+    append(log, 0)
+    refuse(log, 5)
+    assert code_of(log, 2) is OUT_OF_ORDER
+    assert code_of(log, 5) is OUT_OF_ORDER
+    assert code_of(log, 6) is OUT_OF_ORDER
+
+
+def test_an_old_batch_is_out_of_order_while_another_is_refused(log):
+    """It lies before the refused one, and is too old to be recognized."""
+    for sequence in range(8):
+        append(log, sequence)
+    refuse(log, 8)
+    assert code_of(log, 0) is OUT_OF_ORDER
+    assert append(log, 5).duplicate
+
+
+def test_sequences_wrap(log):
+    """The refused batch lies across the wrap from 2**31 - 1 to 0."""
+    append(log, SEQUENCE_MASK - 2, 1)
+    refuse(log, SEQUENCE_MASK - 1, 4)
+    assert code_of(log, 2) is FULL
+    assert code_of(log, SEQUENCE_MASK) is FULL
+    append(log, SEQUENCE_MASK - 1, 4)
+    append(log, 2)
+
+
+def test_an_unknown_producer_may_begin_before_what_was_refused(log):
+    """Its batches arrived in another order than they were sent in."""
+    refuse(log, 2)
+    refuse(log, 0)
+    refuse(log, 1)
+    assert code_of(log, 1) is FULL
+    assert code_of(log, 9, producer_id=8) is ErrorCode.NONE
+    assert [code_of(log, sequence) for sequence in (0, 1, 2)] == [ErrorCode.NONE] * 3
+
+
+def test_a_higher_epoch_forgets_what_was_refused(log):
+    """A producer that raised its epoch sends nothing of the old one again."""
+    append(log, 0, 2)
+    refuse(log, 2)
+    assert code_of(log, 1, epoch=1) is OUT_OF_ORDER
+    append(log, 0, epoch=1)
+    assert not log.producers.refusals.by_producer
+    refuse(log, 0, epoch=2)
+    refuse(log, 2, epoch=1)
+    assert code_of(log, 1, epoch=2) is FULL
+    append(log, 0, epoch=2)
+
+
+def test_a_final_refusal_ends_what_is_waited_for(log):
+    """Its producer does not send that batch again: those behind it are out of order, and it renumbers them."""
+    append(log, 0)
+    refuse(log, 1)
+    assert code_of(log, 2) is FULL
+    refuse(log, 1, code=ErrorCode.MESSAGE_TOO_LARGE)
+    assert code_of(log, 2) is OUT_OF_ORDER
+
+
+def test_a_final_refusal_behind_a_refused_batch(log):
+    """The first is waited for; behind the one that is given up there is a gap."""
+    append(log, 0)
+    for sequence in (1, 2, 3):
+        refuse(log, sequence)
+    refuse(log, 2, code=ErrorCode.INVALID_RECORD)
+    assert code_of(log, 3) is FULL
+    append(log, 1)
+    assert code_of(log, 3) is OUT_OF_ORDER
+    append(log, 2)
+    append(log, 3)
+
+
+def test_what_replication_brought_is_not_waited_for(tmp_path):
+    """A follower refused a batch that the leader then appended."""
+    follower = open_log(tmp_path / "f-0")
+    refuse(follower, 0, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    refuse(follower, 1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for sequence in range(3):
+        records = idempotent(sequence, base_offset=follower.log_end_offset, leader_epoch=0)
+        follower.append_as_follower(records, now_ms=1)
+    assert not follower.producers.refusals.by_producer
+    assert code_of(follower, 4) is OUT_OF_ORDER
+    append(follower, 3)
+
+
+def test_refused_batches_that_never_come_again_are_forgotten(log):
+    """The time counts from the last refusal of the first batch; those behind it do not prolong it."""
+    refuse(log, 0)
+    refuse(log, 0, now_ms=NOW_MS + 10)
+    refuse(log, 1, now_ms=NOW_MS + 500)
+    log.producers.expire(NOW_MS + KEPT_MS)
+    assert code_of(log, 1) is FULL
+    log.producers.expire(NOW_MS + 10 + KEPT_MS)
+    assert code_of(log, 1) is ErrorCode.NONE
+
+
+def test_refusals_of_many_producers_are_forgotten_one_by_one(log):
+    """The memory is bounded: the producer that was refused the longest ago goes."""
+    for producer_id in range(REFUSALS_MAX + 1):
+        refuse(log, 0, producer_id=producer_id)
+    assert code_of(log, 3, producer_id=0) is ErrorCode.NONE
+    assert code_of(log, 3, producer_id=1) is FULL
+
+
+def test_refusals_before_there_is_a_log():
+    """They wait for it, of a bounded number of partitions."""
+    without_log = RefusalsWithoutLog()
+    header = parse_header(idempotent(4))
+    for partition in range(LOGS_MISSING_MAX + 1):
+        without_log.note(TopicPartition("t", partition), header, FULL, NOW_MS)
+    behind = parse_header(idempotent(5))
+    codes = []
+    for partition in range(3):
+        refusals = Refusals()
+        without_log.move_to(refusals, TopicPartition("t", partition))
+        codes.append(refusals.code_for(behind, None))
+    assert codes == [None, FULL, FULL]
+
+
+def full_once(**config):
+    """A log with one batch of a producer, whose disk fails the next write for want of space."""
+    disk = MemoryDisk(lambda: 0, directories=["/data"])
+    log = open_log("/data/t-0", LogConfig(**config), disk)
+    append(log, 0)
+    disk.fail("write", "/data/t-0/*.log", errno.ENOSPC, times=1)
+    return log
+
+
+def test_a_full_disk():
+    """The next batch finds room, and must not be out of order."""
+    log = full_once()
+    codes = [code_of(log, sequence) for sequence in (1, 2, 1, 2)]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2 + [ErrorCode.NONE] * 2
+
+
+def test_a_full_disk_in_the_midst_of_a_run():
+    """What is written together is refused together, and what follows in the same run too."""
+    size = len(idempotent(1))
+    log = full_once(segment_bytes=4 * size)
+    batches = [idempotent(sequence) for sequence in range(1, 7)]
+    outcomes = log.append_all_as_leader(batches, 0, now_ms=NOW_MS)
+    assert [outcome.code for outcome in outcomes] == [ErrorCode.KAFKA_STORAGE_ERROR] * 6
+    outcomes = log.append_all_as_leader([bytearray(each) for each in batches], 0, now_ms=NOW_MS)
+    assert all(isinstance(outcome, AppendResult) for outcome in outcomes)
+    assert [value for _, value in values_of(log)] == [f"7/0/{sequence}" for sequence in range(7)]
