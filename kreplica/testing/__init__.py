@@ -5,8 +5,8 @@
 * ``cluster_state`` what its files and znodes say
 * ``planner`` an administrator who makes plans for it
 * ``invariants`` what must hold after every event; ``committed_log`` what was ever committed
-* ``wire_client``, ``leader_client``, ``idempotent_producer``, ``tailing_consumer`` clients of it; ``pipelining_producer``
-  one that reacts to errors as librdkafka or the Java client does
+* ``wire_client``, ``leader_client``, ``idempotent_producer``, ``tailing_consumer`` clients of it
+* ``pipelining_producer`` a client that reacts to errors as librdkafka or the Java client does
 * ``coordinator_client``, ``group_member``, ``group_consumer``, ``consumer_member``, ``transactional_producer``,
   ``processor`` those of groups and transactions; ``isolation`` what readers are shown of these
 * ``histories``, ``group_history``, ``transaction_history`` what they were told; ``anomalies`` what is wrong with that

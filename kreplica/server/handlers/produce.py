@@ -127,10 +127,7 @@ class Produce:
                 )
                 return
         if partition is None:
-            now_ms = self._wall_clock_ms()
-            outcomes: Sequence[AppendResult | KafkaError] = [
-                self._partitions.refuse(key, records, now_ms) for records in run.records
-            ]
+            outcomes = self._refuse_all(key, run.records)
         else:
             all_in_sync = known.acks == ALL_IN_SYNC
             outcomes = partition.append_all(run.records, self._wall_clock_ms(), all_in_sync=all_in_sync)
@@ -144,14 +141,17 @@ class Produce:
     def _append_requests(self, known: KnownProduce, requests: Sequence[Request], records: Sequence[Buffer]) -> None:
         """Append the batches of a run that were validated away from the reactor: the partition may be another's now."""
         partition = self._partitions.get(known.topic_partition)
-        outcomes: Sequence[AppendResult | KafkaError]
         if partition is None:
-            outcomes = [self._partitions.unknown(known.topic_partition)] * len(requests)
+            outcomes = self._refuse_all(known.topic_partition, records)
         else:
             all_in_sync = known.acks == ALL_IN_SYNC
             outcomes = partition.append_all(records, self._wall_clock_ms(), all_in_sync=all_in_sync)
         for request, outcome in zip(requests, outcomes, strict=True):
             self._conclude(request, known, partition, outcome)
+
+    def _refuse_all(self, key: TopicPartition, batches: Sequence[Buffer]) -> Sequence[AppendResult | KafkaError]:
+        now_ms = self._wall_clock_ms()
+        return [self._partitions.refuse(key, records, now_ms) for records in batches]
 
     def _conclude(
         self, request: Request, known: KnownProduce, partition: Partition | None, outcome: AppendResult | KafkaError
