@@ -18,6 +18,7 @@ from twisted.python.components import Componentized
 from kreplica.errors import KreplicaError
 from kreplica.service.interrupts import reactor_handles_interrupts
 from kreplica.service.open_files import raise_open_files_limit
+from kreplica.service.private_files import keep_files_private
 from kreplica.service.service_manager import ServiceManager, of_this_process
 
 log = Logger()
@@ -62,6 +63,7 @@ class ProcessService(Service):
     def setServiceParent(self, parent: Any) -> None:
         # twistd asks the application for its observer right after this: the only place to say which one.
         if isinstance(parent, Componentized):
+            keep_files_private()  # before twistd opens its log
             parent.setComponent(ILogObserver, self._observer)
         super().setServiceParent(parent)  # type: ignore[no-untyped-call]
 

@@ -86,6 +86,7 @@ class SqliteStore:
 
 
 def _open(path: str) -> sqlite3.Connection:
+    _make_private(path)
     # Calls come from whichever thread of the offload is free, one at a time.
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
     database.execute("pragma journal_mode=wal")
@@ -97,6 +98,20 @@ def _open(path: str) -> sqlite3.Connection:
     database.executescript(_SCHEMA)
     database.execute(f"pragma user_version={LAYOUT_VERSION}")
     return database
+
+
+def _make_private(path: str) -> None:
+    """Take the file, which holds everything the cluster keeps in ZooKeeper, from other users, if it was theirs too.
+
+    SQLite gives its journals the mode of the database.
+    """
+    for file in (path, f"{path}-wal", f"{path}-shm"):
+        try:
+            mode = os.stat(file).st_mode & 0o777
+            if mode & 0o077:
+                os.chmod(file, mode & 0o700)
+        except FileNotFoundError:
+            pass
 
 
 def _commit(database: sqlite3.Connection, changes: Changes) -> None:
