@@ -29,6 +29,11 @@ def check_topic_name(name: str) -> None:
         raise _invalid(f"{name!r} has characters other than letters, digits, '.', '_' and '-'")
 
 
+def is_topic_name(name: str) -> bool:
+    """Return whether ``check_topic_name`` accepts it."""
+    return len(name) <= NAME_LENGTH_MAX and _LEGAL.match(name) is not None and name not in (".", "..")
+
+
 def check_collision(name: str, existing: Iterable[str]) -> None:
     """Names that differ only in ``.`` and ``_`` would share the names of their metrics.
 

@@ -142,12 +142,12 @@ class Bodies:
                 {
                     "topic_name": topic,
                     "topic_id": self._topic_id(topic),
-                    "partition_states": Built(len(built_rows), b"".join(built_rows)),
+                    "partition_states": Built(len(built_rows), built_rows),
                 }
             )
             for topic, built_rows in by_topic.items()
         ]
-        return Built(len(topics), b"".join(topics))
+        return Built(len(topics), topics)
 
     def _role(self, partition: TopicPartition, *, is_new: bool) -> Row:
         state = self._context.leadership[partition]

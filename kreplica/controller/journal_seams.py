@@ -237,7 +237,7 @@ def connect(
             overflowed(broker_id)
 
     def is_sent(command: Command, body: dict[str, Any]) -> None:
-        known, size = channel.unsent.pop(command, None), len(body["topic_states"].data)
+        known, size = channel.unsent.pop(command, None), body["topic_states"].size
         if known is None:
             sent(command, body)  # once more, or after it was forgotten
             return

@@ -316,4 +316,7 @@ def decode_command_answer(error: str, refusals: Json) -> CommandAnswer:
 def digest(body: Mapping[str, Any]) -> int:
     """CRC-32 of a command's body: of what it says of partitions, and of all the rest."""
     rest = repr([(name, plain(value)) for name, value in body.items() if name != "topic_states"])
-    return zlib.crc32(rest.encode(), zlib.crc32(body["topic_states"].data))
+    checksum = 0
+    for piece in body["topic_states"].pieces:
+        checksum = zlib.crc32(piece, checksum)
+    return zlib.crc32(rest.encode(), checksum)

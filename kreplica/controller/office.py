@@ -173,7 +173,7 @@ class Office:
         self.put(BrokersChanged())
 
     def _sent(self, command: Command, body: dict[str, Any]) -> None:
-        self.counters.timeline.sent(command, len(body["topic_states"].data))
+        self.counters.timeline.sent(command, body["topic_states"].size)
 
     def _late(self, broker_id: int, command: Command) -> None:
         self.counters.command_late(broker_id, command)

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kreplica.replication import Partitions
+from kreplica.runtime.slices import Pending, Steps
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Handler, Request
 from kreplica.zookeeper import ConnectionLoss, SessionExpired
@@ -97,6 +98,24 @@ def answered_by(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
 
     running.addErrback(failed)
     running.addErrback(lambda failure: log.failure("answering {api}", failure, api=request.api.name))
+
+
+def answer_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
+    """Answer with what a generator returns; it yields where other work may be done, and is closed with the connection.
+
+    :param steps: returns None if it has arranged for the answer by other means.
+    """
+    result = request.connection.slices.begin(steps)
+    if isinstance(result, Pending):
+        answered_by(request, _answer_rest(request, steps))
+    elif result is not None:
+        request.answer(result)
+
+
+async def _answer_rest(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
+    result = await request.in_slices(steps)
+    if result is not None:
+        request.answer(result)
 
 
 def once_known(metadata: MetadataCache, handle: Handler) -> Handler:

@@ -12,6 +12,10 @@ class Bounds:
     """What one broker's connections may use.  Beyond a bound only the connection that reached it waits or is closed.
 
     :param request_bytes_max: the longest frame, ``socket.request.max.bytes``; a longer one closes its connection.
+    :param request_bytes_max_without_records: the longest frame of APIs that carry no records and are not the
+        controller's commands, ``kreplica.request.without.records.max.bytes``; a longer one closes its connection.
+    :param parsed_bytes_max: estimated memory of one such request once it is parsed,
+        ``kreplica.request.parsed.max.bytes``.
     :param requests_outstanding_max: requests of one connection that are not answered yet; beyond it the connection is
         not read until half of them are answered.
     :param request_bytes_outstanding_max: bytes of those requests (large ones in flight together only evict each other
@@ -32,6 +36,8 @@ class Bounds:
     """
 
     request_bytes_max: int = 104_857_600
+    request_bytes_max_without_records: int = 16 * 1024 * 1024
+    parsed_bytes_max: int = 20_000_000
     requests_outstanding_max: int = 512
     request_bytes_outstanding_max: int = 8 * 1024 * 1024
     answer_bytes_outstanding_max: int = 4 * 1024 * 1024

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from twisted.logger import Logger
 
+from kreplica.runtime.slices import Slices
 from kreplica.server.bounds import Bounds
 from kreplica.server.metrics import ServerMetrics
 from kreplica.server.pieces import Piece
@@ -45,6 +46,9 @@ class Transport(Protocol):
     def mark_control(self) -> None:
         """Read this connection before others from now on."""
 
+    def release_frame(self) -> None:
+        """Reuse the memory of the frame that was kept (``Connection.keeps_frame``)."""
+
 
 class Connection:
     """Lives from accept to close.
@@ -55,6 +59,7 @@ class Connection:
     :ivar closed: no request of it will be dispatched, and no answer sent, any more.
     :ivar held: the effect of a request is not decided yet, and no later one may be handled before it is.
     :ivar paused: it is held, or a bound is reached, and no frame may be given until ``Transport.resume_reading``.
+    :ivar keeps_frame: the frame given last is still being parsed: its memory must not change until ``release_frame``.
     :ivar last_active_s: when a byte moved last, by the reactor's clock; the transport keeps it.
     """
 
@@ -69,11 +74,13 @@ class Connection:
         "_request_bytes",
         "_requests",
         "_stopping",
+        "_suspensions",
         "_transport",
         "_turn",
         "closed",
         "held",
         "is_control",
+        "keeps_frame",
         "last_active_s",
         "listener",
         "paused",
@@ -110,6 +117,8 @@ class Connection:
         self._flushing = False
         self._stopping = False
         self._next: Callable[[], object] | None = None
+        self._suspensions = 0
+        self.keeps_frame = False
         self._closed_callbacks: tuple[Callable[[], object], ...] = ()
 
     def __repr__(self) -> str:
@@ -194,6 +203,29 @@ class Connection:
 
     # --- for the dispatch and its requests ---------------------------------------------------------------------------
 
+    @property
+    def slices(self) -> Slices:
+        """Scheduler of work that is too long for one turn."""
+        return self._turn.slices
+
+    def suspend(self) -> None:
+        """Stop reading while a request is worked on in slices; each call needs a ``resume``."""
+        self._suspensions += 1
+        if not self.closed:
+            self._pause()
+
+    def resume(self) -> None:
+        """Resume reading if nothing else prevents it."""
+        self._suspensions -= 1
+        if self.paused and not self.closed:
+            self._resume_if_possible()
+
+    def release_frame(self) -> None:
+        """The frame that was kept has been parsed."""
+        if self.keeps_frame:
+            self.keeps_frame = False
+            self._transport.release_frame()
+
     def begin(self, request: Request) -> None:
         """Take the next place for its answer."""
         self._requests.append(request)
@@ -211,7 +243,7 @@ class Connection:
         requests = self._requests
         if requests[0] is request:
             out = self._out
-            while requests and not requests[0].is_waiting:
+            while requests and requests[0].is_complete:
                 done = requests.pop(0)
                 self._request_bytes -= done.size
                 if done.pieces is not None:
@@ -278,6 +310,7 @@ class Connection:
             self.paused
             and not self.held
             and not self._stopping
+            and not self._suspensions
             and len(self._requests) <= bounds.requests_outstanding_max // 2
             and self._request_bytes <= bounds.request_bytes_outstanding_max // 2
             and self._answer_bytes <= bounds.answer_bytes_outstanding_max // 2

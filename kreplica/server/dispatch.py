@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import answered_by
+from kreplica.server.bounds import Bounds
 from kreplica.server.connection import Connection
 from kreplica.server.handlers.api_versions import ApiVersions
 from kreplica.server.metrics import ServerMetrics
@@ -14,9 +18,16 @@ from kreplica.server.produce_runs import ProduceRuns
 from kreplica.server.request import HandlerEntry, HandlerTable, Request, Route
 from kreplica.server.turn import Turn
 from kreplica.wire.headers import RequestHeader, parse_request_header
-from kreplica.wire.messages import API_VERSIONS, APIS, PRODUCE
+from kreplica.wire.messages import API_VERSIONS, APIS, LEADER_AND_ISR, PRODUCE, STOP_REPLICA, UPDATE_METADATA
+from kreplica.wire.primitives import COST_BYTES, COST_MAX, Buffer
 
 log = Logger()
+
+COPIED_BYTES_MAX = 256 * 1024
+"""Large frames up to this size are copied before they are parsed in slices; longer ones stay where they were read."""
+
+_UNBOUNDED = frozenset({PRODUCE.key, LEADER_AND_ISR.key, STOP_REPLICA.key, UPDATE_METADATA.key})
+"""APIs whose frames are bounded by ``socket.request.max.bytes`` and ``COST_MAX`` alone."""
 
 
 class Dispatch:
@@ -27,15 +38,24 @@ class Dispatch:
     :param table: what is served; ApiVersions is added.
     :param seconds: the reactor's clock.
     :param turn: in which frames are given.
+    :param bounds: what one request may be.
     """
 
     def __init__(
-        self, table: Mapping[int, HandlerEntry], metrics: ServerMetrics, seconds: Callable[[], float], turn: Turn
+        self,
+        table: Mapping[int, HandlerEntry],
+        metrics: ServerMetrics,
+        seconds: Callable[[], float],
+        turn: Turn,
+        bounds: Bounds | None = None,
     ) -> None:
         self.metrics = metrics
         self.table: HandlerTable = dict(table)
         self.table[API_VERSIONS.key] = HandlerEntry.of(API_VERSIONS, ApiVersions(self.table))
         self._seconds = seconds
+        bounds = bounds or Bounds()
+        self._bytes_max_without_records = bounds.request_bytes_max_without_records
+        self._cost_max = bounds.parsed_bytes_max // COST_BYTES
         self._routes: dict[tuple[int, int], Route] = {}
         self._runs: ProduceRuns | None = None
         produce = self.table.get(PRODUCE.key)
@@ -66,8 +86,12 @@ class Dispatch:
             if route is None:
                 return
         metrics = route.metrics
+        size = len(frame)
         metrics.requests += 1
-        metrics.bytes_in += len(frame)
+        metrics.bytes_in += size
+        if size >= route.large_bytes:
+            self._receive_large(connection, route, header, frame)
+            return
         try:
             body = route.parse(frame, header.body_offset)
         except ProtocolError as error:
@@ -76,13 +100,12 @@ class Dispatch:
             return
         if runs is not None and route.api is PRODUCE:
             runs.learn(frame, header, body)
-        request = Request(connection, route, header[2], header[3], body, len(frame), self._seconds())
+        request = Request(connection, route, header[2], header[3], body, size, self._seconds())
         connection.begin(request)
         try:
             route.handle(request)
         except Exception:
-            log.failure("{request!r} of {client!r} failed", request=request, client=header.client_id)
-            request.abort(f"its {route.api.name} failed")
+            self._failed(request)
 
     def settle(self) -> None:
         """Handle what was put together: before a connection is closed for what it sends, or buffers are used again."""
@@ -90,6 +113,54 @@ class Dispatch:
             self._runs.settle()
 
     # --- what is rare ------------------------------------------------------------------------------------------------
+
+    def excess(self, frame: Buffer, size: int) -> str | None:
+        """Return why a frame is too large for its API, None if it is not.
+
+        :param frame: at least the first two bytes.
+        :param size: of the whole frame.
+        """
+        size_max = self._bytes_max_without_records
+        key = int.from_bytes(frame[:2], "big")
+        if size <= size_max or key in _UNBOUNDED:
+            return None
+        name = APIS[key].name if key in APIS else f"API {key}"
+        return f"a {name} request of {size} bytes; {size_max} are allowed (kreplica.request.without.records.max.bytes)"
+
+    def _receive_large(self, connection: Connection, route: Route, header: RequestHeader, frame: memoryview) -> None:
+        """Parse a frame in slices, then handle it; its connection is not read meanwhile."""
+        excess = self.excess(frame, len(frame))
+        if excess is not None:
+            route.metrics.errors += 1
+            connection.abort(excess)
+            return
+        if len(frame) <= COPIED_BYTES_MAX:
+            frame = memoryview(bytes(frame))
+        else:
+            connection.keeps_frame = True
+        request = Request(connection, route, header[2], header[3], {}, len(frame), self._seconds())
+        connection.begin(request)
+        cost_max = COST_MAX if route.api.key in _UNBOUNDED else self._cost_max
+        steps = route.api.request.sliced_parser(route.version, cost_max)(frame, header.body_offset)
+        answered_by(request, self._parse_and_handle(request, route, steps))
+
+    async def _parse_and_handle(self, request: Request, route: Route, steps: Steps[dict[str, Any]]) -> None:
+        try:
+            request.body = await request.in_slices(steps)
+        except ProtocolError as error:
+            route.metrics.errors += 1
+            self._malformed(request.connection, route.api.name, request.client_id, error)
+            return
+        finally:
+            request.connection.release_frame()
+        try:
+            route.handle(request)
+        except Exception:
+            self._failed(request)
+
+    def _failed(self, request: Request) -> None:
+        log.failure("{request!r} of {client!r} failed", request=request, client=request.client_id)
+        request.abort(f"its {request.api.name} failed")
 
     def _route(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Route | None:
         entry = self.table.get(header.api_key)

@@ -106,8 +106,9 @@ class Server:
     ) -> None:
         self.metrics = ServerMetrics()
         turn = turn or Turn(runtime.reactor)
-        dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds, turn)
-        self.resources = Resources(runtime, dispatch, bounds or Bounds(), turn, unreadable)
+        bounds = bounds or Bounds()
+        dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds, turn, bounds)
+        self.resources = Resources(runtime, dispatch, bounds, turn, unreadable)
         self._fast = IReactorFDSet.providedBy(runtime.reactor) and not stock
         self._ports: list[Any] = []
 

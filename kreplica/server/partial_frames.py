@@ -136,8 +136,9 @@ class _Pool:
 
     def sweep(self) -> None:
         now_s = self._seconds()
-        for frame in self._frames.values():
-            if frame.waits_since_s is None and now_s - frame.mark_s >= self._window_s:
+        for holder, frame in self._frames.items():
+            is_read = frame.waits_since_s is None and not holder.connection.keeps_frame
+            if is_read and now_s - frame.mark_s >= self._window_s:
                 frame.is_slow = frame.held - frame.mark_bytes < self._rate_min * (now_s - frame.mark_s)
                 frame.mark_s, frame.mark_bytes = now_s, frame.held
         if self.held_bytes > self._bytes_max:

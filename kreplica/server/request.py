@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
+from kreplica.runtime.slices import Pending, Steps
 from kreplica.server.metrics import ApiMetrics
 from kreplica.server.pieces import Piece, framed
+from kreplica.wire.building import SlicedBuilder
 from kreplica.wire.headers import build_response_header
-from kreplica.wire.messages import Api
+from kreplica.wire.messages import FETCH, PRODUCE, Api
 from kreplica.wire.schema import MessageParser
 
 if TYPE_CHECKING:
@@ -21,14 +25,41 @@ if TYPE_CHECKING:
 
 log = Logger()
 
+T = TypeVar("T")
+
 Amend = Callable[[dict[str, Any]], dict[str, Any]]
 """From the body of an answer to what it is to say instead."""
 
 
-class Route:
-    """All that requests of one API and version share."""
+LARGE_BYTES = 16 * 1024
+"""Requests from this size on are parsed in slices."""
 
-    __slots__ = ("_amend", "api", "build", "handle", "metrics", "parse", "response_header_version", "version")
+NEVER = 2**31
+"""More bytes than any frame has."""
+
+_BUILT_AT_ONCE = frozenset({PRODUCE.key, FETCH.key})
+"""APIs whose answers are built in one step."""
+
+
+class Route:
+    """All that requests of one API and version share.
+
+    :ivar large_bytes: frames of at least this size are parsed in slices.
+    :ivar sliced_build: builds answers in slices; None if they are built in one step, by ``build``.
+    """
+
+    __slots__ = (
+        "_amend",
+        "api",
+        "build",
+        "handle",
+        "large_bytes",
+        "metrics",
+        "parse",
+        "response_header_version",
+        "sliced_build",
+        "version",
+    )
 
     def __init__(self, api: Api, version: int, handle: Handler, metrics: ApiMetrics) -> None:
         self.api = api
@@ -37,13 +68,17 @@ class Route:
         self.metrics = metrics
         self.parse: MessageParser = api.request.parser(version)
         self.build = api.response.build_pieces
+        self.sliced_build: SlicedBuilder | None = None
+        if api.key not in _BUILT_AT_ONCE:
+            self.sliced_build = api.response.sliced_builder(version)
+        self.large_bytes = NEVER if api is PRODUCE else LARGE_BYTES
         self.response_header_version = api.response_header_version(version)
         self._amend: Amend | None = None
 
     def amended(self, amend: Amend) -> Route:
         """The same, but for what an answer says when it is built; of several the first comes first."""
         route = Route(self.api, self.version, self.handle, self.metrics)
-        before, build = self._amend, route.build
+        before, build, sliced_build = self._amend, route.build, route.sliced_build
 
         def after(value: dict[str, Any]) -> dict[str, Any]:
             return amend(value if before is None else before(value))
@@ -53,6 +88,9 @@ class Route:
 
         route._amend = after
         route.build = build_amended
+        if sliced_build is not None:
+            plain = sliced_build
+            route.sliced_build = lambda value, prefix: plain(after(value), prefix)
         return route
 
 
@@ -64,6 +102,7 @@ class Request:
 
     :ivar size: of its frame, in bytes.
     :ivar is_waiting: it is neither answered nor abandoned.
+    :ivar is_complete: its answer is built, or it needs none.
     """
 
     __slots__ = (
@@ -76,6 +115,7 @@ class Request:
         "client_id",
         "connection",
         "correlation_id",
+        "is_complete",
         "is_waiting",
         "pieces",
         "size",
@@ -97,6 +137,7 @@ class Request:
         self.body = body
         self.size = size
         self.is_waiting = True
+        self.is_complete = False
         self._route = route
         self._received_s = received_s
         self._is_answered = False
@@ -131,13 +172,38 @@ class Request:
             return
         route = self._route
         header = build_response_header(route.response_header_version, self.correlation_id)
+        build = route.sliced_build
         try:
-            pieces, size = framed(route.build(route.version, body, header))
+            if build is None:
+                pieces, size = framed(route.build(route.version, body, header))
+            else:
+                steps = build(body, header)
+                built = self.connection.slices.begin(steps)
+                if isinstance(built, Pending):
+                    self._build_rest(steps)
+                    return
+                pieces, size = framed(built)
         except Exception:
-            log.failure("the answer of {request!r} cannot be built", request=self)
-            self.abort(f"the answer to its {self.api.name} cannot be built")
+            self._cannot_build(Failure())
             return
         self._finish(pieces, size)
+
+    def in_slices(self, steps: Steps[T]) -> Deferred[T]:
+        """Run long work of this request after other work that is queued; its connection is not read meanwhile.
+
+        :return: fires with the generator's result; cancelled when the connection closes.
+        """
+        connection = self.connection
+
+        def resume(result: Any) -> Any:
+            connection.resume()
+            return result
+
+        connection.suspend()
+        result = connection.slices.run(connection, steps, self.size)
+        result.addBoth(resume)
+        self.on_abandoned(result.cancel)
+        return result
 
     def amend_answer(self, amend: Amend) -> None:
         """Have the answer, when there is one, say what this makes of it; before it is answered."""
@@ -175,8 +241,23 @@ class Request:
         callbacks, self._abandoned = self._abandoned, None
         return callbacks or []
 
+    def _build_rest(self, steps: Steps[list[Any]]) -> None:
+        """Build the rest of a large answer in slices.  The handler is done: it must not answer again."""
+        building = self.in_slices(steps)
+        self.is_waiting = False
+        self._is_answered = True
+        building.addCallback(framed).addCallback(lambda answer: self._finish(*answer))
+        building.addErrback(self._cannot_build)
+        building.addErrback(lambda failure: log.failure("answering {request!r}", failure, request=self))
+
+    def _cannot_build(self, failure: Failure) -> None:
+        if failure.check(CancelledError) is None:
+            log.failure("the answer of {request!r} cannot be built", failure, request=self)
+            self.abort(f"the answer to its {self.api.name} cannot be built")
+
     def _finish(self, pieces: list[Piece] | None, size: int) -> None:
         self.is_waiting = False
+        self.is_complete = True
         self._is_answered = True
         self._abandoned = None
         self.pieces = pieces

@@ -80,6 +80,9 @@ class StockTransport(Protocol):
         else:
             partial.end(self)
 
+    def release_frame(self) -> None:
+        """Nothing: frames are views of memory that is not reused."""
+
     def pause_reading(self) -> None:
         if self.transport is not None:
             self.transport.pauseProducing()

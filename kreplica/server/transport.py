@@ -117,7 +117,8 @@ class FastTransport(tcp.Server):
         with resources.turn:
             self._frame_received(connection, view[_LENGTH.size : self._frame_size])
             resources.dispatch.settle()
-            self._drop_frame()
+            if not connection.keeps_frame:
+                self._drop_frame()
             if behind:
                 self._handle(resources.scratch, behind)
         return None
@@ -152,6 +153,10 @@ class FastTransport(tcp.Server):
             self._stub = bytes(rest)
             return
         self._frame_size = _LENGTH.unpack_from(rest)[0] + _LENGTH.size
+        excess = self._resources.dispatch.excess(rest[_LENGTH.size :], self._frame_size - _LENGTH.size)
+        if excess is not None:
+            self.connection.abort(excess)
+            return
         try:
             self._frame = self._resources.buffers.take(self._frame_size)
         except OSError as error:
@@ -172,6 +177,9 @@ class FastTransport(tcp.Server):
             self._resources.buffers.give_back(self._frame)
             self._frame = None
             self._resources.partial.end(self)
+
+    def release_frame(self) -> None:
+        self._drop_frame()
 
     def pause_reading(self) -> None:
         self.reactor.removeReader(self)

@@ -8,6 +8,7 @@ from typing import Protocol
 from twisted.logger import Logger
 
 from kreplica.runtime import Reactor
+from kreplica.runtime.slices import Slices
 
 log = Logger()
 
@@ -24,12 +25,15 @@ class Turn:
     one system call.  Outside of a turn an answer leaves at once.
 
     Use it as a context manager; turns do not nest (an inner one counts as part of the outer).
+
+    :ivar slices: scheduler of work that is too long for one turn.
     """
 
-    __slots__ = ("_callbacks", "_depth", "_first", "_reactor", "_waiting")
+    __slots__ = ("_callbacks", "_depth", "_first", "_reactor", "_waiting", "slices")
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
+        self.slices = Slices(reactor)
         self._depth = 0
         self._waiting: list[Flushing] = []
         self._callbacks: list[Callable[[], object]] = []

@@ -139,6 +139,17 @@ def _fetch(broker: Broker) -> Fetch:
     )
 
 
+def _metadata(broker: Broker, topics: TopicAdmin, operations: AuthorizedOperations) -> Metadata:
+    settings = broker.settings
+    return Metadata(
+        broker.metadata,
+        topics,
+        operations,
+        auto_create=settings["auto.create.topics.enable"],
+        creations_max=settings["kreplica.auto.create.topics.in.progress.max"],
+    )
+
+
 def _controller_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
     """What the controller itself is asked."""
 
@@ -181,9 +192,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (
             messages.METADATA,
-            once_known(
-                metadata, Metadata(metadata, topics, operations, auto_create=settings["auto.create.topics.enable"])
-            ),
+            once_known(metadata, _metadata(broker, topics, operations)),
         ),
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic)),
         (messages.STOP_REPLICA, StopReplica(reactor, admission, broker.fence, partitions, metadata)),

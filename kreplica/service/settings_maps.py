@@ -34,6 +34,8 @@ def bounds(settings: BrokerSettings) -> Bounds:
     queued = settings["queued.max.request.bytes"]
     return Bounds(
         request_bytes_max=settings["socket.request.max.bytes"],
+        request_bytes_max_without_records=settings["kreplica.request.without.records.max.bytes"],
+        parsed_bytes_max=settings["kreplica.request.parsed.max.bytes"],
         requests_outstanding_max=settings["kreplica.connection.outstanding.requests.max"],
         request_bytes_outstanding_max=settings["kreplica.connection.outstanding.request.bytes"],
         answer_bytes_outstanding_max=settings["kreplica.connection.outstanding.answer.bytes"],

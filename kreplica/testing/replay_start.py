@@ -96,4 +96,4 @@ class Start:
 
 
 async def _unknown(_: Reactor) -> dict[str, Any]:
-    return {"topic_states": Built(0, b"")}
+    return {"topic_states": Built(0, ())}

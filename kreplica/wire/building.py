@@ -6,7 +6,7 @@ tag section of a record is a pad byte of the run that it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct
 from struct import error as StructError
 from typing import Any
@@ -16,6 +16,7 @@ from kreplica.model import ZERO_UUID
 from kreplica.wire.parsing import SHORT_ARRAY_MAX, literal
 from kreplica.wire.primitives import (
     INLINE_SIZE_MAX,
+    STEP_COST,
     Built,
     bytes_size,
     records_size,
@@ -31,6 +32,17 @@ VALUE_ERRORS = (StructError, TypeError, AttributeError, UnicodeEncodeError)
 
 Builder = Callable[..., list[Any]]
 """A function of the value and, optionally, of bytes that are to stand before it."""
+
+
+SlicedBuilder = Callable[[Any, bytes], Generator[None, None, list[Any]]]
+
+
+def compile_sliced_builder(root: WireType, *, lenient: bool = True) -> SlicedBuilder:
+    """Compile a tree to a generator function that yields after elements of ``STEP_COST``; else as ``compile_builder``.
+
+    What it returns is cut at those places: the pieces of a large message are never joined.
+    """
+    return BuilderSource(root, lenient, sliced=True).function()
 
 
 def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
@@ -49,16 +61,19 @@ class BuilderSource:
 
     ``_run`` holds fixed fields that were not written yet: ``struct`` letter and expression, None for a pad byte.
     ``_has_apart`` says that a piece may stand by itself.
+
+    :param sliced: make a generator function, which yields between elements of arrays.
     """
 
-    def __init__(self, root: WireType, lenient: bool) -> None:
+    def __init__(self, root: WireType, lenient: bool, *, sliced: bool = False) -> None:
         self._root = root
         self._lenient = lenient
+        self._sliced = sliced
         self._lines: list[str] = []
         self._depth = 1
         self._run: list[tuple[str, str | None]] = []
         self._names = 0
-        self._has_apart = False
+        self._has_apart = sliced
         self._scope: dict[str, Any] = {
             "ZERO_UUID": ZERO_UUID,
             "UUID": UUID,
@@ -71,7 +86,7 @@ class BuilderSource:
             "join": b"".join,
         }
 
-    def function(self) -> Builder:
+    def function(self) -> Callable[..., Any]:
         """Make the function."""
         self._value(self._root, "value")
         self._flush()
@@ -80,9 +95,12 @@ class BuilderSource:
         if self._has_apart:
             head.append("    done = []")
             end = ["    if pieces or not done:", "        done.append(join(pieces))", "    return done"]
+        if self._sliced:
+            head.append("    step = 0")
+            end.append("    yield")  # unreachable; makes a generator function of any tree
         lines = [*head, *self._lines, *end]
         exec(compile("\n".join(lines), f"<builder of {self._root!r}>", "exec"), self._scope)
-        function: Builder = self._scope["build"]
+        function: Callable[..., Any] = self._scope["build"]
         return function
 
     def _line(self, text: str) -> None:
@@ -185,13 +203,17 @@ class BuilderSource:
         self._length(kind, length)
         if isinstance(item, Record):
             self._line(f"if {items}.__class__ is Built:")
-            self._line(f"    append({items}.data)")
+            if self._sliced:
+                self._line(f"    done += (join(pieces), *{items}.pieces)")
+                self._line("    pieces.clear()")
+            else:
+                self._line(f"    pieces += {items}.pieces")
             self._line(f"elif {length} > 0:")
         else:
             self._line(f"if {length} > 0:")
         self._depth += 1
         element = self._name("i")
-        if isinstance(item, Record) and self._is_row(item):
+        if isinstance(item, Record) and self._is_row(item) and not self._sliced:
             self._record(item, element)
             packed = self._packed(self._run)
             self._run.clear()
@@ -201,8 +223,19 @@ class BuilderSource:
             self._depth += 1
             self._value(item, element)
             self._flush()
+            if self._sliced:
+                self._step(item.cost)
             self._depth -= 1
         self._depth -= 1
+
+    def _step(self, cost: int) -> None:
+        self._line(f"step += {cost}")
+        self._line(f"if step >= {STEP_COST}:")
+        self._line("    step = 0")
+        self._line("    if pieces:")
+        self._line("        done.append(join(pieces))")
+        self._line("        pieces.clear()")
+        self._line("    yield")
 
     @staticmethod
     def _is_row(item: Record) -> bool:

@@ -7,7 +7,7 @@ read: whatever is read after it fails, and so does the check at the very end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct
 from struct import error as StructError
 from typing import Any
@@ -16,6 +16,8 @@ from uuid import UUID
 from kreplica.model import ZERO_UUID
 from kreplica.wire.primitives import (
     COST_MAX,
+    STEP_COST,
+    TAG_COST,
     Buffer,
     MalformedError,
     read_tags,
@@ -32,7 +34,12 @@ INPUT_ERRORS = (MalformedError, StructError, IndexError, UnicodeDecodeError)
 SHORT_ARRAY_MAX = 16
 """Number arrays up to this length have a ready ``Struct``."""
 
+NUMBERS_PER_STEP = 8192
+"""Numbers of an array that a sliced parser reads between two yields."""
+
 Parser = Callable[[Buffer, int], tuple[Any, int]]
+
+SlicedParser = Callable[[Buffer, int], Generator[None, None, tuple[Any, int]]]
 
 
 def compile_parser(root: WireType) -> Parser:
@@ -42,6 +49,14 @@ def compile_parser(root: WireType) -> Parser:
         ``INPUT_ERRORS``.
     """
     return ParserSource(root).function()
+
+
+def compile_sliced_parser(root: WireType, cost_max: int = COST_MAX) -> SlicedParser:
+    """Compile a tree to a generator function that yields after elements of ``STEP_COST``, for large messages.
+
+    :param cost_max: in place of ``COST_MAX``.
+    """
+    return ParserSource(root, sliced=True, cost_max=cost_max).function()
 
 
 def literal(value: Any) -> str:
@@ -59,11 +74,16 @@ class ParserSource:
     ``_run`` holds fixed fields that were not read yet: they wait for what follows, to be read together.
 
     :param inner: for a field of a tag section, whose function also takes and gives the frame's cost.
+    :param sliced: make a generator function, which yields between elements of arrays.
     """
 
-    def __init__(self, root: WireType, *, inner: bool = False) -> None:
+    def __init__(
+        self, root: WireType, *, inner: bool = False, sliced: bool = False, cost_max: int = COST_MAX
+    ) -> None:
         self._root = root
+        self._cost_max = cost_max
         self._inner = inner
+        self._sliced = sliced
         self._lines: list[str] = []
         self._depth = 1
         self._run: list[tuple[str, str]] = []
@@ -89,6 +109,9 @@ class ParserSource:
             head = ["def parse(buffer, position, size, cost):"]
         else:
             head = ["def parse(buffer, position=0):", "    size = len(buffer)", "    cost = 0"]
+        if self._sliced:
+            head.append("    step = 0")
+            self._line("yield")  # unreachable; makes a generator function of any tree
         if any("view[" in line for line in self._lines):
             head.append("    view = memoryview(buffer)")
         exec(compile("\n".join(head + self._lines), f"<parser of {self._root!r}>", "exec"), self._scope)
@@ -183,12 +206,12 @@ class ParserSource:
         self._line("    raise MalformedError")
         are_numbers = isinstance(item, Fixed) and not isinstance(item, Uuid)
         self._line(f"cost += {length} * {item.cost}" if item.cost > 1 else f"cost += {length}")
-        self._line(f"if cost > {COST_MAX}:")
+        self._line(f"if cost > {self._cost_max}:")
         self._line("    raise MalformedError")
         if are_numbers:
             self._numbers(item, length, target)
             return
-        if isinstance(item, Record) and self._rows(item, length, target):
+        if isinstance(item, Record) and not self._sliced and self._rows(item, length, target):
             self._line("else:")
             self._depth += 1
             self._loop(item, length, target)
@@ -203,6 +226,11 @@ class ParserSource:
         value = self._value(item)
         self._flush()
         self._line(f"{target}.append({value})")
+        if self._sliced:
+            self._line(f"step += {item.cost}")
+            self._line(f"if step >= {STEP_COST}:")
+            self._line("    step = 0")
+            self._line("    yield")
         self._depth -= 1
 
     def _numbers(self, item: Fixed, length: str, target: str) -> None:
@@ -210,9 +238,21 @@ class ParserSource:
         ready = self._constant("unpacks", unpacks)
         self._line(f"if {length} <= {SHORT_ARRAY_MAX}:")
         self._line(f"    {target} = [*{ready}[{length}](buffer, position)]")
+        if self._sliced:
+            self._many_numbers(item, length, target)
         self._line("else:")
         self._line(f"    {target} = [*Struct('>%d{item.code}' % {length}).unpack_from(buffer, position)]")
         self._line(f"position += {length} * {item.size_min}")
+
+    def _many_numbers(self, item: Fixed, length: str, target: str) -> None:
+        at, count = self._name("at"), self._name("count")
+        self._line(f"elif {length} > {NUMBERS_PER_STEP}:")
+        self._line(f"    {target} = []")
+        self._line(f"    for {at} in range(0, {length}, {NUMBERS_PER_STEP}):")
+        self._line(f"        {count} = min({length} - {at}, {NUMBERS_PER_STEP})")
+        unpack = f"Struct('>%d{item.code}' % {count}).unpack_from(buffer, position + {at} * {item.size_min})"
+        self._line(f"        {target} += {unpack}")
+        self._line("        yield")
 
     def _rows(self, item: Record, length: str, target: str) -> bool:
         """Read an array of rows of fixed size at once, where no row has tags; leave an open ``if`` behind.
@@ -273,6 +313,8 @@ class ParserSource:
         table = self._constant("parsers", parsers)
         self._line(f"if {first}:")
         self._line(f"    found, position, cost = read_tags(buffer, position, size, {first}, cost, {table})")
+        if self._sliced:
+            self._line(f"    step += {first} * {TAG_COST}")
         for name, field in zip(names, kind.tagged, strict=True):
             self._line(f"    if {field.tag} in found:")
             self._line(f"        {name} = found[{field.tag}]")

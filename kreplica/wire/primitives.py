@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from struct import Struct
 from typing import Any
@@ -15,8 +15,17 @@ A number in a list costs 1, a record 5 and its fields (``WireType.cost``).  So n
 bytes on the wire, fills the memory or the minute; a LeaderAndIsr request may still speak of 250,000 partitions.
 """
 
+COST_BYTES = 40
+"""Bytes of memory that a unit of cost stands for."""
+
 TAG_COST = 5
 """What each tag of a tag section costs, known or not."""
+
+TAGS_MAX = 100
+"""Tags in one section; the protocol defines fewer than ten."""
+
+STEP_COST = 1000
+"""Cost of the elements that a sliced parser or builder handles between two yields: about a tenth of a millisecond."""
 
 LENGTH_MAX = 2**31 - 1
 """The largest varint that means a length, a count or a tag."""
@@ -28,20 +37,25 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Built:
-    """Elements of an array that were built before (``Schema.element``), to stand in the place of the list of them.
+    """Elements of an array that were built before (``Schema.element``), in place of the list of them.
 
-    :param count: how many they are.
-    :param data: their bytes, one after the other.
+    :param count: number of elements.
+    :param pieces: their bytes, in order; a piece may hold several elements or a part of one.
     """
 
-    __slots__ = ("count", "data")
+    __slots__ = ("count", "pieces")
 
-    def __init__(self, count: int, data: bytes) -> None:
+    def __init__(self, count: int, pieces: Sequence[bytes]) -> None:
         self.count = count
-        self.data = data
+        self.pieces = pieces
 
     def __len__(self) -> int:
         return self.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pieces."""
+        return sum(map(len, self.pieces))
 
 
 class MalformedError(Exception):
@@ -121,7 +135,7 @@ def read_tags(
     if first > 127:
         count, position = uvarint_rest(buffer, position, first)
     cost += count * TAG_COST
-    if cost > COST_MAX:
+    if cost > COST_MAX or count > TAGS_MAX:
         raise MalformedError
     found: dict[int, Any] = {}
     last = -1

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from kreplica.errors import ProtocolError
-from kreplica.wire.building import VALUE_ERRORS, Builder, compile_builder
+from kreplica.wire.building import VALUE_ERRORS, Builder, SlicedBuilder, compile_builder, compile_sliced_builder
 from kreplica.wire.grammar import Line, make_tree, read_lines, refuse_unknown
 from kreplica.wire.known_again import KnownAgain, Repeats
-from kreplica.wire.parsing import INPUT_ERRORS, compile_parser
-from kreplica.wire.primitives import Buffer
+from kreplica.wire.parsing import INPUT_ERRORS, compile_parser, compile_sliced_parser
+from kreplica.wire.primitives import COST_MAX, Buffer
 from kreplica.wire.structures import Record
 
 MessageParser = Callable[..., dict[str, Any]]
@@ -18,8 +18,11 @@ MessageParser = Callable[..., dict[str, Any]]
 
 MessageBuilder = Callable[[dict[str, Any]], bytes]
 
-EXPLAINED_ELEMENTS_MAX = 10_000
-"""Elements of a malformed message that are parsed again, slowly, to say where it is wrong: a tenth of a second."""
+SlicedMessageParser = Callable[..., Generator[None, None, dict[str, Any]]]
+"""A generator function of a buffer and the offset at which the message starts; it returns the message."""
+
+EXPLAINED_ELEMENTS_MAX = 500
+"""Elements of a malformed message that are parsed again, slowly, to find the error: a few milliseconds."""
 
 
 class Schema:
@@ -51,6 +54,8 @@ class Schema:
         self._builders: dict[int, MessageBuilder] = {}
         self._piece_builders: dict[int, Builder] = {}
         self._elements: dict[tuple[int, tuple[str, ...]], MessageBuilder] = {}
+        self._sliced_parsers: dict[tuple[int, int], SlicedMessageParser] = {}
+        self._sliced_builders: dict[tuple[int, tuple[str, ...]], SlicedBuilder] = {}
 
     def __repr__(self) -> str:
         return f"<Schema {self.name} {self.versions[0]}-{self.versions[-1]}>"
@@ -107,11 +112,36 @@ class Schema:
         """
         builder = self._elements.get((version, names))
         if builder is None:
-            kind: Any = self.tree(version)
-            for name in names:
-                kind = next(field.type for field in kind.fields if field.name == name).item
+            kind = self._element_type(version, names)
             builder = self._elements[version, names] = _joining(kind, _piece_builder(kind))
         return builder
+
+    def sliced_parser(self, version: int, cost_max: int = COST_MAX) -> SlicedMessageParser:
+        """Return ``parse`` of one version as a generator function, which yields every ``STEP_COST``.
+
+        :param cost_max: the most that a message may cost, in the units of ``COST_MAX``.
+        """
+        parser = self._sliced_parsers.get((version, cost_max))
+        if parser is None:
+            parser = self._sliced_parsers[version, cost_max] = _sliced_parser(self.tree(version), cost_max)
+        return parser
+
+    def sliced_builder(self, version: int, *names: str) -> SlicedBuilder:
+        """Return ``build_pieces`` of one version as a generator function, which yields every ``STEP_COST``.
+
+        :param names: as of ``element``, to build one element of an array; none for the whole message.
+        """
+        builder = self._sliced_builders.get((version, names))
+        if builder is None:
+            builder = _sliced_builder(self._element_type(version, names))
+            self._sliced_builders[version, names] = builder
+        return builder
+
+    def _element_type(self, version: int, names: tuple[str, ...]) -> Any:
+        kind: Any = self.tree(version)
+        for name in names:
+            kind = next(field.type for field in kind.fields if field.name == name).item
+        return kind
 
     def parse_uncompiled(self, version: int, buffer: Buffer, offset: int = 0) -> dict[str, Any]:
         """``parse`` by the construct itself: slow; what says what is wrong with a message."""
@@ -156,8 +186,7 @@ class Schema:
                 return value
             except INPUT_ERRORS:
                 pass  # what was parsed so far is given up here, before it is parsed again
-            explained: dict[str, Any] = tree.parse(memoryview(buffer)[offset:], patience=EXPLAINED_ELEMENTS_MAX)
-            return explained
+            return _explain(tree, buffer, offset)
 
         if self._repeats is None:
             return parse_message
@@ -171,6 +200,50 @@ class Schema:
         if builder is None:
             builder = self._piece_builders[version] = _piece_builder(self.tree(version))
         return builder
+
+
+def _explain(tree: Record, buffer: Buffer, offset: int, cost_max: int = COST_MAX) -> dict[str, Any]:
+    """Parse a malformed message by the construct itself, whose errors name the field."""
+    data = memoryview(buffer)[offset:]
+    value: dict[str, Any] = tree.parse(data, patience=EXPLAINED_ELEMENTS_MAX, cost_max=cost_max)
+    return value
+
+
+def _sliced_parser(tree: Record, cost_max: int) -> SlicedMessageParser:
+    parse = compile_sliced_parser(tree, cost_max)
+
+    def parse_sliced(buffer: Buffer, offset: int) -> Generator[None, None, dict[str, Any]]:
+        try:
+            parsed = yield from parse(buffer, offset)
+        except INPUT_ERRORS:
+            pass  # frees the partial result before the message is parsed again
+        else:
+            value: dict[str, Any] = parsed[0]
+            return value
+        return _explain(tree, buffer, offset, cost_max)
+
+    return parse_sliced
+
+
+def _sliced_builder(tree: Record) -> SlicedBuilder:
+    """Compile the strict form, and the lenient one when a field is missing, as ``_piece_builder`` does."""
+    strict = compile_sliced_builder(tree, lenient=False)
+    lenient: SlicedBuilder | None = None
+
+    def build_sliced(value: Any, prefix: bytes = b"") -> Generator[None, None, list[Any]]:
+        nonlocal lenient
+        try:
+            try:
+                return (yield from strict(value, prefix))
+            except KeyError:
+                if lenient is None:
+                    lenient = compile_sliced_builder(tree)
+            return (yield from lenient(value, prefix))
+        except VALUE_ERRORS:
+            tree.build(value, sizes_are_enough=True)  # raises an error that names the field
+            raise
+
+    return build_sliced
 
 
 def _joining(tree: Record, build_pieces: Builder) -> MessageBuilder:

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any
 
 from kreplica.errors import ProtocolError
-from kreplica.wire.primitives import COST_MAX, TAG_COST, Built, uvarint
+from kreplica.wire.primitives import COST_MAX, TAG_COST, TAGS_MAX, Built, uvarint
 from kreplica.wire.types import Fixed, Sized, Uuid, WireType, take, take_uvarint
 
 
@@ -22,7 +22,7 @@ def spend(context: Any, cost: int, path: str) -> None:
     :raise ProtocolError: when that is too much.
     """
     context._cost = context.get("_cost", 0) + cost
-    if context._cost > COST_MAX:
+    if context._cost > context.get("cost_max", COST_MAX):
         raise ProtocolError(path, "the frame has more elements than are accepted")
 
 
@@ -66,7 +66,7 @@ class Array(Sized):
             raise ProtocolError(path, f"{type(value).__name__} is not a list")
         self._put_length(None if value is None else len(value), stream, path)
         if isinstance(value, Built):
-            stream.write(value.data)
+            stream.write(b"".join(value.pieces))
             return value
         for index, item in enumerate(value or ()):
             self.item._build(item, stream, context, f"{path}[{index}]")
@@ -126,6 +126,8 @@ class Record(WireType):
         last = -1
         count = take_uvarint(stream, f"{path}.tags")
         spend(context, count * TAG_COST, f"{path}.tags")
+        if count > TAGS_MAX:
+            raise ProtocolError(f"{path}.tags", f"{count} tags; {TAGS_MAX} are accepted")
         for _ in range(count):
             tag = take_uvarint(stream, f"{path}.tags")
             if tag <= last:

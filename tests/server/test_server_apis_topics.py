@@ -393,6 +393,21 @@ def test_asking_for_a_missing_topic_makes_it_where_both_sides_allow(tmp_path: Pa
     on_broker(tmp_path, story)
 
 
+def test_few_topics_are_made_at_once_because_clients_ask_for_them(tmp_path: Path) -> None:
+    """Those beyond the bound are answered "no leader yet", and made when their client asks again."""
+
+    async def story(scene: Scene) -> None:
+        names = [f"t{number:02d}" for number in range(12)]
+        first = await scene.metadata(*names, create=True)
+        assert {row["error_code"] for row in first.values()} <= {0, 5}
+        await scene.until(lambda: set(names[:5]) <= set(scene.broker.metadata.topics), "five topics are made")
+        assert set(scene.broker.metadata.topics) == set(names[:5])
+        while not set(names) <= set(scene.broker.metadata.topics):
+            await scene.metadata(*names, create=True)
+
+    on_broker(tmp_path, story, "kreplica.auto.create.topics.in.progress.max=5")
+
+
 def test_a_broker_can_refuse_to_make_topics_by_itself(tmp_path: Path) -> None:
     """With auto.create.topics.enable=false a missing topic stays missing."""
 

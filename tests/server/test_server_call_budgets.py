@@ -268,7 +268,7 @@ def test_list_offsets(measured: Measured) -> None:
 def test_metadata(measured: Measured) -> None:
     """Of one topic with ten partitions."""
     body = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
-    assert_within(measured.cost(METADATA, 8, lambda _: body), Cost(45, 64))
+    assert_within(measured.cost(METADATA, 8, lambda _: body), Cost(53, 78))
 
 
 def assert_within(cost: Cost, budget: Cost) -> None:

@@ -51,6 +51,9 @@ class MemoryTransport:
     def mark_control(self) -> None:
         self.state = "control"
 
+    def release_frame(self) -> None:
+        self.state = "frame released"
+
     def frames(self) -> list[memoryview]:
         return list(FrameReader().feed(b"".join(self.sends)))
 

@@ -41,7 +41,7 @@ class Stub:
     def __init__(self, scene: Scene, name: str, host: str) -> None:
         self.name = name
         self._scene = scene
-        self.connection: Any = SimpleNamespace(peer=f"{host}:5000", closed=False, drop=self._drop)
+        self.connection: Any = SimpleNamespace(peer=f"{host}:5000", closed=False, keeps_frame=False, drop=self._drop)
 
     def holds(self, size: int, length: int = LARGE) -> None:
         self._scene.partial.update(self, size, length)

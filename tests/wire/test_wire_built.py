@@ -49,8 +49,8 @@ def test_rows_built_before_give_the_same_message(count):
     plain = message([topic(name, [row(number) for number in range(count)]) for name in ("a", "b")])
     build_row = schema.element(VERSION, "topic_states", "partition_states")
     build_topic = schema.element(VERSION, "topic_states")
-    rows = Built(count, b"".join(build_row(row(number)) for number in range(count)))
-    topics = Built(2, b"".join(build_topic(topic(name, rows)) for name in ("a", "b")))
+    rows = Built(count, [build_row(row(number)) for number in range(count)])
+    topics = Built(2, [build_topic(topic(name, rows)) for name in ("a", "b")])
     assert schema.build(VERSION, message(topics)) == schema.build(VERSION, plain)
     assert schema.build_uncompiled(VERSION, message(topics)) == schema.build(VERSION, plain)
     assert schema.parse(VERSION, schema.build(VERSION, message(topics))) == schema.parse(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -37,6 +38,17 @@ def test_what_is_built_parses_back_compiled_or_not(schema: Schema) -> None:
             assert b"".join(compile_builder(tree)(value)) == data
             assert b"".join(compile_builder(tree, lenient=False)(value)) == data
             assert schema.parse(version, b"before" + data + b"behind", 6) == value
+            assert finished(schema.sliced_parser(version)(b"before" + data, 6)) == value
+            assert b"".join(finished(schema.sliced_builder(version)(value, b"head"))) == b"head" + data
+
+
+def finished(steps: Generator[None, None, Any]) -> Any:
+    """Run work that is done in slices to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
 
 
 @every_message
@@ -50,6 +62,8 @@ def test_every_truncation_is_refused(schema: Schema) -> None:
             with pytest.raises(ProtocolError) as caught:
                 schema.parse(version, data[:cut])
             assert caught.value.path.startswith(f"{schema.name}.")
+            with pytest.raises(ProtocolError):
+                finished(schema.sliced_parser(version)(data[:cut], 0))
 
 
 @every_message

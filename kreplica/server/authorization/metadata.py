@@ -67,10 +67,10 @@ def _refusal(name: str | None, topic_id: Any, code: ErrorCode) -> Row:
 
 
 def _without_topics(answer: Row) -> Row:
-    return {**answer, "topics": Built(0, b"")}
+    return {**answer, "topics": Built(0, ())}
 
 
 def _with_rows(version: int, answer: Row, rows: list[Row]) -> Row:
     build = METADATA.response.element(version, "topics")
     built: Built = answer["topics"]
-    return {**answer, "topics": Built(built.count + len(rows), built.data + b"".join(map(build, rows)))}
+    return {**answer, "topics": Built(built.count + len(rows), [*built.pieces, *map(build, rows)])}

@@ -40,6 +40,23 @@ OURS = (
         "How many bytes the records of one produced batch may take when decompressed; a larger batch is refused.",
     ),
     Setting(
+        "kreplica.request.without.records.max.bytes", INT, 16 * 2**20, at_least(64 * 1024), MEDIUM, READ_ONLY,
+        "The largest request that carries no records and is no command of the controller (all but Produce, "
+        "LeaderAndIsr, StopReplica and UpdateMetadata, which socket.request.max.bytes bounds alone); a larger one "
+        "closes its connection.",
+    ),
+    Setting(
+        "kreplica.request.parsed.max.bytes", INT, 20_000_000, at_least(1_000_000), MEDIUM, READ_ONLY,
+        "Estimated memory of one such request once it is parsed, 40 bytes for each number or field: the default is "
+        "70,000 names in a Metadata request, or 40,000 partitions in a Fetch; a larger one closes its connection. "
+        "Beyond the default, one request may delay others by more than 10 ms.",
+    ),
+    Setting(
+        "kreplica.auto.create.topics.in.progress.max", INT, 100, at_least(1), LOW, READ_ONLY,
+        "How many topics a broker creates at the same time because Metadata requests name them; further ones are "
+        "answered LEADER_NOT_AVAILABLE and created when their client asks again.",
+    ),
+    Setting(
         "kreplica.controller.journal.directory", STRING, "", ANY, LOW, READ_ONLY,
         "Where a broker notes what it saw and decided as controller; its first log directory where this is empty.",
     ),

@@ -1,0 +1,238 @@
+"""Long work in short slices: one slice per iteration of the event loop, so that a large request does not delay others.
+
+Work is a generator that yields about every tenth of a millisecond and returns its result.  Threads would not help: pure
+Python holds the interpreter lock, and the event loop would wait for it at every system call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.python.failure import Failure
+
+from kreplica.runtime import Reactor
+
+T = TypeVar("T")
+
+Steps = Generator[None, None, T]
+"""Work that yields between its steps and returns a result."""
+
+SLICE_S = 0.003
+"""The longest slice, in seconds of the event loop per iteration; one step can exceed it."""
+
+SLICE_STEPS_MAX = 64
+"""Steps in a slice, whatever the clock says: slices also end on a simulated clock."""
+
+INLINE_S = 0.001
+"""Duration of the part that runs at once, before the rest is queued."""
+
+INLINE_STEPS_MAX = 8
+
+STEP_ROWS = 100
+"""Rows that a handler handles between two yields, if each takes about a microsecond."""
+
+SMALL_BYTES_MAX = 256 * 1024
+"""Owners up to this size do not wait for larger ones to be admitted."""
+
+ACTIVE_BYTES_MAX = 16 * 1024 * 1024
+"""Sum of the sizes of the owners that are admitted at once, per class of size; a single larger one is admitted."""
+
+ACTIVE_SMALL_MAX, ACTIVE_LARGE_MAX = 64, 4
+"""Owners that are admitted at once, per class of size."""
+
+
+class Pending:
+    """Type of ``PENDING``."""
+
+
+PENDING: Final = Pending()
+"""Returned in place of a result that is not there yet."""
+
+
+class Owner(Protocol):
+    """A source of work, such as a connection.  Its tasks run in their order."""
+
+    @property
+    def is_control(self) -> bool:
+        """True if its work is done before that of others, without waiting for admission."""
+
+
+class _Task(Generic[T]):
+    __slots__ = ("is_cancelled", "is_running", "result", "steps")
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self.steps = steps
+        self.is_running = self.is_cancelled = False
+        self.result: Deferred[T] = Deferred(self._cancel)
+
+    def _cancel(self, _: Deferred[T]) -> None:
+        self.is_cancelled = True
+        if not self.is_running:
+            self.steps.close()
+
+
+class _Backlog:
+    """Tasks of one owner.
+
+    :ivar steps: taken so far, since the owner was idle.
+    """
+
+    __slots__ = ("is_control", "size", "steps", "tasks")
+
+    def __init__(self, owner: Owner, size: int) -> None:
+        self.is_control = owner.is_control
+        self.size = size
+        self.steps = 0
+        self.tasks: deque[_Task[Any]] = deque()
+
+    @property
+    def is_small(self) -> bool:
+        return self.size <= SMALL_BYTES_MAX
+
+
+class Slices:
+    """Scheduler of all long work of one broker.
+
+    The owner that has taken the fewest steps goes first, so a short piece of work overtakes long ones.  Only a bounded
+    number of owners is admitted at once (they hold memory); others wait, those of small requests apart from large.
+
+    :ivar steps: taken by queued tasks since the start.
+    """
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._active: dict[Owner, _Backlog] = {}
+        self._waiting: dict[Owner, _Backlog] = {}
+        self._call: IDelayedCall | None = None
+        self.steps = 0
+
+    def __len__(self) -> int:
+        """Number of owners with queued work."""
+        return len(self._active) + len(self._waiting)
+
+    def begin(self, steps: Steps[T]) -> T | Pending:
+        """Run the first steps at once: most work is short.
+
+        :return: its result, or ``PENDING``: the rest is for ``run``.
+        """
+        count, until_s = 1, 0.0
+        try:
+            next(steps)
+            if self._active:
+                return PENDING
+            until_s = self._reactor.seconds() + INLINE_S
+            while count < INLINE_STEPS_MAX and self._reactor.seconds() < until_s:
+                next(steps)
+                count += 1
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        return PENDING
+
+    def run(self, owner: Owner, steps: Steps[T], size: int = 0) -> Deferred[T]:
+        """Queue work, behind the other tasks of its owner.
+
+        :param size: bytes of the request that caused it; the memory that it takes is proportional.
+        :return: fires with the result or the exception of the generator; cancelling it closes the generator.
+        """
+        task = _Task(steps)
+        backlog = self._active.get(owner) or self._waiting.get(owner)
+        if backlog is None:
+            backlog = _Backlog(owner, size)
+            waits = not backlog.is_control and not self._fits(backlog)
+            (self._waiting if waits else self._active)[owner] = backlog
+        backlog.tasks.append(task)
+        self._schedule()
+        return task.result
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _fits(self, backlog: _Backlog) -> bool:
+        same = [other.size for other in self._active.values() if other.is_small == backlog.is_small]
+        count_max = ACTIVE_SMALL_MAX if backlog.is_small else ACTIVE_LARGE_MAX
+        return not same or (len(same) < count_max and sum(same) + backlog.size <= ACTIVE_BYTES_MAX)
+
+    def _schedule(self) -> None:
+        if self._call is None and self._active:
+            self._call = self._reactor.callLater(0, self._slice)
+
+    def _slice(self) -> None:
+        self._call = None
+        seconds = self._reactor.seconds
+        until_s = seconds() + SLICE_S
+        left = SLICE_STEPS_MAX
+        while self._active and left > 0:
+            owner, backlog = min(self._active.items(), key=_precedence)
+            before = left
+            left = self._advance(backlog, left, until_s, seconds)
+            backlog.steps += before - left
+            self.steps += before - left
+            if not backlog.tasks:
+                del self._active[owner]
+                self._admit()
+            if seconds() >= until_s:
+                break
+        self._schedule()
+
+    def _advance(self, backlog: _Backlog, left: int, until_s: float, seconds: Callable[[], float]) -> int:
+        """Run steps of an owner's first task.
+
+        :return: how many of the steps are left.
+        """
+        task = backlog.tasks[0]
+        task.is_running = True
+        try:
+            while not task.is_cancelled:
+                left -= 1
+                next(task.steps)
+                if left <= 0 or seconds() >= until_s:
+                    break
+        except StopIteration as done:
+            self._end(backlog, task, done.value)
+        except BaseException:
+            self._end(backlog, task, Failure())
+        task.is_running = False
+        if task.is_cancelled and backlog.tasks and backlog.tasks[0] is task:
+            task.steps.close()
+            backlog.tasks.popleft()
+        return left
+
+    @staticmethod
+    def _end(backlog: _Backlog, task: _Task[Any], result: object) -> None:
+        # The callback may queue the owner's next task: this one stays in its place until then.
+        task.is_running = False
+        if not task.is_cancelled:
+            if isinstance(result, Failure):
+                task.result.errback(result)
+            else:
+                task.result.callback(result)
+        backlog.tasks.popleft()
+
+    def _admit(self) -> None:
+        for owner, backlog in list(self._waiting.items()):
+            while backlog.tasks and backlog.tasks[0].is_cancelled:
+                backlog.tasks.popleft()
+            if not backlog.tasks:
+                del self._waiting[owner]
+            elif self._fits(backlog):
+                del self._waiting[owner]
+                self._active[owner] = backlog
+
+
+def _precedence(item: tuple[Owner, _Backlog]) -> tuple[bool, int]:
+    backlog = item[1]
+    return not backlog.is_control, backlog.steps
+
+
+async def sliced(slices: Slices, owner: Owner, steps: Steps[T], size: int = 0) -> T:
+    """Run work in slices from a coroutine.
+
+    :raise CancelledError: as any coroutine that is cancelled.
+    """
+    result = slices.begin(steps)
+    return await slices.run(owner, steps, size) if isinstance(result, Pending) else result
+

@@ -1,0 +1,26 @@
+"""A clock that runs timers as an event loop does: one iteration at a time."""
+
+from __future__ import annotations
+
+from twisted.internet.base import DelayedCall
+from twisted.internet.task import Clock
+
+
+class IteratedClock(Clock):
+    """Twisted's ``Clock`` also runs, within one ``advance``, the calls that due calls schedule for at once."""
+
+    def iterate(self) -> int:
+        """Run the calls that are due, without those that they add.
+
+        :return: how many ran.
+        """
+        calls: list[DelayedCall] = self.calls
+        due = [call for call in calls if call.getTime() <= self.seconds()]
+        count = 0
+        for call in due:
+            if call.active():
+                self.calls.remove(call)
+                call.called = 1
+                call.func(*call.args, **call.kw)
+                count += 1
+        return count

@@ -1,0 +1,226 @@
+"""Large requests are parsed, handled and answered in slices; other connections are served in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server_scene import parse_answer, request_frame
+from test_server_dispatch import MemoryTransport
+
+from kreplica.errors import ErrorCode
+from kreplica.server.authorized_operations import AuthorizedOperations
+from kreplica.server.bounds import Bounds
+from kreplica.server.connection import Connection
+from kreplica.server.dispatch import COPIED_BYTES_MAX, Dispatch
+from kreplica.server.handlers.metadata import Metadata
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.metrics import ServerMetrics
+from kreplica.server.request import HandlerEntry
+from kreplica.server.turn import Turn
+from kreplica.testing.iterated_clock import IteratedClock
+from kreplica.wire.messages import API_VERSIONS, METADATA
+
+NAMES = 50_000
+SOFTWARE = {"client_software_name": "librdkafka", "client_software_version": "2.16.0-a"}
+
+
+class Broker:
+    """A dispatch that serves Metadata and ApiVersions, on a clock that stands still while work is done."""
+
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self.clock = IteratedClock()
+        self.turn = Turn(self.clock)
+        self.metrics = ServerMetrics()
+        self.bounds = bounds or Bounds()
+        operations = AuthorizedOperations(None)
+        metadata = Metadata(MetadataCache(self.clock), None, operations, auto_create=False)  # type: ignore[arg-type]
+        table = {METADATA.key: HandlerEntry.of(METADATA, metadata)}
+        self.dispatch = Dispatch(table, self.metrics, self.clock.seconds, self.turn, self.bounds)
+
+    def connect(self) -> Client:
+        return Client(self)
+
+    def iterations(self, most: int = 10_000) -> int:
+        """Let the event loop run until it has nothing to do; return the number of its iterations."""
+        count = 0
+        while self.clock.getDelayedCalls():
+            self.clock.iterate()
+            count += 1
+            assert count < most
+        return count
+
+
+class Client:
+    """One connection, and what was sent on it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.transport = MemoryTransport()
+        self._broker = broker
+        self.connection = Connection(
+            "PLAINTEXT", "1.2.3.4:5", broker.bounds, broker.turn, broker.metrics, broker.clock.seconds
+        )
+        self.connection.attach(self.transport)
+
+    def send(self, frame: bytes) -> bytearray:
+        """Give a frame to the dispatch; return the buffer that it lies in."""
+        buffer = bytearray(frame)
+        with self._broker.turn:
+            self._broker.dispatch.frame_received(self.connection, memoryview(buffer)[4:])
+        return buffer
+
+    def answers(self) -> int:
+        return len(self.transport.frames())
+
+    def rows(self, version: int) -> list[dict[str, Any]]:
+        (frame,) = self.transport.frames()
+        topics: list[dict[str, Any]] = parse_answer(frame, METADATA.key, version)[1]["topics"]
+        return topics
+
+
+def names_frame(count: int, correlation_id: int = 1, version: int = 4) -> bytes:
+    rows = [{"name": f"n{number:07d}"} for number in range(count)]
+    return request_frame(METADATA, version, correlation_id, {"topics": rows, "allow_auto_topic_creation": False})
+
+
+def api_versions_frame() -> bytes:
+    return request_frame(API_VERSIONS, 3, 9, SOFTWARE)
+
+
+def test_a_large_metadata_request_is_handled_over_many_iterations() -> None:
+    """Every iteration has a bounded part of the work, and the answer is complete."""
+    broker = Broker()
+    client = broker.connect()
+    client.send(names_frame(NAMES))
+    assert client.answers() == 0
+    assert broker.iterations() > 10
+    rows = client.rows(4)
+    assert [row["name"] for row in rows] == [f"n{number:07d}" for number in range(NAMES)]
+    assert {row["error_code"] for row in rows} == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+
+
+def test_another_connection_is_served_in_between() -> None:
+    """A small request is answered in the iteration in which it comes."""
+    broker = Broker()
+    large, other = broker.connect(), broker.connect()
+    large.send(names_frame(NAMES))
+    for served in range(1, 6):
+        broker.clock.iterate()
+        other.send(api_versions_frame())
+        assert other.answers() == served
+    assert large.answers() == 0
+
+
+def test_its_connection_is_not_read_meanwhile() -> None:
+    """Requests behind it are neither parsed nor reordered, and reading resumes when it is answered."""
+    broker = Broker()
+    client = broker.connect()
+    client.send(names_frame(NAMES))
+    assert not client.transport.is_reading
+    broker.clock.iterate()
+    assert not client.transport.is_reading
+    broker.iterations()
+    assert client.transport.is_reading
+    client.send(names_frame(3, correlation_id=2))
+    assert [int.from_bytes(frame[:4], "big") for frame in client.transport.frames()] == [1, 2]
+
+
+def test_answers_keep_their_order() -> None:
+    """A large answer goes before that of a request behind it that was read in the same iteration."""
+    broker = Broker()
+    client = broker.connect()
+    client.send(names_frame(3_000, correlation_id=1))
+    client.send(names_frame(1, correlation_id=2))
+    assert client.answers() == 0
+    broker.iterations()
+    assert [int.from_bytes(frame[:4], "big") for frame in client.transport.frames()] == [1, 2]
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 5, 15])
+def test_a_closed_connection_ends_the_work(iterations: int) -> None:
+    """Whether it is being parsed, handled or built, nothing of it is left on the event loop."""
+    broker = Broker()
+    client = broker.connect()
+    client.send(names_frame(NAMES))
+    for _ in range(iterations):
+        broker.clock.iterate()
+    client.connection.lost()
+    assert broker.iterations() <= 1
+    assert len(broker.turn.slices) == 0
+    assert client.answers() == 0
+
+
+def test_a_frame_in_the_shared_buffer_is_copied() -> None:
+    """What the next read puts into that buffer does not change the request."""
+    broker = Broker()
+    client = broker.connect()
+    frame = names_frame(5_000)
+    assert len(frame) < COPIED_BYTES_MAX
+    buffer = client.send(frame)
+    buffer[:] = bytes(len(buffer))
+    broker.iterations()
+    assert client.rows(4)[0]["name"] == "n0000000"
+
+
+def test_a_longer_frame_is_kept_until_it_is_parsed() -> None:
+    """The transport may reuse its memory then, or when the connection ends."""
+    broker = Broker()
+    parsed, lost = broker.connect(), broker.connect()
+    for client in (parsed, lost):
+        client.send(names_frame(NAMES))
+        assert client.connection.keeps_frame
+    lost.connection.lost()
+    assert lost.transport.state == "frame released"
+    broker.iterations()
+    assert parsed.transport.state == "frame released"
+    assert not parsed.connection.keeps_frame
+
+
+def test_a_malformed_large_request_closes_its_connection() -> None:
+    """As a small one does."""
+    broker = Broker()
+    client = broker.connect()
+    frame = bytearray(names_frame(NAMES))
+    frame[-8:] = b"\xff" * 8
+    client.send(bytes(frame))
+    broker.iterations()
+    assert client.transport.state in ("closed", "frame released")
+    assert client.connection.closed
+    assert broker.metrics.api(METADATA.key).errors == 1
+
+
+def test_a_request_of_absurd_size_is_refused() -> None:
+    """Its memory, once parsed, would be beyond the bound: the connection closes before anything is parsed."""
+    broker = Broker(Bounds(parsed_bytes_max=1_000_000))
+    client = broker.connect()
+    client.send(names_frame(NAMES))
+    broker.iterations()
+    assert client.connection.closed
+
+
+def test_a_frame_too_long_for_its_api_is_refused() -> None:
+    """``kreplica.request.without.records.max.bytes`` bounds what carries no records."""
+    broker = Broker(Bounds(request_bytes_max_without_records=100_000))
+    client = broker.connect()
+    client.send(names_frame(NAMES))
+    assert client.connection.closed
+    assert broker.clock.getDelayedCalls() == []
+
+
+def test_many_large_requests_share_the_iterations() -> None:
+    """Eight of them take no more work per iteration than one, and a small request is served in each."""
+    broker = Broker()
+    clients = [broker.connect() for _ in range(8)]
+    other = broker.connect()
+    for client in clients:
+        client.send(names_frame(10_000))
+    iterations = 0
+    before = broker.turn.slices.steps
+    while broker.clock.getDelayedCalls():
+        broker.clock.iterate()
+        iterations += 1
+        assert broker.turn.slices.steps - before <= 64
+        before = broker.turn.slices.steps
+        other.send(api_versions_frame())
+        assert other.answers() == iterations
+    assert [client.answers() for client in clients] == [1] * 8
