@@ -204,17 +204,21 @@ def test_timestamps_out_of_range_are_named_one_by_one(tmp_path: Path, codec: Cod
     on_broker(tmp_path, story)
 
 
-def produce_mixed(port: int) -> tuple[list[str | None], list[str]]:
-    """Produce a batch in which one record has no key; what librdkafka and kafka-python report of each record."""
+def produce_mixed(port: int) -> tuple[list[tuple[bytes | None, str | None]], list[str]]:
+    """Produce batches in which two records have no key; what librdkafka and kafka-python report of each record."""
     from confluent_kafka import Producer
     from kafka import KafkaProducer
     from kafka.errors import KafkaError
 
-    keys = (b"a", None, b"b")
-    outcomes: list[str | None] = []
-    confluent = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 200, "log_level": 0})
+    keys = (b"a", None, b"b", None)
+    outcomes: list[tuple[bytes | None, str | None]] = []
+
+    def report(error: Any, message: Any) -> None:
+        outcomes.append((message.key(), error and error.name()))
+
+    confluent = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 500, "log_level": 0})
     for key in keys:
-        confluent.produce("t", b"v", key=key, on_delivery=lambda error, _: outcomes.append(error and error.name()))
+        confluent.produce("t", b"v", key=key, on_delivery=report)
     confluent.flush(20)
     del confluent
     python = KafkaProducer(bootstrap_servers=f"127.0.0.1:{port}", linger_ms=200, retries=0)
@@ -231,14 +235,14 @@ def produce_mixed(port: int) -> tuple[list[str | None], list[str]]:
 
 
 def test_clients_report_the_record_at_fault(tmp_path: Path) -> None:
-    """Only the record without a key is reported as invalid; the others fail for being in its batch."""
+    """Only the records without a key are reported as invalid; the others fail for being in their batch."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", cleanup_policy="compact")
         outcomes, errors = await deferToThread(produce_mixed, scene.broker.port)
         other = "_INVALID_DIFFERENT_RECORD"
-        assert outcomes == [other, "INVALID_RECORD", other]
-        assert errors == ["KafkaError", "InvalidRecordError", "KafkaError"]
+        assert outcomes == [(b"a", other), (None, "INVALID_RECORD"), (b"b", other), (None, "INVALID_RECORD")]
+        assert errors == ["KafkaError", "InvalidRecordError", "KafkaError", "InvalidRecordError"]
 
     on_broker(tmp_path, story)
 
