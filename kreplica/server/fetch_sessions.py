@@ -22,6 +22,8 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 PARTITIONS_MAX = 100_000
 """A session may hold so many; who fetches more names them in each request."""
+SESSION_PARTITION_BYTES = 700
+"""Memory that a partition of a session takes, as metrics show it."""
 EVICTION_SECONDS = 120.0
 """A session that was not used for so long may give its place to a new one."""
 
@@ -136,11 +138,18 @@ class FetchSessions:
 
     :param slots_max: ``max.incremental.fetch.session.cache.slots``; where all are taken and in use, clients are
         answered without a session.
+    :param partitions_max: of all sessions together, a quarter of them for followers alone.
+    :ivar partition_count: of all sessions; each takes about ``SESSION_PARTITION_BYTES``.
+    :ivar refused: sessions that were refused or ended because there were too many partitions.
     """
 
-    def __init__(self, rng: random.Random, slots_max: int) -> None:
+    def __init__(self, rng: random.Random, slots_max: int, partitions_max: int = 1_000_000) -> None:
+        self.partition_count = 0
+        self.refused = 0
         self._random = rng
         self._slots_max = slots_max
+        self._partitions_max = partitions_max
+        self._client_partitions_max = partitions_max * 3 // 4
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -167,7 +176,8 @@ class FetchSessions:
                 self._end(session_id)
             wanted = _wanted(topics)
             session = None
-            if epoch == INITIAL_EPOCH and wanted and len(wanted) <= PARTITIONS_MAX and self._has_room(follower, now_s):
+            is_asked = epoch == INITIAL_EPOCH and wanted and len(wanted) <= PARTITIONS_MAX
+            if is_asked and self._has_memory(follower, len(wanted), now_s) and self._has_room(follower, now_s):
                 session = self._open(wanted, by_id=by_id, now_s=now_s, follower=follower)
             return FetchContext(wanted if session is None else list(session.pending), session, full=True)
         session = self._sessions.get(session_id)
@@ -179,7 +189,14 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.supersede is not None:
             session.supersede()
-        session.change(topics, forgotten)
+        if topics or forgotten:
+            before = len(session.partitions)
+            session.change(topics, forgotten)
+            self.partition_count += len(session.partitions) - before
+            has_grown = len(session.partitions) > before
+            if has_grown and not self._has_memory(session.follower, 0, now_s):
+                self._end(session_id)
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if len(session.partitions) > PARTITIONS_MAX:
             self._end(session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -203,17 +220,35 @@ class FetchSessions:
         self._end(oldest.session_id)
         return True
 
+    def _has_memory(self, follower: bool, more: int, now_s: float) -> bool:
+        """Return whether sessions may hold so many more partitions.
+
+        Sessions that were not used for long end for it, and those of clients for a follower's.
+        """
+        partitions_max = self._partitions_max if follower else self._client_partitions_max
+        if self.partition_count + more <= partitions_max:
+            return True
+        for session in list(self._sessions.values()):
+            if now_s - session.used_at_s >= EVICTION_SECONDS or (follower and not session.follower):
+                self._end(session.session_id)
+                if self.partition_count + more <= partitions_max:
+                    return True
+        self.refused += 1
+        return False
+
     def _open(self, wanted: list[Wanted], *, by_id: bool, now_s: float, follower: bool) -> FetchSession:
         session_id = self._random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = self._random.randrange(1, 2**31)
         session = FetchSession(session_id, wanted, by_id=by_id, now_s=now_s, follower=follower)
         self._sessions[session_id] = session
+        self.partition_count += len(session.partitions)
         return session
 
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self.partition_count -= len(session.partitions)
             if session.supersede is not None:
                 session.supersede()
             session.watch.clear()

@@ -99,7 +99,11 @@ class Broker:
         self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
         self.watches = Watches(runtime.reactor, self.client)
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
-        self.fetch_sessions = FetchSessions(runtime.random, settings["max.incremental.fetch.session.cache.slots"])
+        self.fetch_sessions = FetchSessions(
+            runtime.random,
+            settings["max.incremental.fetch.session.cache.slots"],
+            settings["kreplica.fetch.session.partitions.max"],
+        )
         self.incarnations = Incarnations(runtime, self.directories)
         self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)
         self.directories.on_offline(lambda _: self.log_dir_events.directory_failed())

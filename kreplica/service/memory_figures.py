@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
+from kreplica.server.fetch_sessions import SESSION_PARTITION_BYTES
 
 if TYPE_CHECKING:
     from kreplica.service.broker import Broker
@@ -33,7 +34,9 @@ def memory_families(broker: Broker) -> Iterator[Family]:
 
 def _rows(broker: Broker) -> tuple[dict[str, int], dict[str, int]]:
     groups = broker.coordinators.group_memory
-    held, refused = {"groups": groups.held_bytes}, {"groups": groups.refused}
+    sessions = broker.fetch_sessions
+    held = {"groups": groups.held_bytes, "fetch_sessions": sessions.partition_count * SESSION_PARTITION_BYTES}
+    refused = {"groups": groups.refused, "fetch_sessions": sessions.refused}
     if broker.server is not None:
         held["partial_requests"] = broker.server.resources.partial.held_bytes
         refused["partial_requests"] = broker.server.metrics.partial_evictions

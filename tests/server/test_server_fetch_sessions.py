@@ -246,3 +246,41 @@ def test_a_follower_is_told_again_what_it_may_have_left_out() -> None:
     asked_again = begin(sessions, session_id, 2, topics(a=[(0, 6)]), follower=True)
     assert finish(asked_again, row(high_watermark=6))[1], "the answer before may have been left out"
     assert not finish(begin(sessions, session_id, 3, follower=True), row(high_watermark=6))[1]
+
+
+def test_partitions_of_all_sessions_are_bounded() -> None:
+    """A client that opens large sessions is answered without one; a follower still gets its own; all is given back."""
+    sessions = FetchSessions(random.Random(1), 1000, partitions_max=1000)
+    large = topics(t=[(number, 0) for number in range(100)])
+    ids = [finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] for _ in range(9)]
+    assert [bool(each) for each in ids] == [True] * 7 + [False] * 2
+    assert (sessions.partition_count, sessions.refused) == (700, 2)
+    follower = topics(t=[(number, 0) for number in range(900)])
+    assert finish(begin(sessions, 0, 0, follower, follower=True), *[row()] * 900)[0]
+    assert sessions.partition_count <= 1000
+    assert finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] == 0, "what is left is the follower's reserve"
+
+
+def test_a_session_that_grows_beyond_the_bound_ends() -> None:
+    """A client cannot reach by and by what it may not have at once; sessions that nobody uses make room."""
+    sessions = FetchSessions(random.Random(1), 1000, partitions_max=1000)
+    first = topics(t=[(number, 0) for number in range(400)])
+    session_id, _ = finish(begin(sessions, 0, 0, first), *[row()] * 400)
+    assert finish(begin(sessions, 0, 0, topics(t=[(0, 0)])), row())[0]
+    with pytest.raises(KafkaError) as refused:
+        begin(sessions, session_id, 1, topics(t=[(number, 0) for number in range(400, 900)]))
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.partition_count == 1
+    finish(begin(sessions, 0, 0, topics(t=[(number, 0) for number in range(749)])), *[row()] * 749)
+    assert finish(begin(sessions, 0, 0, first), *[row()] * 400)[0] == 0
+    assert finish(begin(sessions, 0, 0, first, now_s=EVICTION_SECONDS), *[row()] * 400)[0]
+
+
+def test_forgotten_partitions_are_given_back() -> None:
+    """The count follows what a session adds and forgets, and its end."""
+    sessions = FetchSessions(random.Random(1), 10)
+    session_id, _ = finish(begin(sessions, 0, 0, topics(t=[(0, 0), (1, 0), (2, 0)])), row(), row(), row())
+    begin(sessions, session_id, 1, topics(t=[(3, 0)]), [{"topic": "t", "partitions": [0, 1]}])
+    assert sessions.partition_count == 2
+    begin(sessions, session_id, -1)
+    assert sessions.partition_count == 0

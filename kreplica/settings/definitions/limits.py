@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.settings.definitions.words import LONG, LOW, READ_ONLY
+from kreplica.settings.definitions.words import INT, LONG, LOW, READ_ONLY
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import at_least
 
@@ -32,6 +32,10 @@ LIMITS = (
     Setting(
         "kreplica.group.broker.bytes.max", LONG, 512 * MIB, at_least(1024), LOW, READ_ONLY,
         "Memory that all groups of this broker may hold; members that would exceed it are refused.",
+    ),
+    Setting(
+        "kreplica.fetch.session.partitions.max", INT, 1_000_000, at_least(1000), LOW, READ_ONLY,
+        "Partitions that all fetch sessions together may hold, a quarter of them for followers alone.",
     ),
 )
 """How much memory clients may hold."""
