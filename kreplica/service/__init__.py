@@ -17,7 +17,7 @@
   ``broker_run`` after the other
 * ``service_manager`` what systemd is told; ``reactor_loading`` the reactor without what it seldom needs
 * ``banner``, ``log_output`` what people and machines read; ``open_files`` the process's limit of them
-* ``interrupts`` Ctrl-C during a start
+* ``interrupts`` Ctrl-C during a start; ``start_timings`` how long its parts took
 
 ``twistd`` looks for ``Options`` and ``makeService`` here.
 """

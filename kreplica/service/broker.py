@@ -55,6 +55,7 @@ from kreplica.service.settings_maps import (
     journal_settings,
     storage_config,
 )
+from kreplica.service.start_timings import StartTimings
 from kreplica.service.stopping import stop_all
 from kreplica.service.watches import Watches
 from kreplica.settings.broker_settings import BrokerSettings
@@ -164,28 +165,38 @@ class Broker:
         connect = self.settings["zookeeper.connect"]
         # Whoever holds the directories is this broker: only then may an earlier one's session be closed.
         self.directories.lock()
+        timings = StartTimings(self.runtime.reactor.seconds)
         steps = StartSteps(self.runtime, self.client)
         await steps.connect(connect)
+        timings.done("session")
         timeout_ms = self._connection_timeout_ms()
         ended = end_previous_session(self.runtime, self._session_directory, connect, timeout_ms=timeout_ms)
         await steps.reported("the end of the previous session with ZooKeeper", ended)
+        timings.done("previous session")
         cluster_id = await self._read_cluster(steps)
+        timings.done("cluster and settings")
         self.metadata.cluster_id = cluster_id
         await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
         self._opened = True
+        timings.done("logs")
         self.incarnations.begin()
         await steps.run("the assignment of the logs on disk in ZooKeeper", self._remove_strays_at_start)
+        timings.done("assignment")
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
         self.fence.starts_after(self.client.last_zxid)
         endpoints = self._listen(self.server)
         self._start_admin()
         registration = self._registration(endpoints)
+        timings.done("listeners")
         await steps.run("the registration in ZooKeeper", lambda: self._register(registration))
+        timings.done("registration")
         self.controller.start()
         self.replication.start()
         self.coordinators.start()
         await wait_until_served(self, self._connection_timeout_ms() / 1000)
+        timings.done("roles")
+        log.info("started in {seconds:.2f} s: {parts}", seconds=timings.total_s, parts=str(timings))
         await self._start_plugins()
 
     async def _read_cluster(self, steps: StartSteps) -> str:

@@ -167,3 +167,20 @@ def test_a_zookeeper_that_no_server_answers_for() -> None:
     waiting = [line for line in lines if line.startswith("waiting for a session with ZooKeeper for ")]
     assert len(waiting) == 2
     assert "coordinator:2181" in waiting[0]
+
+
+def test_a_start_says_how_long_each_part_took() -> None:
+    """One line with every part, in order: a slow restart is explained without a profiler."""
+    cluster, started = restarting(fresh=False)
+    lines: list[str] = []
+    observer = logged(lines)
+    try:
+        cluster.run_until(started)
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    (line,) = [line for line in lines if line.startswith("started in ")]
+    parts = [part.strip().rsplit(" ", 1) for part in line.partition(": ")[2].split(",")]
+    names = ["session", "previous session", "cluster and settings", "logs", "assignment", "listeners", "registration"]
+    assert [name for name, _ in parts] == [*names, "roles"]
+    assert abs(sum(float(seconds) for _, seconds in parts) - float(line.split()[2])) < 0.05
+    cluster.stop()
