@@ -41,6 +41,9 @@ SMALL_BYTES_MAX = 256 * 1024
 ACTIVE_BYTES_MAX = 16 * 1024 * 1024
 """Sum of the sizes of the owners that are admitted at once, per class of size; a single larger one is admitted."""
 
+LONG_S = 0.02
+"""Work that exceeds its share of the event loop by this much is reported to ``Slices.on_long``."""
+
 ACTIVE_SMALL_MAX, ACTIVE_LARGE_MAX = 64, 4
 """Owners that are admitted at once, per class of size."""
 
@@ -101,6 +104,7 @@ class Slices:
     number of owners is admitted at once (they hold memory); others wait, those of small requests apart from large.
 
     :ivar steps: taken by queued tasks since the start.
+    :ivar on_long: called with a description of work that kept the event loop for long, and its seconds.
     """
 
     def __init__(self, reactor: Reactor) -> None:
@@ -109,6 +113,7 @@ class Slices:
         self._waiting: dict[Owner, _Backlog] = {}
         self._call: IDelayedCall | None = None
         self.steps = 0
+        self.on_long: Callable[[str, float], None] = lambda cause, seconds: None
 
     def __len__(self) -> int:
         """Number of owners with queued work."""
@@ -174,7 +179,10 @@ class Slices:
             if not backlog.tasks:
                 del self._active[owner]
                 self._admit()
-            if seconds() >= until_s:
+            now_s = seconds()
+            if now_s >= until_s + LONG_S:
+                self.on_long(f"one step for {owner!r}", now_s - until_s)
+            if now_s >= until_s:
                 break
         self._schedule()
 

@@ -3,39 +3,94 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
+from typing import NamedTuple
 
 from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
 
 from kreplica.runtime import Reactor
 
 INTERVAL_S = 0.05
+LOG_INTERVAL_S = 10.0
+"""Between two lines of the log about stalls."""
+
+RECENT_MAX = 16
+UNKNOWN = "unknown"
+
+log = Logger()
+
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 
-class StallWatch:
-    """A timer that looks how late it is; of use on a real reactor only.
+class Stall(NamedTuple):
+    """One time that the event loop was blocked.
 
-    :ivar counts: how often it was late by at most each of ``BOUNDS_S``, and by more.
-    :ivar sum_s: of all delays together.
+    :param at_s: when it ended, by the reactor's clock.
+    :param cause: the request or the task, ``UNKNOWN`` if none was reported.
     """
 
-    def __init__(self, reactor: Reactor) -> None:
+    at_s: float
+    seconds: float
+    cause: str
+
+
+class StallWatch:
+    """A timer that measures how late it is; of use on a real reactor only.
+
+    :param threshold_s: delays from this on are logged, with their cause.
+    :ivar counts: how often it was late by at most each of ``BOUNDS_S``, and by more.
+    :ivar sum_s: of all delays together.
+    :ivar recent: the last stalls.
+    """
+
+    def __init__(self, reactor: Reactor, threshold_s: float = 0.1) -> None:
         self._reactor = reactor
+        self._threshold_s = threshold_s
         self._due_s = 0.0
         self._timer: IDelayedCall | None = None
+        self._noted: tuple[float, str] | None = None
+        self._logged_s = -LOG_INTERVAL_S
+        self._unlogged = 0
         self.counts = [0] * (len(BOUNDS_S) + 1)
         self.sum_s = 0.0
+        self.recent: deque[Stall] = deque(maxlen=RECENT_MAX)
 
     def start(self) -> None:
         """Look from now on."""
         self._due_s = self._reactor.seconds() + INTERVAL_S
         self._timer = self._reactor.callLater(INTERVAL_S, self._look)
 
+    def note(self, cause: str, seconds: float) -> None:
+        """Report work that took long; the longest since the last look is the cause of the stall.
+
+        :param seconds: that it has taken, or more than that.
+        """
+        if self._noted is None or seconds > self._noted[0]:
+            self._noted = seconds, cause
+
     def _look(self) -> None:
-        late_s = max(self._reactor.seconds() - self._due_s, 0.0)
+        now_s = self._reactor.seconds()
+        late_s = max(now_s - self._due_s, 0.0)
         self.counts[bisect_left(BOUNDS_S, late_s)] += 1
         self.sum_s += late_s
+        noted, self._noted = self._noted, None
+        if late_s >= self._threshold_s:
+            self._stalled(Stall(now_s, late_s, UNKNOWN if noted is None else noted[1]))
         self.start()
+
+    def _stalled(self, stall: Stall) -> None:
+        self.recent.append(stall)
+        if stall.at_s - self._logged_s < LOG_INTERVAL_S:
+            self._unlogged += 1
+            return
+        log.warn(
+            "the event loop was blocked for {duration_ms} ms by: {cause} ({unlogged} more since the last such line)",
+            duration_ms=round(stall.seconds * 1000),
+            cause=stall.cause,
+            unlogged=self._unlogged,
+        )
+        self._logged_s, self._unlogged = stall.at_s, 0
 
     def stop(self) -> None:
         """Look no more; again does nothing."""

@@ -114,6 +114,13 @@ class Dispatch:
 
     # --- what is rare ------------------------------------------------------------------------------------------------
 
+    def description(self, connection: Connection, frame: memoryview) -> str:
+        """Describe a request for the log: its API and version, size, client id and peer."""
+        key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (0, 2))
+        name = APIS[key].name if key in APIS else f"API {key}"
+        client_id = _probable_client_id(frame)
+        return f"{name} {version} of {len(frame)} bytes from client {client_id!r} at {connection.peer}"
+
     def excess(self, frame: Buffer, size: int) -> str | None:
         """Return why a frame is too large for its API, None if it is not.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet import main, tcp
 from twisted.python.failure import Failure
 
+from kreplica.runtime.slices import LONG_S
 from kreplica.server.cold_reads import LookAhead
 from kreplica.server.connection import Connection
 from kreplica.server.outgoing import Outgoing
@@ -141,10 +142,15 @@ class FastTransport(tcp.Server):
             if end > size:
                 break
             received(connection, view[position + 4 : end])
+            now_s = seconds()
+            if now_s >= until_s:
+                if now_s >= until_s + LONG_S:
+                    cause = self._resources.dispatch.description(connection, view[position + 4 : end])
+                    self._resources.turn.slices.on_long(cause, now_s - until_s)
+                if end < size and not connection.paused:
+                    self._set_aside(view[end:size])
+                    return
             position = end
-            if seconds() >= until_s and position < size and not connection.paused:
-                self._set_aside(view[position:size])
-                return
         if position < size and not connection.closed:
             self._keep(view[position:size])
 

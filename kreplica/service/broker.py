@@ -140,7 +140,8 @@ class Broker:
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
         self.standalone: StandaloneBrokers | None = None
-        self._stalls = StallWatch(runtime.reactor)
+        self._stalls = StallWatch(runtime.reactor, settings["kreplica.stall.log.ms"] / 1000)
+        self.turn.slices.on_long = self._stalls.note
         self._opened = False
         self.stopping = False
         self._joined_once = False

@@ -262,7 +262,7 @@ def test_list_offsets(measured: Measured) -> None:
     """Of one partition, its end."""
     row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": [row]}]}
-    assert_within(measured.cost(LIST_OFFSETS, 5, lambda _: body), Cost(44, 58))
+    assert_within(measured.cost(LIST_OFFSETS, 5, lambda _: body), Cost(46, 64))
 
 
 def test_metadata(measured: Measured) -> None:

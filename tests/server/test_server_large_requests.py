@@ -224,3 +224,13 @@ def test_many_large_requests_share_the_iterations() -> None:
         other.send(api_versions_frame())
         assert other.answers() == iterations
     assert [client.answers() for client in clients] == [1] * 8
+
+
+def test_a_request_is_described_for_the_log_of_stalls() -> None:
+    """The line names the API, the size, the client and its address."""
+    broker = Broker()
+    client = broker.connect()
+    frame = names_frame(3)
+    text = broker.dispatch.description(client.connection, memoryview(frame)[4:])
+    assert text.startswith(f"Metadata 4 of {len(frame) - 4} bytes from client ")
+    assert text.endswith("at 1.2.3.4:5")

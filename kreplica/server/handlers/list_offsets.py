@@ -7,11 +7,16 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError, StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partition, Partitions
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.partition_reads import CONSUMER, DEBUGGER
 from kreplica.server.request import Request
 from kreplica.storage.search import EARLIEST, EARLIEST_LOCAL, LATEST
 
 LATEST_TIERED = -5
+
+ROWS_PER_STEP = 5
+"""A search by time may read from disk."""
 
 OFFSET_NOT_AVAILABLE_FROM = 5
 """Older clients know LEADER_NOT_AVAILABLE instead (KIP-207)."""
@@ -30,26 +35,20 @@ class ListOffsets:
         replica_id, isolation = body["replica_id"], body.get("isolation_level", 0)
         if replica_id >= 0:
             request.connection.mark_control()
-        request.answer(
-            {
-                "topics": [
-                    {
-                        "name": topic["name"],
-                        "partitions": [
-                            self._row(
-                                TopicPartition(topic["name"], row["partition_index"]),
-                                row,
-                                replica_id,
-                                isolation,
-                                request.version,
-                            )
-                            for row in topic["partitions"]
-                        ],
-                    }
-                    for topic in body["topics"]
-                ]
-            }
-        )
+        answer_in_slices(request, self._answer(request, replica_id, isolation))
+
+    def _answer(self, request: Request, replica_id: int, isolation: int) -> Steps[Row]:
+        topics, count = [], 0
+        for topic in request.body["topics"]:
+            name, rows = topic["name"], []
+            for row in topic["partitions"]:
+                key = TopicPartition(name, row["partition_index"])
+                rows.append(self._row(key, row, replica_id, isolation, request.version))
+                count += 1
+                if count % ROWS_PER_STEP == 0:
+                    yield
+            topics.append({"name": name, "partitions": rows})
+        return {"topics": topics}
 
     def _row(self, key: TopicPartition, asked: Row, replica_id: int, isolation: int, version: int) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0, "old_style_offsets": []}

@@ -7,6 +7,8 @@ from typing import Any
 from kreplica.errors import KafkaError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partitions
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.request import Request
 
 NO_REPLICA = -2
@@ -22,20 +24,19 @@ class OffsetForLeaderEpoch:
     def __call__(self, request: Request) -> None:
         if request.body.get("replica_id", NO_REPLICA) >= 0:
             request.connection.mark_control()  # a follower that truncates by this, as those before Fetch 12 do
-        request.answer(
-            {
-                "topics": [
-                    {
-                        "topic": topic["topic"],
-                        "partitions": [
-                            self._row(TopicPartition(topic["topic"], row["partition"]), row)
-                            for row in topic["partitions"]
-                        ],
-                    }
-                    for topic in request.body["topics"]
-                ]
-            }
-        )
+        answer_in_slices(request, self._answer(request.body))
+
+    def _answer(self, body: dict[str, Any]) -> Steps[dict[str, Any]]:
+        topics, count = [], 0
+        for topic in body["topics"]:
+            name, rows = topic["topic"], []
+            for row in topic["partitions"]:
+                rows.append(self._row(TopicPartition(name, row["partition"]), row))
+                count += 1
+                if count % STEP_ROWS == 0:
+                    yield
+            topics.append({"topic": name, "partitions": rows})
+        return {"topics": topics}
 
     def _row(self, key: TopicPartition, asked: dict[str, Any]) -> dict[str, Any]:
         row = {"error_code": 0, "partition": key.partition, "leader_epoch": -1, "end_offset": -1}

@@ -52,6 +52,11 @@ OURS = (
         "Beyond the default, one request may delay others by more than 10 ms.",
     ),
     Setting(
+        "kreplica.stall.log.ms", INT, 100, at_least(1), LOW, READ_ONLY,
+        "From how long on a stall of the event loop is logged with the request that caused it, at most every 10 s; "
+        "measured while the REST API or a metrics reporter is on.",
+    ),
+    Setting(
         "kreplica.auto.create.topics.in.progress.max", INT, 100, at_least(1), LOW, READ_ONLY,
         "How many topics a broker creates at the same time because Metadata requests name them; further ones are "
         "answered LEADER_NOT_AVAILABLE and created when their client asks again.",
