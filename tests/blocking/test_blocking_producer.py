@@ -326,6 +326,24 @@ def test_what_was_under_way_behind_a_refusal_is_numbered_again() -> None:
     assert values(brokers)[3:] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("behind", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
+def test_batches_behind_one_that_is_sent_again_keep_their_numbers(behind: ErrorCode) -> None:
+    """A full disk is no reason to raise the epoch, whatever is answered to the batches behind the refused one."""
+    brokers = scripted()
+    held: list[Request] = []
+    brokers[1].always(PRODUCE, held.append)
+    producer = Producer(brokers.cluster(), ProducerOptions(**ONE_EACH))
+    deliveries = [producer.send("t", b"%d" % number, partition=0) for number in range(3)]
+    producer.poll(0.1)
+    brokers[1].always(PRODUCE, OK)
+    for request, code in zip(held, (ErrorCode.KAFKA_STORAGE_ERROR, behind, behind), strict=True):
+        request.answer(produce_answer(request, error=code))
+    producer.flush()
+    assert [delivery.error for delivery in deliveries] == [None] * 3
+    assert sent(brokers) == [(0, 0, 0), (0, 0, 1), (0, 0, 2)] * 2
+    assert values(brokers)[3:] == [b"0", b"1", b"2"]
+
+
 def test_a_gap_that_a_lost_answer_hides_is_not_written_over() -> None:
     """Where a leader misses what came before, and this one may be written somewhere, nothing is sent twice."""
     brokers = scripted()
