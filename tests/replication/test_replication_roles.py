@@ -10,13 +10,15 @@ import pytest
 from leading_scene import leadership
 from twisted.internet.defer import CancelledError, Deferred
 
-from kreplica.errors import ErrorCode
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeups
 from kreplica.runtime import turns
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
 from kreplica.testing.simulation import Simulation
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.records import Record
 
 KEY = TopicPartition("t", 0)
 TOPIC_ID = UUID(int=7)
@@ -90,6 +92,12 @@ def leading(leader_epoch: int, **more: Any) -> Leadership:
     return leadership(leader_epoch, topic_id=TOPIC_ID, **more)
 
 
+def produced(sequence: int) -> bytearray:
+    """A batch of an idempotent producer."""
+    record = Record(NEXT_OFFSET, 1000, None, b"value")
+    return bytearray(build_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence))
+
+
 @pytest.fixture
 def broker() -> Broker:
     return Broker()
@@ -121,6 +129,21 @@ def test_a_partition_that_becomes_read_only(broker: Broker) -> None:
     broker.told(leading(1, read_only=True))
     assert broker.partition.leadership.read_only
     assert broker.partition.tenures_over == 0
+
+
+@pytest.mark.parametrize("log_exists", [False, True], ids=["new topic", "broker restarted"])
+def test_a_batch_before_the_controller_has_spoken(broker: Broker, log_exists: bool) -> None:
+    """What was sent behind it has to wait for it once this broker leads."""
+    if log_exists:
+        broker.run(broker.directories.make([(KEY, TOPIC_ID)]))
+    refused = broker.partitions.refuse(KEY, produced(3), 1000)
+    assert refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.told(leading(1))
+    with pytest.raises(KafkaError) as behind:
+        broker.partition.append(produced(4), 1000, all_in_sync=False)
+    assert behind.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for offset, sequence in enumerate((3, 4)):
+        assert broker.partition.append(produced(sequence), 1000, all_in_sync=False).base_offset == offset
 
 
 def test_another_topic_of_that_name(broker: Broker) -> None:
