@@ -26,6 +26,7 @@ from kreplica.storage.config import LogConfig
 from kreplica.storage.validation import ValidatedBatch, validate
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_POSITION, Bytes
 from kreplica.wire.compression import DecompressedTooLarge
+from kreplica.wire.message_sets import is_message_set
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX
 
 log = Logger()
@@ -72,26 +73,39 @@ class Unvalidated(NamedTuple):
 
 def must_be_read(partition: Partition, records: Bytes) -> bool:
     """True if the batch will be appended here, as far as can be said, and its records have to be read before."""
+    if not is_written_here(partition, records) or len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
+        return False
+    return bool(records[ATTRIBUTES_POSITION] & CODEC_MASK or partition.log.config.opens_records)
+
+
+def is_written_here(partition: Partition, records: Bytes) -> bool:
+    """True if nothing is known yet for which the batch will be refused."""
     if partition.led is None or partition.topic_partition.topic in INTERNAL_TOPICS:
         return False
-    config = partition.log.config
-    if not HEADER_SIZE < len(records) <= config.append_size_max or records[MAGIC_POSITION] != MAGIC:
-        return False
-    return bool(records[ATTRIBUTES_POSITION] & CODEC_MASK or config.opens_records)
+    return len(records) <= partition.log.config.append_size_max
 
 
-def to_validate(partitions: Partitions, topics: Sequence[dict[str, Any]], *, is_large: bool) -> list[Unvalidated]:
+def to_validate(
+    partitions: Partitions, topics: Sequence[dict[str, Any]], *, is_large: bool, formats_before_2: bool
+) -> list[Unvalidated]:
     """The batches of a Produce request whose records have to be read before anything is appended.
 
     :param is_large: uncompressed batches count too; in a small request they are read when they are appended.
+    :param formats_before_2: message sets of formats 0 and 1 are converted; else the log refuses them.
     """
     batches = []
     for topic in topics:
         for data in topic["partition_data"]:
             records = data["records"]
-            if records is None or len(records) < HEADER_SIZE:
+            if records is None:
                 continue
-            if is_large or records[ATTRIBUTES_POSITION] & CODEC_MASK:
+            if is_message_set(records):
+                partition = partitions.get(TopicPartition(topic["name"], data["index"]))
+                if formats_before_2 and partition is not None and is_written_here(partition, records):
+                    batches.append(Unvalidated(partition.log.config, data, "records"))
+            elif len(records) < HEADER_SIZE:
+                continue
+            elif is_large or records[ATTRIBUTES_POSITION] & CODEC_MASK:
                 partition = partitions.get(TopicPartition(topic["name"], data["index"]))
                 if partition is not None and must_be_read(partition, records):
                     batches.append(Unvalidated(partition.log.config, data, "records"))
@@ -121,6 +135,8 @@ class BatchValidation:
         """
         if sum(len(batch.records) for batch in batches) > PACKED_SIZE_MAX:
             return False
+        if any(is_message_set(batch.records) for batch in batches):
+            return False  # too rare to tell the small ones apart
         counts = [_RECORD_COUNT.unpack_from(batch.records, _RECORD_COUNT_POSITION)[0] for batch in batches]
         if sum(max(count, 0) for count in counts) > RECORDS_MAX:
             return False

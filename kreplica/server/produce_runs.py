@@ -140,7 +140,7 @@ class ProduceRuns:
 
     def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
         """A Produce was parsed: others may be like it."""
-        if body["acks"] in (LEADER_ONLY, ALL_IN_SYNC) and not any(
+        if "transactional_id" in body and body["acks"] in (LEADER_ONLY, ALL_IN_SYNC) and not any(
             topic["name"] in INTERNAL_TOPICS for topic in body["topic_data"]
         ):
             self._repeated.learn(frame, header, body)

@@ -29,6 +29,7 @@ from kreplica.wire.batches import (
 )
 from kreplica.wire.compression import DecompressedTooLarge, check_readable_by_java, compress, decompress_to_buffer
 from kreplica.wire.control_records import EndMarker, parse_end_marker
+from kreplica.wire.message_sets import convert, is_message_set
 from kreplica.wire.record_validation import ANY_TIMESTAMP, TimestampRange, WalkedRecords, walk_records
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, iter_records
 
@@ -72,13 +73,15 @@ def validate(
 ) -> ValidatedBatch:
     """Check everything about a client's batch that does not depend on the log; safe in another thread.
 
+    A message set of formats 0 and 1 is converted to one batch of format 2.
+
     :param size_max: bytes that the records may take when decompressed.
     :param pause: called now and then during long work.
     :raise DecompressedTooLarge: the records would take more; any other fault is the result's ``refusal``.
     """
     try:
-        header = check_batch(records)
-        batch = ValidatedBatch(records)
+        batch = ValidatedBatch(convert(records, size_max, pause) if is_message_set(records) else records)
+        header = check_batch(batch)
         data, header, size = _look_into(batch, header, config, now_ms, size_max, pause)
     except KafkaError as error:
         return ValidatedBatch.refused(records, config, error)

@@ -37,6 +37,9 @@ from kreplica.transactions.admission import Admission
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK
 from kreplica.wire.repeated import KnownProduce
 
+FORMAT_2_FROM = 3
+"""From this version on Produce carries batches of format 2 only."""
+
 _ACKS = (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY)
 
 Row = dict[str, Any]
@@ -69,7 +72,7 @@ class Produce:
     def __call__(self, request: Request, *, validated: bool = False) -> None:
         body = request.body
         if not validated:
-            look = request.size > PACKED_SIZE_MAX
+            look = request.size > PACKED_SIZE_MAX or "transactional_id" not in body  # before version 3
             try:
                 for topic in body["topic_data"]:
                     for data in topic["partition_data"]:
@@ -95,7 +98,12 @@ class Produce:
         :return: true if that takes long: the request is handled again when it is done.
         """
         body = request.body
-        batches = to_validate(self._partitions, body["topic_data"], is_large=request.size > PACKED_SIZE_MAX)
+        batches = to_validate(
+            self._partitions,
+            body["topic_data"],
+            is_large=request.size > PACKED_SIZE_MAX,
+            formats_before_2=request.version < FORMAT_2_FROM,
+        )
         if not batches or self._validation.validate_now(batches):
             return False
         for topic in body["topic_data"]:

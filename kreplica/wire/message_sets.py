@@ -1,0 +1,139 @@
+"""Message sets of formats 0 and 1, which clients before Apache Kafka 0.11 produce, converted to one batch of format 2.
+
+Keys, values and timestamps stay; offsets are counted from 0, as a producer of format 2 sends them.  A compressed set
+is one message whose value holds the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+from zlib import crc32
+
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.wire.batch_building import BatchBuilder
+from kreplica.wire.batches import CODEC_MASK, LOG_APPEND_TIME_BIT, MAGIC_POSITION, NO_TIMESTAMP, Bytes
+from kreplica.wire.compression import Codec, DecompressedTooLarge, decompress
+
+PATH = "MessageSet"
+MESSAGES_PER_SLICE = 256
+"""Messages converted between two calls of ``pause``."""
+
+_PLACE = Struct(">qi")
+_HEAD = Struct(">IBB")
+_TIMESTAMP = Struct(">q")
+_LENGTH = Struct(">i")
+_CRC_SIZE = 4
+_ATTRIBUTES_POSITION = MAGIC_POSITION + 1
+
+
+class Message(NamedTuple):
+    """One message; ``timestamp_ms`` is -1 in format 0."""
+
+    attributes: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+def is_message_set(records: Bytes) -> bool:
+    """True if the bytes start with a message of format 0 or 1."""
+    return len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < 2
+
+
+def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = None) -> bytes:
+    """Convert the messages of one partition's Produce to one batch of format 2, with the same codec.
+
+    :param size_max: bytes that may come out when the set is decompressed.
+    :param pause: called now and then during long work.
+    :raise KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
+    :raise DecompressedTooLarge: more would come out.
+    """
+    messages = iter_messages(records)
+    codec = records[_ATTRIBUTES_POSITION] & CODEC_MASK if len(records) > _ATTRIBUTES_POSITION else 0
+    if codec:
+        messages = _opened(messages, codec, size_max)
+    builder = BatchBuilder(codec=codec)
+    for number, message in enumerate(messages):
+        if message.attributes & CODEC_MASK:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"message {number} of a set is compressed")
+        if message.attributes & LOG_APPEND_TIME_BIT:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
+        builder.append(message.timestamp_ms, message.key, message.value)
+        if pause is not None and number % MESSAGES_PER_SLICE == MESSAGES_PER_SLICE - 1:
+            pause()
+    if not builder.record_count:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a message set without messages")
+    return builder.build()
+
+
+def _opened(messages: Iterator[Message], codec: int, size_max: int) -> Iterator[Message]:
+    """The messages inside of the one compressed message that the set consists of."""
+    (outer, *others) = messages
+    if others:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a compressed message must be the only one of its set")
+    if codec not in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"message formats 0 and 1 have no compression codec {codec}"
+        )
+    if outer.value is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a compressed message without a value")
+    try:
+        return iter_messages(decompress(codec, outer.value, size_max))
+    except DecompressedTooLarge:
+        raise
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def iter_messages(records: Bytes) -> Iterator[Message]:
+    """The messages of a set, compressed ones unopened.
+
+    :raise KafkaError: CORRUPT_MESSAGE (a CRC, or lengths that do not fit), INVALID_RECORD (another format).
+    """
+    view = memoryview(records)
+    position = 0
+    while position < len(view):
+        try:
+            _, size = _PLACE.unpack_from(view, position)
+            start = position + _PLACE.size
+            position = start + size
+            if size < _HEAD.size or position > len(view):
+                raise _corrupt(f"a message of {size} bytes, {len(view) - start} are left")
+            yield _message(view[start:position])
+        except StructError as error:
+            raise _corrupt("a message is cut short") from error
+
+
+def _message(message: memoryview) -> Message:
+    crc, magic, attributes = _HEAD.unpack_from(message)
+    if magic > 1:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a message of format {magic} among those of formats 0 and 1")
+    if crc32(message[_CRC_SIZE:]) != crc:
+        raise _corrupt("the CRC of a message does not match its bytes")
+    position = _HEAD.size
+    timestamp_ms = NO_TIMESTAMP
+    if magic == 1:
+        (timestamp_ms,) = _TIMESTAMP.unpack_from(message, position)
+        position += _TIMESTAMP.size
+    key, position = _bytes(message, position)
+    value, position = _bytes(message, position)
+    if position != len(message):
+        raise _corrupt(f"{len(message) - position} bytes after the value of a message")
+    return Message(attributes, timestamp_ms, key, value)
+
+
+def _bytes(message: memoryview, position: int) -> tuple[bytes | None, int]:
+    (length,) = _LENGTH.unpack_from(message, position)
+    position += _LENGTH.size
+    if length == -1:
+        return None, position
+    if not 0 <= length <= len(message) - position:
+        raise _corrupt(f"a length of {length}, {len(message) - position} bytes are left")
+    return bytes(message[position : position + length]), position + length
+
+
+def _corrupt(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(ProtocolError(PATH, reason)))

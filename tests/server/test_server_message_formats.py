@@ -1,0 +1,103 @@
+"""Produce of message formats 0 and 1: converted to format 2, as Kafka's brokers do, or refused with the right error."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from kreplica.errors import KafkaError
+from kreplica.testing.broker_scene import NOW_MS, Scene, on_broker
+from kreplica.wire.batches import check_batch, parse_header
+from kreplica.wire.compression import DecompressedTooLarge
+from kreplica.wire.message_sets import convert
+from kreplica.wire.records import iter_records
+
+RECORDS = [(NOW_MS + 5, b"a", b"first"), (NOW_MS + 9, None, b"second"), (NOW_MS + 7, b"c", None), (NOW_MS, b"", b"")]
+GZIP, SNAPPY, LZ4 = 1, 2, 3
+VERSION_OF_FORMAT = {0: 0, 1: 2}
+
+
+def message_set(magic: int, codec: int = 0, records: list[tuple[int, bytes | None, bytes | None]] = RECORDS) -> bytes:
+    """A message set as kafka-python makes it."""
+    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
+    for number, (timestamp, key, value) in enumerate(records):
+        builder.append(number, timestamp, key, value)
+    return bytes(builder.build())
+
+
+def message(magic: int, attributes: int = 0, value: bytes = b"v") -> bytes:
+    """One message, byte by byte."""
+    body = struct.pack(">BB", magic, attributes) + (struct.pack(">q", NOW_MS) if magic else b"")
+    body += struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qiI", 0, len(body) + 4, crc32(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec"), [(0, 0), (0, GZIP), (0, SNAPPY), (1, 0), (1, GZIP), (1, SNAPPY), (1, LZ4)]
+)
+def test_messages_of_old_formats_are_stored_in_format_2(tmp_path: Path, magic: int, codec: int) -> None:
+    """Keys, values, codec and, in format 1, timestamps are those that were sent."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        for base_offset in (0, len(RECORDS)):
+            row = await scene.produce("t", message_set(magic, codec), version=VERSION_OF_FORMAT[magic])
+            assert (row["error_code"], row["base_offset"]) == (0, base_offset)
+        stored = bytes((await scene.fetch("t", 0))["records"])
+        assert check_batch(stored[: parse_header(stored).size]).codec == codec
+        assert [record[:4] for record in iter_records(stored)] == [
+            (offset, time if magic else -1, key, value) for offset, (time, key, value) in enumerate(RECORDS)
+        ]
+
+    on_broker(tmp_path, story)
+
+
+def test_what_is_wrong_with_an_old_message(tmp_path: Path) -> None:
+    """Each mistake has its own error, in every version that has these formats; newer versions refuse them."""
+    good = message(1)
+    damaged = good[:-1] + b"X"
+    cases = [
+        (damaged, 2),
+        (good[:-1], 2),
+        (good + b"\x00" * 5, 2),
+        (message(1, 8), 32),
+        (message(1, GZIP, b"\x02" * 18), 87),
+        (message(1, GZIP, b"\x02" * 18) + good, 87),
+        (message(1, 4), 76),
+        (message(0, SNAPPY, b"\xff\xff\xff\xff\x07\x00a"), 87),
+    ]
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t")
+        await scene.make_topic("compacted", cleanup_policy="compact")
+        for number, (data, code) in enumerate(cases):
+            for version in (0, 1, 2):
+                row = await scene.produce("t", data, version=version)
+                assert row["error_code"] == code, (number, version, row)
+        assert (await scene.produce("compacted", good, version=2))["error_code"] == 87
+        for byte in range(256):
+            foreign = message(1, 0, bytes((byte,)) * 40)
+            assert (await scene.produce("t", foreign, version=9))["error_code"] == 43
+        assert (await scene.produce("t", good, version=2))["base_offset"] == 0
+
+    on_broker(tmp_path, story)
+
+
+@given(data=st.binary(max_size=80), magic=st.sampled_from([0, 1]), codec=st.integers(0, 7), position=st.integers(0, 99))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_converted_or_refused(data: bytes, magic: int, codec: int, position: int) -> None:
+    """Damaged sets raise nothing but the errors that a client is answered with."""
+    damaged = bytearray(message(magic, codec, data) + message(magic))
+    damaged[position % len(damaged)] ^= 0x41
+    for records in (message(magic, codec, data), bytes(damaged), bytes(damaged[:position])):
+        try:
+            converted = convert(records, 4096)
+        except (KafkaError, DecompressedTooLarge):
+            continue
+        assert len(list(iter_records(converted))) == check_batch(converted).record_count
