@@ -1,0 +1,326 @@
+"""Attacks, each a function that works until its time is over: ``python attackers.py NAME TARGET_JSON SECONDS SEED``.
+
+They run in a process of their own at a low priority: in a real attack the attacker's machine is another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from extreme_values import extreme_message
+
+from kreplica.wire import messages
+from kreplica.wire.batch_building import build_batch, seal
+from kreplica.wire.batches import parse_header
+from kreplica.wire.headers import build_request_header
+from kreplica.wire.messages import APIS, Api
+from kreplica.wire.records import Record
+from kreplica.zookeeper.records import ConnectRequest, frame, request_frame
+from kreplica.zookeeper.requests import Create, opcode_of
+
+FRAME_MAX = 100 << 20
+EPOCH_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The addresses that an attacker reaches, and what it knows of the cluster.
+
+    :param topic: an existing topic with three replicas.
+    :param compacted: an existing compacted topic.
+    """
+
+    host: str
+    port: int
+    admin_port: int
+    coordinator_port: int
+    topic: str
+    compacted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How long an attack goes on."""
+
+    deadline_s: float
+
+    @property
+    def runs(self) -> bool:
+        return time.monotonic() < self.deadline_s
+
+
+Attack = Callable[[Target, Clock, Random], None]
+
+
+def _frame(api: Api, version: int, body: bytes, client_id: str = "attacker") -> bytes:
+    header = bytes(build_request_header(api.request_header_version(version), api.key, version, 1, client_id))
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+@contextlib.contextmanager
+def _connected(port: int, host: str, timeout_s: float = 20.0) -> Iterator[socket.socket]:
+    with socket.create_connection((host, port), timeout=timeout_s) as opened:
+        yield opened
+
+
+def _exchange(target: Target, data: bytes) -> None:
+    """Send one frame, and read whatever comes until the answer ends, the connection closes, or 20 s pass."""
+    with contextlib.suppress(OSError), _connected(target.port, target.host) as opened:
+        opened.sendall(data)
+        size = b""
+        while len(size) < 4 and (more := opened.recv(4 - len(size))):
+            size += more
+        left = struct.unpack(">i", size)[0] if len(size) == 4 else 0
+        while left > 0 and (more := opened.recv(min(left, 1 << 20))):
+            left -= len(more)
+
+
+def nothing(target: Target, clock: Clock, random: Random) -> None:
+    """No attack: what the neighbour measures on this machine anyway."""
+    while clock.runs:
+        time.sleep(0.1)
+
+
+def large_metadata(target: Target, clock: Clock, random: Random) -> None:
+    """S1: requests for the metadata of hundreds of thousands of topics that do not exist."""
+    names = [{"name": f"{number:05x}"} for number in range(900_000)]
+    body = {"topics": names, "allow_auto_topic_creation": False}
+    data = _frame(messages.METADATA, 4, messages.METADATA.request.build(4, body))
+    while clock.runs:
+        _exchange(target, data)
+
+
+def partial_frames(target: Target, clock: Clock, random: Random) -> None:
+    """S2: six connections with most of a 100 MiB request each, and one byte every two seconds."""
+    opened: list[socket.socket] = []
+    most = bytes(95 << 20)
+    while clock.runs:
+        while len(opened) < 6:
+            with contextlib.suppress(OSError):
+                one = socket.create_connection((target.host, target.port), timeout=20)
+                one.sendall(struct.pack(">i", FRAME_MAX) + struct.pack(">hhih", 0, 8, 1, -1))
+                one.settimeout(1.0)
+                with contextlib.suppress(OSError):
+                    one.sendall(most)
+                opened.append(one)
+        time.sleep(2)
+        for one in list(opened):
+            try:
+                one.send(b"\0")
+            except TimeoutError:
+                continue
+            except OSError:
+                opened.remove(one)
+                one.close()
+
+
+def commands_of_no_controller(target: Target, clock: Clock, random: Random) -> None:
+    """S4: the controller's commands with the highest epoch there is."""
+    states = [{"topic_name": target.topic, "partition_index": p, "delete_partition": True} for p in range(3)]
+    topics = [{"topic_name": target.topic, "partition_states": states}]
+    stop = {"controller_id": 1, "controller_epoch": EPOCH_MAX, "broker_epoch": -1, "topic_states": topics}
+    update = {"controller_id": 1, "controller_epoch": EPOCH_MAX, "broker_epoch": -1, "topic_states": [],
+              "live_brokers": []}  # fmt: skip
+    while clock.runs:
+        for api, version, body in ((messages.STOP_REPLICA, 3, stop), (messages.UPDATE_METADATA, 6, update)):
+            _exchange(target, _frame(api, version, api.request.build(version, body)))
+        time.sleep(0.05)
+
+
+def large_groups(target: Target, clock: Clock, random: Random) -> None:
+    """S5: a hundred groups whose members' metadata takes 20 MB each."""
+    metadata = bytes(20 << 20)
+    number = 0
+    while clock.runs:
+        body = {
+            "group_id": f"large-{number % 100}",
+            "session_timeout_ms": 300_000,
+            "rebalance_timeout_ms": 300_000,
+            "member_id": "",
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": metadata}],
+        }
+        _exchange(target, _frame(messages.JOIN_GROUP, 3, messages.JOIN_GROUP.request.build(3, body)))
+        number += 1
+
+
+def _produce(target: Target, topic: str, records: bytes) -> None:
+    body = {
+        "transactional_id": None,
+        "acks": 1,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": records}]}],
+    }
+    _exchange(target, _frame(messages.PRODUCE, 8, messages.PRODUCE.request.build(8, body)))
+
+
+def compression_bombs(target: Target, clock: Clock, random: Random) -> None:
+    """S6: batches of half a megabyte that unpack to half a gigabyte, to a topic whose keys have to be read."""
+    bomb = _compressed(1, gzip.compress(bytes(500 << 20), 9))
+    while clock.runs:
+        _produce(target, target.compacted, bomb)
+        _produce(target, target.topic, bomb)
+
+
+def compressed_garbage(target: Target, clock: Clock, random: Random) -> None:
+    """S7: random bytes that say they are compressed, and snappy that declares two gibibytes."""
+    while clock.runs:
+        codec = random.randint(1, 4)
+        data = random.randbytes(random.choice([0, 1, 18, 500]))
+        if random.random() < 0.3:
+            codec, data = 2, b"\xff\xff\xff\xff\x07" + data
+        _produce(target, target.topic, _compressed(codec, data))
+
+
+def _compressed(codec: int, payload: bytes) -> bytes:
+    """One batch of one record whose records are these bytes, with a valid checksum."""
+    header = parse_header(build_batch([Record(0, 0, None, b"x")]))
+    return seal(header._replace(attributes=codec), payload)
+
+
+def coordinator_flood(target: Target, clock: Clock, random: Random) -> None:
+    """S9: znodes of a megabyte each in the embedded coordinator, as fast as it takes them."""
+    data = bytes(1_000_000)
+    while clock.runs:
+        with contextlib.suppress(OSError, EOFError), _connected(target.coordinator_port, target.host) as opened:
+            opened.sendall(frame(ConnectRequest(0, 30_000, 0, bytes(16)).encode()))
+            opened.recv(1000)
+            for number in range(500):
+                if not clock.runs:
+                    return
+                create = Create(f"/flood-{random.getrandbits(60)}", data)
+                opened.sendall(request_frame(number + 1, opcode_of(create), create.encode()))
+                if not opened.recv(1000):
+                    break
+
+
+def half_sent_http(target: Target, clock: Clock, random: Random) -> None:
+    """S11: more than a thousand HTTP requests whose headers never end."""
+    opened: list[socket.socket] = []
+    while clock.runs:
+        while len(opened) < 1100 and clock.runs:
+            try:
+                one = socket.create_connection((target.host, target.admin_port), timeout=2)
+                one.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+                opened.append(one)
+            except OSError:
+                break
+        time.sleep(1)
+        for one in list(opened):
+            try:
+                one.send(b"x")
+            except OSError:
+                opened.remove(one)
+                one.close()
+
+
+def auto_creation(target: Target, clock: Clock, random: Random) -> None:
+    """S12: metadata requests that create thousands of topics."""
+    while clock.runs:
+        names = [{"name": f"made-{random.getrandbits(60):x}"} for _ in range(3000)]
+        body = {"topics": names, "allow_auto_topic_creation": True}
+        _exchange(target, _frame(messages.METADATA, 4, messages.METADATA.request.build(4, body)))
+
+
+def slow_readers(target: Target, clock: Clock, random: Random) -> None:
+    """Clients that ask for all metadata and for records again and again, and never read an answer."""
+    ask = _frame(messages.METADATA, 4, messages.METADATA.request.build(4, {"topics": None}))
+    opened: list[socket.socket] = []
+    while clock.runs:
+        while len(opened) < 200:
+            one = socket.create_connection((target.host, target.port), timeout=5)
+            one.setblocking(False)
+            opened.append(one)
+        for one in list(opened):
+            try:
+                one.send(ask * 50)
+            except BlockingIOError:
+                continue
+            except OSError:
+                opened.remove(one)
+                one.close()
+        time.sleep(0.1)
+
+
+def half_open(target: Target, clock: Clock, random: Random) -> None:
+    """A thousand connections that send half a length and nothing more."""
+    opened: list[socket.socket] = []
+    while clock.runs:
+        with contextlib.suppress(OSError):
+            while len(opened) < 1000:
+                one = socket.create_connection((target.host, target.port), timeout=5)
+                one.sendall(b"\0\0")
+                opened.append(one)
+        time.sleep(0.5)
+
+
+def random_bytes(target: Target, clock: Clock, random: Random) -> None:
+    """Frames that are noise, behind a valid header or none."""
+    while clock.runs:
+        noise = random.randbytes(random.choice([1, 100, 10_000, 1_000_000]))
+        api = random.choice(list(APIS.values()))
+        version = random.choice(range(api.versions[0], api.versions[1] + 1))
+        data = _frame(api, version, noise) if random.random() < 0.8 else struct.pack(">i", len(noise)) + noise
+        _exchange_quickly(target, data)
+
+
+def extreme_requests(target: Target, clock: Clock, random: Random) -> None:
+    """Every API with valid structure and extreme values: large arrays, long names, numbers at their ends."""
+    apis = [api for api in APIS.values() if api is not messages.CONTROLLED_SHUTDOWN]
+    while clock.runs:
+        api = random.choice(apis)
+        version = random.choice(range(api.versions[0], api.versions[1] + 1))
+        try:
+            body = api.request.build(version, extreme_message(api.request, version, random))
+        except ValueError:
+            continue
+        _exchange_quickly(target, _frame(api, version, body))
+
+
+def _exchange_quickly(target: Target, data: bytes) -> None:
+    with contextlib.suppress(OSError), _connected(target.port, target.host, 0.3) as opened:
+        opened.sendall(data)
+        opened.recv(1 << 16)
+
+
+ATTACKS: dict[str, Attack] = {
+    attack.__name__: attack
+    for attack in (
+        nothing,
+        large_metadata,
+        partial_frames,
+        commands_of_no_controller,
+        large_groups,
+        compression_bombs,
+        compressed_garbage,
+        coordinator_flood,
+        half_sent_http,
+        auto_creation,
+        slow_readers,
+        half_open,
+        random_bytes,
+        extreme_requests,
+    )
+}
+
+
+def main(name: str, target: str, seconds: str, seed: str) -> None:
+    """Run one attack for that long."""
+    os.nice(10)
+    values: dict[str, Any] = json.loads(target)
+    ATTACKS[name](Target(**values), Clock(time.monotonic() + float(seconds)), Random(int(seed)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

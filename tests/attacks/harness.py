@@ -1,0 +1,235 @@
+"""An attack on a real cluster, what an honest client beside it notices, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from attackers import Target
+
+from kreplica.testing.coordinator import CoordinatorProcess
+from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from kreplica.testing.server_process import ServerFailed, free_ports
+from kreplica.wire import messages
+
+HERE = Path(__file__).parent
+SAMPLE_S = 0.2
+GIVEN_BACK_S_MAX = 10.0
+KEPT_BYTES_MAX = 96 << 20
+"""More than before the attack that a broker may still occupy when the time to give back is over."""
+
+MEMORY_GROWTH_MAX = 1 << 30
+"""What the bounds of ``docs/limits.md`` add up to for the buffers that one kind of attack can fill: 512 MiB of
+incomplete frames, 256 MiB of batches that wait, and what they are decompressed to."""
+
+JOINED = "has joined with epoch"
+SETTINGS = {
+    "zookeeper.session.timeout.ms": 6000,
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 4,
+    "auto.create.topics.enable": "true",
+    "message.max.bytes": 2_000_000,
+}
+
+
+@dataclass
+class Outcome:
+    """What one attack did.
+
+    :param produce_ms: p50, p99 and the longest of the neighbour's produces.
+    :param heartbeat_ms: of its heartbeats.
+    :param memory_growth: bytes of the broker that grew most, at the most, over what it had before.
+    :param memory_kept: of it, what the same broker still had ten seconds after the attack.
+    :param sessions_lost: times that a broker registered again.
+    :param works_after: the controller still creates topics, and every replica of the attacked topics is in sync.
+    """
+
+    name: str
+    seconds: float
+    produce_ms: dict[str, float] = field(default_factory=dict)
+    heartbeat_ms: dict[str, float] = field(default_factory=dict)
+    requests: int = 0
+    errors: list[str] = field(default_factory=list)
+    memory_growth: int = 0
+    memory_kept: int = 0
+    sessions_lost: int = 0
+    works_after: bool = False
+    tracebacks: list[str] = field(default_factory=list)
+
+    def violations(self) -> list[str]:
+        """What an attack must not do, whatever the machine: lose sessions, break the cluster, or keep memory."""
+        found = [f"traceback: {text}" for text in self.tracebacks]
+        if self.sessions_lost:
+            found.append(f"{self.sessions_lost} sessions were lost")
+        if not self.works_after:
+            found.append("the cluster does not work afterwards")
+        if self.memory_growth > MEMORY_GROWTH_MAX:
+            found.append(f"a broker grew by {self.memory_growth:,} bytes")
+        if self.memory_kept > KEPT_BYTES_MAX:
+            found.append(f"a broker kept {self.memory_kept:,} bytes")
+        return found
+
+    def as_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+
+class AttackedCluster:
+    """Three brokers on an embedded coordinator, with the topics that attackers and the neighbour use."""
+
+    def __init__(self, directory: Path) -> None:
+        self._coordinator = CoordinatorProcess(directory / "coordinator")
+        self._directory = directory
+        self.cluster: ProcessCluster
+        self.target: Target
+
+    def __enter__(self) -> AttackedCluster:
+        self._coordinator.__enter__()
+        try:
+            self.cluster = ProcessCluster(self._directory, direct_places(self._coordinator.address), settings=SETTINGS)
+            (admin_port,) = free_ports(1)
+            self.cluster.brokers[1].settings["kreplica.admin.listener"] = f"127.0.0.1:{admin_port}"
+            self.cluster.__enter__()
+            self.cluster.create_topic("attacked", 3)
+            self.cluster.create_topic("compacted", 3, configs={"cleanup.policy": "compact"})
+        except BaseException:
+            self._coordinator.__exit__(None, None, None)
+            raise
+        broker = self.cluster.brokers[1]
+        self.target = Target(
+            broker.place.host, broker.place.port, admin_port, self._coordinator.port, "attacked", "compacted"
+        )
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.cluster.__exit__(None, None, None)
+        self._coordinator.__exit__(None, None, None)
+
+    def run(self, name: str, seconds: float, seed: int = 1, rest_s: float = GIVEN_BACK_S_MAX) -> Outcome:
+        """Attack broker 1 for that long while the neighbour works on it too.
+
+        :param rest_s: how long after the attack the memory is looked at.
+        """
+        outcome = Outcome(name, seconds)
+        joins = self._joins()
+        tracebacks = len(self.cluster.tracebacks())
+        topic = f"neighbour-{name.replace('_', '-')}"
+        self._create_led_by(topic, 1)
+        before = self._memory()
+        group = self._group_coordinated_by(topic, 1)
+        with Memory(self) as memory, NeighbourProcess(self.target, self.neighbour_topic, group) as neighbour:
+            attacker = [sys.executable, str(HERE / "attackers.py"), name, json.dumps(asdict(self.target))]
+            subprocess.run([*attacker, str(seconds), str(seed)], timeout=seconds + 120, check=True)
+            told = neighbour.finish()
+        outcome.produce_ms, outcome.heartbeat_ms = map(_summary, told["latencies_ms"].values())
+        outcome.requests = len(told["latencies_ms"]["produce"])
+        outcome.errors = told["errors"]
+        time.sleep(rest_s)
+        after = self._memory()
+        outcome.memory_growth = max(memory.most[broker_id] - before[broker_id] for broker_id in before)
+        outcome.memory_kept = max(after[broker_id] - before[broker_id] for broker_id in before)
+        outcome.works_after = self._works(f"after-{name.replace('_', '-')}")
+        outcome.sessions_lost = self._joins() - joins
+        outcome.tracebacks = self.cluster.tracebacks()[tracebacks:]
+        return outcome
+
+    def _joins(self) -> int:
+        return sum(broker.all_output.count(JOINED) for broker in self.cluster.brokers.values())
+
+    def _works(self, topic: str) -> bool:
+        try:
+            self.cluster.create_topic(topic, 3)
+            for attacked in (self.target.topic, self.target.compacted):
+                self.cluster.wait_until_in_sync(attacked)
+        except ServerFailed:
+            return False
+        return True
+
+    def _memory(self) -> dict[int, int]:
+        return {broker_id: broker.resident_bytes() for broker_id, broker in self.cluster.brokers.items()}
+
+    def _create_led_by(self, topic: str, broker_id: int) -> None:
+        """Create a topic of one partition, until its leader is the broker that is attacked."""
+        for attempt in range(20):
+            self.cluster.create_topic(f"{topic}-{attempt}", 1, 3)
+            if self.cluster.leader(f"{topic}-{attempt}") == broker_id:
+                self.neighbour_topic = f"{topic}-{attempt}"
+                return
+        raise AssertionError("no topic is led by the attacked broker")
+
+
+    def _group_coordinated_by(self, prefix: str, broker_id: int) -> str:
+        """A group's name that hashes to a partition led by the broker that is attacked."""
+
+        def found() -> str | None:
+            for number in range(100):
+                body = {"key": f"{prefix}-{number}", "key_type": 0}
+                if self.cluster.request(messages.FIND_COORDINATOR, body, version=2)["node_id"] == broker_id:
+                    return f"{prefix}-{number}"
+            return None
+
+        return wait_until(found, "a group that the attacked broker coordinates")
+
+
+class NeighbourProcess:
+    """The honest client, in a process of its own."""
+
+    def __init__(self, target: Target, topic: str, group: str) -> None:
+        command = [sys.executable, str(HERE / "neighbour.py"), target.host, str(target.port), topic, group]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> NeighbourProcess:
+        assert self._process.stdout is not None
+        ready = self._process.stdout.readline()
+        if ready != "ready\n":
+            self._process.kill()
+            raise AssertionError(f"the neighbour cannot work: {ready!r}")
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def finish(self) -> dict[str, Any]:
+        """Stop it, and return what it measured."""
+        told, _ = self._process.communicate(timeout=60)
+        measured: dict[str, Any] = json.loads(told)
+        return measured
+
+
+def _summary(latencies_ms: list[float]) -> dict[str, float]:
+    ordered = sorted(latencies_ms) or [0.0]
+    at = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    return {name: round(ordered[min(int(part * len(ordered)), len(ordered) - 1)], 1) for name, part in at.items()}
+
+
+class Memory:
+    """Watches how much memory the brokers occupy.
+
+    :ivar most: broker id -> the largest value seen.
+    """
+
+    def __init__(self, attacked: AttackedCluster) -> None:
+        self.most = attacked._memory()
+        self._attacked = attacked
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(SAMPLE_S):
+            for broker_id, size in self._attacked._memory().items():
+                self.most[broker_id] = max(self.most[broker_id], size)

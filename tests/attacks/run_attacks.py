@@ -1,0 +1,26 @@
+"""Run attacks one after the other: ``python tests/attacks/run_attacks.py --seconds 600 [NAME ...]``."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from attackers import ATTACKS
+from harness import AttackedCluster
+
+
+def main() -> None:
+    """Print one line of JSON for each attack; every attack has a cluster of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(ATTACKS), help="attacks; all without any")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long each goes on")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    for name in options.names:
+        with AttackedCluster(Path(tempfile.mkdtemp(prefix=f"attack-{name}-"))) as attacked:
+            print(attacked.run(name, options.seconds, options.seed).as_json(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
