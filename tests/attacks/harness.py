@@ -34,6 +34,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
     "auto.create.topics.enable": "true",
+    "leader.imbalance.check.interval.seconds": 1,
     "message.max.bytes": 2_000_000,
 }
 
