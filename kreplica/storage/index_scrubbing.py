@@ -20,8 +20,10 @@ from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.scanning import scan_headers
 from kreplica.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment, segment_path
 
-_SHARE_MIN = 0.5
-"""An offset index with a smaller share of the entries that a new one has was cut short."""
+_SHARE_MIN = 0.25
+_ENTRIES_MIN = 16
+"""An offset index with a smaller share of the entries that a new one has was cut short.  It only makes searches longer,
+and each restart and truncation leaves an entry out, so an index that would be small is left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class IndexesToCheck:
             made, wrong = self._walk(checks)
             if times.size < made.time_index.size_bytes and _last_time(times, target.base_offset) < made.largest[0]:
                 wrong.append(f"{times.path}: ends before the segment's largest timestamp")
-            if offsets.size < _SHARE_MIN * made.offset_index.size_bytes:
+            entries = len(made.offset_index)
+            if entries >= _ENTRIES_MIN and offsets.size < _SHARE_MIN * entries * offsets.entry_size:
                 wrong.append(f"{offsets.path}: was cut short")
         finally:
             offsets.close()

@@ -216,6 +216,25 @@ def test_the_scrubber_puts_indexes_right(suffix: str, harm: Harm, noted: bool) -
     assert world.found == []
 
 
+def test_the_scrubber_makes_a_long_index_that_was_emptied_again() -> None:
+    """Searches are short again; an index with fewer entries than a new one would have is left alone if it is small."""
+    world = Scrubbed()
+    config = LogConfig(segment_bytes=4500, index_interval_bytes=100)
+    log = world.directories.create(TopicPartition("long", 0), ZERO_UUID, config)
+    append_transactions(log)
+    segment = log.segments.closed[0]
+    entries = len(segment.offset_index)
+    assert entries >= 16
+    emptied(world.disk, segment.path(".index"))
+    segment.offset_index = type(segment.offset_index)(segment.path(".index"), segment.base_offset, world.disk)
+    assert len(segment.offset_index) == 0
+    world.simulation.run(2 * PASS_STEPS_MIN)
+    assert len(segment.offset_index) == entries
+    small = world.log.segments.closed[0]
+    small.offset_index.truncate_to(small.base_offset)
+    assert world.log.indexes_to_check(small).check().reasons == []
+
+
 def test_the_scrubber_finds_a_changed_leader_epoch() -> None:
     """An epoch that does not agree with the batches is reported as damage, and the replica is fetched again."""
     world = Scrubbed()
