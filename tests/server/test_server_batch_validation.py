@@ -13,8 +13,11 @@ from typing import Any
 import cramjam
 import lz4.frame
 import pytest
+from server_scene import parse_answer
+from test_server_produce_runs import Broker, produce
 from twisted.internet.threads import deferToThread
 
+from kreplica.errors import ErrorCode
 from kreplica.storage.config import LogConfig
 from kreplica.storage.validation import validate
 from kreplica.testing.broker_scene import NOW_MS, Scene, on_broker, produce_body
@@ -171,6 +174,43 @@ def test_a_closed_connection_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def large() -> bytes:
+    return build_batch(records(1500), codec=Codec.GZIP)
+
+
+def test_few_are_validated_at_once_and_nothing_is_left() -> None:
+    """Of ten connections two are served by threads, the others wait; those that close give their bytes back."""
+    broker = Broker()
+    validation = broker.resources.dispatch.table[PRODUCE.key].handle._validation
+    connections = [broker.connect() for _ in range(10)]
+    frame = memoryview(produce(1, large()))[4:]
+    for connection in connections:
+        broker.resources.dispatch.frame_received(connection, frame)
+    assert validation.running == 2
+    assert validation.waiting_bytes == 10 * len(large())
+    for connection in connections[5:]:
+        connection.drop("the test")
+    broker.cluster.run_until(lambda: not validation.waiting_bytes)
+    assert validation.running == 0
+    assert [len(broker.answers(connection)) for connection in connections] == [1] * 5 + [0] * 5
+
+
+def test_more_than_may_wait_is_refused_for_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request beyond the bound on waiting bytes gets a retriable error at once, and its connection goes on."""
+    monkeypatch.setattr("kreplica.server.batch_validation.WAITING_BYTES_MAX", 2 * len(large()))
+    broker = Broker()
+    connections = [broker.connect() for _ in range(3)]
+    frame = memoryview(produce(1, large()))[4:]
+    for connection in connections:
+        broker.resources.dispatch.frame_received(connection, frame)
+    assert [connection.held for connection in connections] == [True, True, False]
+    _, body = parse_answer(memoryview(broker.answers(connections[2])[0]), PRODUCE.key, 9)
+    code = ErrorCode(body["responses"][0]["partition_responses"][0]["error_code"])
+    assert code is ErrorCode.NOT_ENOUGH_REPLICAS
+    broker.cluster.run_until(lambda: not any(connection.held for connection in connections))
+    assert broker.partition().log.log_end_offset == 2 * 1500
+
+
 def test_records_without_keys_are_named_one_by_one(tmp_path: Path, codec: Codec) -> None:
     """A compacted topic refuses the batch, and says which records are at fault (KIP-467)."""
     keys = [b"a", None, b"b", None]
