@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -109,6 +111,26 @@ def test_memory_of_members_is_given_back(classic: ClassicScene, how: str) -> Non
     assert classic.memory.held_bytes < 3 * KIB
     if how == "unload":
         assert classic.memory.held_bytes == 0
+
+
+def test_metadata_is_freed_without_garbage_collection(classic: ClassicScene) -> None:
+    """A member that leaves is part of a reference cycle with its session's timer, which does not keep its metadata."""
+    metadata = bytes(bytearray(50_000))
+    references = sys.getrefcount(metadata)
+    gc.disable()
+    try:
+        joined: list[Joined] = []
+        request = join_request(protocols=(("range", metadata),))
+        classic.coordinator.join(GROUP, request, joined.append)
+        del request
+        classic.advance(10)
+        assert sys.getrefcount(metadata) > references
+        classic.coordinator.leave(GROUP, [Leave(joined[0].member_id)])
+        classic.advance(1)
+        joined.clear()
+        assert sys.getrefcount(metadata) == references
+    finally:
+        gc.enable()
 
 
 def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> None:

@@ -353,6 +353,7 @@ class ClassicGroup:
             joining.end(self, member, Joined(ErrorCode.NOT_COORDINATOR, member.member_id))
             syncing.end(self, member, Synced(ErrorCode.NOT_COORDINATOR))
             member.session.end()
+            member.release()
         self.account.close()
         while self._to_tell:
             self._to_tell.popleft()()

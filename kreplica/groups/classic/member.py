@@ -86,6 +86,11 @@ class Member:
         """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
+    def release(self) -> None:
+        """Drop what takes memory: a member and its session refer to each other until garbage is collected."""
+        self.protocols = ()
+        self.assignment = b""
+
     def heard(self) -> None:
         """It has a whole session from now."""
         self.session.extend(self.session_timeout_ms)

@@ -74,6 +74,7 @@ class Roster:
         self._account.remove(member.member_id)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
+        member.release()
 
     def rename(self, member: Member, member_id: str) -> None:
         """A static member came again, under a new id: it stays what it was, leader too."""
