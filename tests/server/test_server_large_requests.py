@@ -8,18 +8,19 @@ import pytest
 from server_scene import parse_answer, request_frame
 from test_server_dispatch import MemoryTransport
 
-from kreplica.errors import ErrorCode
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.server.authorized_operations import AuthorizedOperations
 from kreplica.server.bounds import Bounds
 from kreplica.server.connection import Connection
 from kreplica.server.dispatch import COPIED_BYTES_MAX, Dispatch
 from kreplica.server.handlers.metadata import Metadata
+from kreplica.server.handlers.offset_fetch import OffsetFetch
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.metrics import ServerMetrics
 from kreplica.server.request import HandlerEntry
 from kreplica.server.turn import Turn
 from kreplica.testing.iterated_clock import IteratedClock
-from kreplica.wire.messages import API_VERSIONS, METADATA
+from kreplica.wire.messages import API_VERSIONS, METADATA, OFFSET_FETCH
 
 NAMES = 50_000
 SOFTWARE = {"client_software_name": "librdkafka", "client_software_version": "2.16.0-a"}
@@ -234,3 +235,25 @@ def test_a_request_is_described_for_the_log_of_stalls() -> None:
     text = broker.dispatch.description(client.connection, memoryview(frame)[4:])
     assert text.startswith(f"Metadata 4 of {len(frame) - 4} bytes from client ")
     assert text.endswith("at 1.2.3.4:5")
+
+
+def test_offsets_of_many_partitions_are_fetched_in_slices() -> None:
+    """OffsetFetch of 50,000 partitions takes many iterations, and the answer names them all."""
+
+    class NoGroups:
+        """Shards of a broker that coordinates no group."""
+
+        def current_shard_of(self, group_id: str) -> None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    broker = Broker()
+    broker.dispatch.table[OFFSET_FETCH.key] = HandlerEntry.of(OFFSET_FETCH, OffsetFetch(NoGroups()))  # type: ignore[arg-type]
+    client = broker.connect()
+    topics = [{"name": "t", "partition_indexes": list(range(NAMES))}]
+    client.send(request_frame(OFFSET_FETCH, 1, 1, {"group_id": "g", "topics": topics}))
+    assert client.answers() == 0
+    assert broker.iterations() > 10
+    (frame,) = client.transport.frames()
+    ((topic,),) = (parse_answer(frame, OFFSET_FETCH.key, 1)[1]["topics"],)
+    assert [row["partition_index"] for row in topic["partitions"]] == list(range(NAMES))
+    assert {row["error_code"] for row in topic["partitions"]} == {int(ErrorCode.NOT_COORDINATOR)}

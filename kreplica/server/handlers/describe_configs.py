@@ -7,6 +7,8 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
 from kreplica.settings.dynamic import ConfigRow
@@ -23,6 +25,9 @@ class DescribeConfigs:
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._answer(request))
+
+    def _answer(self, request: Request) -> Steps[Row]:
         with_synonyms = request.body.get("include_synonyms", False)
         with_documentation = request.body.get("include_documentation", False)
         results = []
@@ -47,7 +52,8 @@ class DescribeConfigs:
                     if wanted is None or one.name in wanted
                 ]
             results.append(row)
-        request.answer({"results": results})
+            yield
+        return {"results": results}
 
     def _describe(self, resource_type: int, name: str) -> Sequence[ConfigRow]:
         if resource_type == TOPIC_RESOURCE:

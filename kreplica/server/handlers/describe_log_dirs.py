@@ -9,6 +9,8 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Partitions
 from kreplica.runtime.disk import Disk
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.request import Request
 from kreplica.storage.directory import LogDirectory
 
@@ -21,20 +23,27 @@ class DescribeLogDirs:
         self._disk = disk
 
     def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._answer(request))
+
+    def _answer(self, request: Request) -> Steps[Row]:
         asked = request.body["topics"]
         wanted = None
         if asked is not None:
             wanted = {TopicPartition(topic["topic"], index) for topic in asked for index in topic["partitions"]}
-        directories = self._partitions.directories.directories
-        request.answer({"error_code": 0, "results": [self._row(directory, wanted) for directory in directories]})
+        results = []
+        for directory in list(self._partitions.directories.directories):
+            results.append((yield from self._row(directory, wanted)))
+        return {"error_code": 0, "results": results}
 
-    def _row(self, directory: LogDirectory, wanted: set[TopicPartition] | None) -> Row:
+    def _row(self, directory: LogDirectory, wanted: set[TopicPartition] | None) -> Steps[Row]:
         row: Row = {"error_code": 0, "log_dir": directory.path, "topics": []}
         if directory.offline is not None:
             return row | {"error_code": int(ErrorCode.KAFKA_STORAGE_ERROR)}
         topics: dict[str, list[Row]] = defaultdict(list)
         # Who asks for one of 10,000 logs does not pay for all.
-        for key in sorted(directory.logs if wanted is None else wanted):
+        for number, key in enumerate(sorted(directory.logs if wanted is None else wanted), 1):
+            if number % STEP_ROWS == 0:
+                yield
             log = directory.logs.get(key)
             if log is not None:
                 partition = self._partitions.get(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kreplica.coordination import Shards
@@ -10,6 +10,8 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.group import NO_GENERATION
 from kreplica.groups.records import NO_LEADER_EPOCH
 from kreplica.groups.shard import GroupShard
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.request import Request
 
 BATCHED_FROM = 8
@@ -20,31 +22,36 @@ NO_OFFSET = -1
 
 Row = dict[str, Any]
 Wanted = Iterable[tuple[str, Iterable[int]]]
+PartitionRow = Callable[[str, int], Row]
 
 
 class OffsetFetch:
-    """Answers at once, from what is committed in the log."""
+    """Answers from what is committed in the log."""
 
     def __init__(self, shards: Shards[GroupShard]) -> None:
         self._shards = shards
 
     def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._answer(request))
+
+    def _answer(self, request: Request) -> Steps[Row]:
         body = request.body
         require_stable = body.get("require_stable", False)
         if request.version >= BATCHED_FROM:
-            groups = [self._group(group, require_stable) for group in body["groups"]]
-            request.answer({"throttle_time_ms": 0, "groups": groups})
-            return
-        answer = self._group(body, require_stable)
+            groups = []
+            for group in body["groups"]:
+                groups.append((yield from self._group(group, require_stable)))
+                if len(groups) % STEP_ROWS == 0:
+                    yield
+            return {"throttle_time_ms": 0, "groups": groups}
+        answer = yield from self._group(body, require_stable)
         if answer["error_code"] and request.version < GROUP_ERRORS_FROM:
             code = ErrorCode.of(answer["error_code"])
-            answer["topics"] = [
-                {"name": topic["name"], "partitions": [_error_row(index, code) for index in topic["partition_indexes"]]}
-                for topic in body["topics"]
-            ]
-        request.answer({"throttle_time_ms": 0, **answer})
+            wanted = ((topic["name"], topic["partition_indexes"]) for topic in body["topics"])
+            answer["topics"] = yield from _topics(wanted, lambda _, index: _error_row(index, code))
+        return {"throttle_time_ms": 0, **answer}
 
-    def _group(self, asked: Row, require_stable: bool) -> Row:
+    def _group(self, asked: Row, require_stable: bool) -> Steps[Row]:
         """One group's offsets; all it has, where the request names no topics."""
         group_id = asked["group_id"]
         try:
@@ -56,13 +63,30 @@ class OffsetFetch:
             return {"group_id": group_id, "topics": [], "error_code": int(error.code)}
         topics = asked["topics"]
         if topics is None:
-            wanted: Wanted = shard.offsets.partitions_of(group_id)
+            # A copy: other commits come between two slices.
+            wanted: Wanted = [
+                (topic, list(partitions)) for topic, partitions in shard.offsets.partitions_of(group_id)
+            ]
         else:
             wanted = ((topic["name"], topic["partition_indexes"]) for topic in topics)
-        return {"group_id": group_id, "topics": _topics(shard, group_id, wanted, require_stable), "error_code": 0}
+        rows = yield from _topics(wanted, _committed_row(shard, group_id, require_stable))
+        return {"group_id": group_id, "topics": rows, "error_code": 0}
 
 
-def _topics(shard: GroupShard, group_id: str, wanted: Wanted, require_stable: bool) -> list[Row]:
+def _topics(wanted: Wanted, partition_row: PartitionRow) -> Steps[list[Row]]:
+    topics, count = [], 0
+    for topic, partitions in wanted:
+        rows = []
+        for index in partitions:
+            rows.append(partition_row(topic, index))
+            count += 1
+            if count % STEP_ROWS == 0:
+                yield
+        topics.append({"name": topic, "partitions": rows})
+    return topics
+
+
+def _committed_row(shard: GroupShard, group_id: str, require_stable: bool) -> PartitionRow:
     offsets = shard.offsets
 
     def partition_row(topic: str, index: int) -> Row:
@@ -79,10 +103,7 @@ def _topics(shard: GroupShard, group_id: str, wanted: Wanted, require_stable: bo
             "error_code": 0,
         }
 
-    return [
-        {"name": topic, "partitions": [partition_row(topic, index) for index in partitions]}
-        for topic, partitions in wanted
-    ]
+    return partition_row
 
 
 def _error_row(index: int, code: ErrorCode) -> Row:
