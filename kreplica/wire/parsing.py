@@ -42,13 +42,14 @@ Parser = Callable[[Buffer, int], tuple[Any, int]]
 SlicedParser = Callable[[Buffer, int], Generator[None, None, tuple[Any, int]]]
 
 
-def compile_parser(root: WireType) -> Parser:
+def compile_parser(root: WireType, cost_max: int = COST_MAX) -> Parser:
     """Compile a tree.
 
+    :param cost_max: in place of ``COST_MAX``.
     :return: a function of a buffer and a position that gives the value and the position behind it, and raises one of
         ``INPUT_ERRORS``.
     """
-    return ParserSource(root).function()
+    return ParserSource(root, cost_max=cost_max).function()
 
 
 def compile_sliced_parser(root: WireType, cost_max: int = COST_MAX) -> SlicedParser:

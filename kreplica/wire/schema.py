@@ -33,6 +33,7 @@ class Schema:
     :param flexible_from: the first version with the encodings of KIP-482, or None.
     :param text: the fields, see ``kreplica.wire.grammar``.
     :param repeats: in what messages differ that are frequent, and otherwise alike; None where none are.
+    :param cost_max: the most that a message may cost when parsed, in the units of ``COST_MAX``.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Schema:
         flexible_from: int | None,
         text: str,
         repeats: Repeats | None = None,
+        cost_max: int = COST_MAX,
     ) -> None:
         self.name = name
         self.versions = range(versions[0], versions[1] + 1)
         self.flexible_from = flexible_from
         self._text = text
         self._repeats = repeats
+        self._cost_max = cost_max
         self._lines: list[Line] | None = None
         self._trees: dict[int, Record] = {}
         self._parsers: dict[int, MessageParser] = {}
@@ -145,7 +148,8 @@ class Schema:
 
     def parse_uncompiled(self, version: int, buffer: Buffer, offset: int = 0) -> dict[str, Any]:
         """``parse`` by the construct itself: slow; what says what is wrong with a message."""
-        value: dict[str, Any] = self.tree(version).parse(memoryview(buffer)[offset:])
+        data = memoryview(buffer)[offset:]
+        value: dict[str, Any] = self.tree(version).parse(data, cost_max=self._cost_max)
         return value
 
     def build_uncompiled(self, version: int, value: dict[str, Any]) -> bytes:
@@ -178,7 +182,8 @@ class Schema:
 
     def _make_parser(self, version: int) -> MessageParser:
         tree = self.tree(version)
-        parse = compile_parser(tree)
+        cost_max = self._cost_max
+        parse = compile_parser(tree, cost_max)
 
         def parse_message(buffer: Buffer, offset: int = 0) -> dict[str, Any]:
             try:
@@ -186,7 +191,7 @@ class Schema:
                 return value
             except INPUT_ERRORS:
                 pass  # what was parsed so far is given up here, before it is parsed again
-            return _explain(tree, buffer, offset)
+            return _explain(tree, buffer, offset, cost_max)
 
         if self._repeats is None:
             return parse_message

@@ -196,3 +196,15 @@ def test_versions_out_of_range_are_refused() -> None:
     for version in (-1, 13):
         with pytest.raises(ProtocolError, match=f"^ProduceRequest: version {version} is not within 0 to 12$"):
             PRODUCE.request.parse(version, b"")
+
+
+def test_a_produce_request_has_a_bounded_number_of_partitions() -> None:
+    """It is handled in one step: a hundred megabytes of tiny batches must not occupy the broker for seconds."""
+
+    def request(partitions: int) -> bytes:
+        rows = b"".join(pack(">ii", index, 0) for index in range(partitions))
+        return produce(b"\x00\x01t" + pack(">i", partitions) + rows)
+
+    assert len(PRODUCE.request.parse(7, request(18_000))["topic_data"][0]["partition_data"]) == 18_000
+    error = refused(PRODUCE.request, 7, request(19_000))
+    assert error.reason == "the frame has more elements than are accepted"

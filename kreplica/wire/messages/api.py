@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kreplica.wire.known_again import Repeats
+from kreplica.wire.primitives import COST_MAX
 from kreplica.wire.schema import Schema
 
 
@@ -35,18 +36,20 @@ class Api:
         response: str,
         request_repeats: Repeats | None = None,
         response_repeats: Repeats | None = None,
+        request_cost_max: int = COST_MAX,
     ) -> Api:
         """Define an API by the texts of its messages, in the grammar of ``kreplica.wire.schema``.
 
         :param request_repeats: in what its frequent requests differ from each other, see ``kreplica.wire.known_again``.
         :param response_repeats: likewise its responses.
+        :param request_cost_max: the most that a request may cost, in the units of ``COST_MAX``.
         """
         return cls(
             key,
             name,
             versions,
             flexible_from,
-            Schema(f"{name}Request", versions, flexible_from, request, request_repeats),
+            Schema(f"{name}Request", versions, flexible_from, request, request_repeats, request_cost_max),
             Schema(f"{name}Response", versions, flexible_from, response, response_repeats),
         )
 
