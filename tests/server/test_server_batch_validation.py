@@ -173,7 +173,6 @@ def test_a_closed_connection_leaves_nothing_behind(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def large() -> bytes:
     return build_batch(records(1500), codec=Codec.GZIP)
 
@@ -211,6 +210,7 @@ def test_more_than_may_wait_is_refused_for_the_moment(monkeypatch: pytest.Monkey
     assert broker.partition().log.log_end_offset == 2 * 1500
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_records_without_keys_are_named_one_by_one(tmp_path: Path, codec: Codec) -> None:
     """A compacted topic refuses the batch, and says which records are at fault (KIP-467)."""
     keys = [b"a", None, b"b", None]
