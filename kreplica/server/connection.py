@@ -122,7 +122,8 @@ class Connection:
         self._closed_callbacks: tuple[Callable[[], object], ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Connection {self.peer} on {self.listener}, {len(self._requests)} outstanding>"
+        first = f": {self._requests[0]!r}" if self._requests else ""
+        return f"<Connection {self.peer} on {self.listener}, {len(self._requests)} outstanding{first}>"
 
     @property
     def outstanding(self) -> int:

@@ -22,9 +22,10 @@ class _Alter:
         self._settings = settings
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request.body))
+        answer_from(request, self._answer(request))
 
-    async def _answer(self, body: Row) -> Row:
+    async def _answer(self, request: Request) -> Row:
+        body = request.body
         resources = body["resources"]
         counts = Counter((row["resource_type"], row["resource_name"]) for row in resources)
 
@@ -36,7 +37,7 @@ class _Alter:
             await self._change(row, validate_only=body["validate_only"])
             return _row(row, ErrorCode.NONE, None)
 
-        return {"responses": await gather_by_topic(resources, one, _refused)}
+        return {"responses": await gather_by_topic(request, resources, one, _refused)}
 
     async def _change(self, row: Row, *, validate_only: bool) -> None:
         raise NotImplementedError

@@ -24,9 +24,10 @@ class CreatePartitions:
         self._is_controller = is_controller
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request.body))
+        answer_from(request, self._answer(request))
 
-    async def _answer(self, body: Row) -> Row:
+    async def _answer(self, request: Request) -> Row:
+        body = request.body
         counts = Counter(row["name"] for row in body["topics"])
         unique = {row["name"]: row for row in body["topics"]}
 
@@ -38,7 +39,7 @@ class CreatePartitions:
             await self._grow(row, body["validate_only"], body["timeout_ms"] / 1000)
             return {"name": row["name"], "error_code": 0, "error_message": None}
 
-        return {"results": await gather_by_topic(unique.values(), one, _error_row)}
+        return {"results": await gather_by_topic(request, unique.values(), one, _error_row)}
 
     async def _grow(self, row: Row, validate_only: bool, timeout_s: float) -> None:
         name, count = row["name"], row["count"]

@@ -38,9 +38,10 @@ class CreateTopics:
         self._is_controller = is_controller
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request.body))
+        answer_from(request, self._answer(request))
 
-    async def _answer(self, body: Row) -> Row:
+    async def _answer(self, request: Request) -> Row:
+        body = request.body
         rows = body["topics"]
         counts = Counter(row["name"] for row in rows)
         partitions = sum(max(row["num_partitions"], len(row["assignments"]), 1) for row in rows)
@@ -58,7 +59,7 @@ class CreateTopics:
             return await self._create(_new_topic(row), validate_only, body["timeout_ms"] / 1000)
 
         unique = {row["name"]: row for row in rows}
-        return {"topics": await gather_by_topic(unique.values(), one, _error_row)}
+        return {"topics": await gather_by_topic(request, unique.values(), one, _error_row)}
 
     async def _create(self, topic: NewTopic, validate_only: bool, timeout_s: float) -> Row:
         planned = self._topics.plan(topic)

@@ -29,9 +29,10 @@ class DeleteTopics:
         self._enabled = enabled
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request.body))
+        answer_from(request, self._answer(request))
 
-    async def _answer(self, body: Row) -> Row:
+    async def _answer(self, request: Request) -> Row:
+        body = request.body
         # Versions below 6 list names; later ones list rows with a name or an id.
         asked = body.get("topics") or [
             {"name": name, "topic_id": ZERO_UUID} for name in dict.fromkeys(body.get("topic_names") or ())
@@ -44,7 +45,7 @@ class DeleteTopics:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
             return await self._delete(row, timeout_s)
 
-        return {"responses": await gather_by_topic(asked, one, self._error_row)}
+        return {"responses": await gather_by_topic(request, asked, one, self._error_row)}
 
     async def _delete(self, row: Row, timeout_s: float) -> Row:
         if not self._is_controller():

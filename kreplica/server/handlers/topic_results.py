@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from kreplica.errors import KafkaError
-from kreplica.runtime.together import together
+from kreplica.runtime.slices import Pending, Steps
+from kreplica.server.request import Request
 
 Row = dict[str, Any]
 
 
 async def gather_by_topic(
-    asked: Iterable[Row], handle: Callable[[Row], Awaitable[Row]], refuse: Callable[[Row, KafkaError], Row]
+    request: Request,
+    asked: Iterable[Row],
+    handle: Callable[[Row], Awaitable[Row]],
+    refuse: Callable[[Row, KafkaError], Row],
 ) -> list[Row]:
-    """Handle each row; a ``KafkaError`` becomes that row's answer by ``refuse``."""
+    """Handle each row; a ``KafkaError`` becomes that row's answer by ``refuse``.
+
+    Rows are started in slices.  Any other error, or cancellation, cancels those that are running.
+    """
+    running: list[Deferred[Row]] = []
 
     async def one(row: Row) -> Row:
         try:
@@ -22,4 +32,18 @@ async def gather_by_topic(
         except KafkaError as error:
             return refuse(row, error)
 
-    return await together([one(row) for row in asked])
+    def start() -> Steps[None]:
+        for row in list(asked):
+            running.append(Deferred.fromCoroutine(one(row)))
+            yield
+
+    try:
+        steps = start()
+        if isinstance(request.connection.slices.begin(steps), Pending):
+            await request.in_slices(steps)
+        return [await each for each in running]
+    except BaseException:
+        for each in running:
+            each.addErrback(lambda _: None)
+            each.cancel()
+        raise
