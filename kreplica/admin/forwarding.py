@@ -23,10 +23,12 @@ from zope.interface import implementer
 
 from kreplica.admin.api import Call
 from kreplica.admin.peer_addresses import peer_url
+from kreplica.admin.peer_answers import PeerAnswer
 from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import Registrations
 from kreplica.errors import KreplicaError
 from kreplica.runtime import Reactor
+from kreplica.runtime.offload import Offload
 
 if TYPE_CHECKING:
     from twisted.web.client import Agent, HTTPConnectionPool
@@ -37,6 +39,9 @@ ANSWER_SECONDS_MAX = 5.0
 """So long another broker may take: one that is paused or cut off must not hold up the answer of all the others."""
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
+
+SMALL_ANSWER_BYTES = 16 * 1024
+"""An answer of at most this size is checked at once; a larger one away from the reactor."""
 
 UNDER_WAY_MAX = 100
 """Requests to other brokers that are not answered yet."""
@@ -69,6 +74,7 @@ class OtherBrokers(Protocol):
         broker_id: int,
         call: Call,
         path: str,
+        answer: PeerAnswer,
         *,
         query: Mapping[str, Any] | None = None,
         method: str = "GET",
@@ -79,6 +85,7 @@ class OtherBrokers(Protocol):
         self,
         call: Call,
         path: str,
+        answer: PeerAnswer,
         here: Here,
         *,
         query: Mapping[str, Any] | None = None,
@@ -115,6 +122,7 @@ class _Body:
 class Forwarding:
     """Owned by the admin API of one broker; closed with it.
 
+    :param offload: reads large answers.
     :param registrations: who lives, and where each has its admin listener.
     :param trusted: what decides whether another broker's certificate is trusted, where they use TLS; None for what the
         system trusts.
@@ -123,6 +131,7 @@ class Forwarding:
     def __init__(
         self,
         reactor: Reactor,
+        offload: Offload,
         broker_id: int,
         registrations: Registrations,
         *,
@@ -130,6 +139,7 @@ class Forwarding:
         timeout_s: float = ANSWER_SECONDS_MAX,
     ) -> None:
         self._reactor: Any = reactor
+        self._offload = offload
         self._broker_id = broker_id
         self._registrations = registrations
         self._timeout_s = timeout_s
@@ -153,6 +163,7 @@ class Forwarding:
         broker_id: int,
         call: Call,
         path: str,
+        answer: PeerAnswer,
         *,
         query: Mapping[str, Any] | None = None,
         method: str = "GET",
@@ -162,12 +173,14 @@ class Forwarding:
 
         :param call: that of the caller: its authorization goes with it.
         :param path: of the API, percent-encoded, without a query.
+        :param answer: the route's answer.
         :param query: parameters; those that are None are left out.
         :param body: becomes JSON; None for none.
         :return: the answer's document; None where it has no body.
         :raise Problem: what that broker says is wrong, as it says it; or 421 for a call that was forwarded already,
             503 where the broker is not known to live, has no admin listener or too much is asked at once, 502 and 504
-            where it does not answer, or not in time; 502 where its admin URL is not to be trusted (``peer_url``).
+            where it does not answer, or not in time; 502 where its admin URL is not to be trusted (``peer_url``), or
+            its answer is not that of the route.
         """
         if call.forwarded:
             raise Problem(
@@ -183,7 +196,9 @@ class Forwarding:
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         suffix = f"?{urlencode(given)}" if given else ""
         status, text = await self._answer_of(broker_id, method, f"{url.rstrip('/')}{path}{suffix}", call, body)
-        return _document(broker_id, status, text)
+        if len(text) <= SMALL_ANSWER_BYTES:
+            return answer.read(broker_id, status, text)
+        return await self._offload.run(answer.read, broker_id, status, text)
 
     async def _url_of(self, broker_id: int, *, with_token: bool) -> str:
         registration = (await self._registrations.live()).get(broker_id)
@@ -204,17 +219,17 @@ class Forwarding:
         return peer_url(registration, registration.admin_url, with_token=with_token)
 
     async def _answer_of(self, broker_id: int, method: str, url: str, call: Call, body: Any) -> tuple[int, bytes]:
-        answer = Deferred.fromCoroutine(self._exchange(method, url, call, body))
-        self._under_way[answer] = None
+        exchange = Deferred.fromCoroutine(self._exchange(method, url, call, body))
+        self._under_way[exchange] = None
         expired = []
 
         def expire() -> None:
             expired.append(True)
-            answer.cancel()
+            exchange.cancel()
 
         timer = self._reactor.callLater(self._timeout_s, expire)
         try:
-            return await answer
+            return await exchange
         except (CancelledError, *_NO_ANSWER) as error:
             if expired:
                 text = f"broker {broker_id} did not answer within {self._timeout_s:g} s"
@@ -228,7 +243,7 @@ class Forwarding:
             text = f"broker {broker_id} cannot be asked at {url.partition('?')[0]}: {_reason(error)}"
             raise Problem(502, "no answer", text, what_to_do="See whether it runs and can be reached.") from None
         finally:
-            self._under_way.pop(answer, None)
+            self._under_way.pop(exchange, None)
             if timer.active():
                 timer.cancel()
 
@@ -272,6 +287,7 @@ class Forwarding:
         self,
         call: Call,
         path: str,
+        answer: PeerAnswer,
         here: Here,
         *,
         query: Mapping[str, Any] | None = None,
@@ -291,7 +307,7 @@ class Forwarding:
         others = [broker_id for broker_id in known if broker_id != self._broker_id]
         own = each or {}
         asked = [
-            Deferred.fromCoroutine(self.ask(other, call, path, query={**(query or {}), **own.get(other, {})}))
+            Deferred.fromCoroutine(self.ask(other, call, path, answer, query={**(query or {}), **own.get(other, {})}))
             for other in others
         ]
         gathered = DeferredList(asked, consumeErrors=True)
@@ -312,24 +328,6 @@ class Forwarding:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _document(broker_id: int, status: int, text: bytes) -> Any:
-    try:
-        document = json.loads(text) if text.strip() else None
-    except ValueError:
-        raise Problem(502, "no answer", f"broker {broker_id} answered {status} with what is no JSON") from None
-    if 200 <= status < 300:
-        return document
-    said = document if isinstance(document, dict) else {}
-    known = {"title", "status", "detail", "what_to_do", "instance"}
-    raise Problem(
-        status if 400 <= status < 600 else 502,
-        str(said.get("title", "no answer")),
-        str(said.get("detail") or said.get("title") or f"broker {broker_id} answered {status}"),
-        what_to_do=said.get("what_to_do"),
-        members={name: value for name, value in said.items() if name not in known},
-    )
 
 
 def _reason(error: Exception) -> str:

@@ -43,7 +43,7 @@ def admin_site(broker: Broker, stalls: StallWatch, listener: tuple[str, int]) ->
     reactor = broker.runtime.reactor
     registrations = RegistrationsRead(reactor.seconds, broker.client)
     trusted = admin_trust(broker.runtime.disk, broker.settings)
-    forwarding = Forwarding(reactor, broker.broker_id, registrations, trusted=trusted)
+    forwarding = Forwarding(reactor, broker.runtime.offload, broker.broker_id, registrations, trusted=trusted)
     operating = operating_resources(broker, stalls, registrations, forwarding)
     data = data_resources(broker, forwarding)
     root = Root(broker.runtime, (*resources(broker, registrations), *operating, *data, metrics), access)

@@ -12,6 +12,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.admin.api import Answer, Call, Resource, Route
 from kreplica.admin.forwarding import Answers
+from kreplica.admin.json_pieces import dumped
+from kreplica.admin.peer_answers import PeerAnswer
 from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import RegistrationsRead
 from kreplica.runtime.stalls import StallWatch
@@ -28,21 +30,26 @@ class Around:
         self._broker_id = broker_id
         self._cluster = cluster
 
-    async def ask(self, broker_id: int, call: Call, path: str, *, query: Any = None, **more: Any) -> Any:
+    async def ask(
+        self, broker_id: int, call: Call, path: str, answer: PeerAnswer, *, query: Any = None, **more: Any
+    ) -> Any:
         if call.forwarded:
             raise Problem(421, "misdirected", "it was forwarded already")
         other = self._cluster.running(broker_id)
         if other is None:
             raise Problem(502, "no answer", f"broker {broker_id} cannot be asked")
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return (await other.asked("GET", unquote(path), forwarded=True, **given)).document
+        document = (await other.asked("GET", unquote(path), forwarded=True, **given)).document
+        return answer.read(broker_id, 200, dumped(document))
 
-    async def ask_all(self, call: Call, path: str, here: Any, *, query: Any = None, each: Any = None) -> Answers:
+    async def ask_all(
+        self, call: Call, path: str, answer: PeerAnswer, here: Any, *, query: Any = None, each: Any = None
+    ) -> Answers:
         documents, problems = {self._broker_id: await here()}, []
         for broker_id in () if call.forwarded else self._cluster.known - {self._broker_id}:
             try:
                 own = {**(query or {}), **(each or {}).get(broker_id, {})}
-                documents[broker_id] = await self.ask(broker_id, call, path, query=own)
+                documents[broker_id] = await self.ask(broker_id, call, path, answer, query=own)
             except Problem as problem:
                 problems.append(f"broker {broker_id}: {problem.detail}")
         return Answers(dict(sorted(documents.items())), problems)

@@ -18,6 +18,7 @@ from kreplica.admin import forwarding
 from kreplica.admin.api import Call
 from kreplica.admin.forwarding import Forwarding
 from kreplica.admin.peer_addresses import peer_url
+from kreplica.admin.peer_answers import PeerAnswer
 from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import FRESH_SECONDS, RegistrationsRead
 from kreplica.admin.site import AdminSite
@@ -28,6 +29,7 @@ from kreplica.testing.standalone import StandaloneProcess
 from kreplica.zookeeper import ConnectionLoss, Stat
 
 PORT = 8080
+ANYTHING = PeerAnswer({})
 
 
 class Listener(Resource):
@@ -75,7 +77,7 @@ class World:
             for number in (1, 2, 3)
         }
         reactor = self.hosts[1].reactor
-        self.forwarding = Forwarding(reactor, 1, Known(self.registrations))
+        self.forwarding = Forwarding(reactor, self.hosts[1].offload, 1, Known(self.registrations))
 
     def serve(self, number, document, **more):
         listener = Listener(document, **more)
@@ -102,7 +104,7 @@ def test_another_broker_is_asked_on_behalf_of_the_caller(world):
     listener = world.serve(2, {"state": "led"})
     call = Call()
     query = {"limit": 5, "after": None, "name": "é&b", "internal": True}
-    assert world.result(world.forwarding.ask(2, call, "/v1/why/a%2Fb", query=query)) == {"state": "led"}
+    assert world.result(world.forwarding.ask(2, call, "/v1/why/a%2Fb", ANYTHING, query=query)) == {"state": "led"}
     headers = {"authorization": None, "x-kreplica-forwarded": "1", "content-type": None}
     assert listener.asked == [("GET", "/v1/why/a%2Fb?limit=5&name=%C3%A9%26b&internal=true", headers, b"")]
 
@@ -116,7 +118,7 @@ def test_a_registration_cannot_send_a_request_to_another_host(world, url):
     listener = world.serve(3, {})
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
     for call in (SECRET, Call()):
-        problem = world.problem(world.forwarding.ask(2, call, "/v1/x"))
+        problem = world.problem(world.forwarding.ask(2, call, "/v1/x", ANYTHING))
         assert (problem.status, problem.title) == (502, "untrusted admin listener")
         assert "which is not the host of one of its listeners (PLAINTEXT://broker-2:9092)" in problem.detail
         assert "/brokers/ids/2" in problem.what_to_do
@@ -129,7 +131,7 @@ def test_a_registration_cannot_send_a_request_to_another_host(world, url):
 def test_an_admin_url_that_is_no_address_is_refused(world, url):
     """A malformed registration is a problem that names the broker, not an error of this one."""
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
-    problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x"))
+    problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x", ANYTHING))
     assert problem.status == 502
     assert problem.detail.startswith("broker 2 announces")
 
@@ -137,12 +139,12 @@ def test_an_admin_url_that_is_no_address_is_refused(world, url):
 def test_a_token_does_not_cross_the_network_in_clear(world):
     """Without TLS a token goes to this machine only; a request without a token goes anywhere."""
     listener = world.serve(2, {})
-    problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x"))
+    problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x", ANYTHING))
     assert (problem.status, problem.title) == (502, "untrusted admin listener")
     assert "in clear" in problem.detail
     assert "kreplica.admin.tls.certificate.file" in problem.what_to_do
     assert listener.asked == []
-    assert world.result(world.forwarding.ask(2, Call(), "/v1/x")) == {}
+    assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}
 
 
 def test_a_token_goes_to_brokers_of_this_machine():
@@ -159,7 +161,7 @@ def test_a_redirect_is_not_followed(world):
     """Its target gets nothing; the caller is told which broker answered so."""
     target = world.serve(3, {})
     world.serve(2, b"", status=307, location=f"http://broker-3:{PORT}/v1/x")
-    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x"))
+    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING))
     assert problem.status == 502
     assert target.asked == []
 
@@ -167,7 +169,9 @@ def test_a_redirect_is_not_followed(world):
 def test_a_write_is_forwarded_with_its_body(world):
     """A body goes along as JSON; an answer without one is None."""
     listener = world.serve(2, b"", status=204)
-    assert world.result(world.forwarding.ask(2, Call(), "/v1/x", method="DELETE", body={"a": 1})) is None
+    assert (
+        world.result(world.forwarding.ask(2, Call(), "/v1/x", PeerAnswer(None), method="DELETE", body={"a": 1})) is None
+    )
     method, _, headers, body = listener.asked[0]
     assert (method, headers["content-type"], json.loads(body)) == ("DELETE", "application/json", {"a": 1})
     assert headers["authorization"] is None
@@ -177,15 +181,15 @@ def test_what_is_wrong_there_is_said_here(world):
     """A problem of the broker that was asked comes through as it is."""
     document = {"title": "GROUP_ID_NOT_FOUND", "status": 404, "detail": "no g", "what_to_do": "look", "instance": "/"}
     world.serve(2, {**document, "group": "g"}, status=404)
-    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/groups/g"))
+    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/groups/g", ANYTHING))
     assert problem.document("/here") == {**document, "instance": "/here", "group": "g"}
 
 
 def test_what_was_forwarded_is_not_forwarded_again(world):
     """Two brokers that take each other for the controller do not ask each other for ever."""
     listener = world.serve(2, {})
-    assert world.problem(world.forwarding.ask(2, Call(forwarded=True), "/v1/x")).status == 421
-    answers = world.result(world.forwarding.ask_all(Call(forwarded=True), "/v1/x", here("mine")))
+    assert world.problem(world.forwarding.ask(2, Call(forwarded=True), "/v1/x", ANYTHING)).status == 421
+    answers = world.result(world.forwarding.ask_all(Call(forwarded=True), "/v1/x", ANYTHING, here("mine")))
     assert (answers.documents, list(answers.problems), listener.asked) == ({1: "mine"}, [], [])
 
 
@@ -200,7 +204,7 @@ def test_all_brokers_are_asked_and_those_who_do_not_answer_are_named(world):
     """One that is dead and one that hangs hide nobody else's answer, and cost one time-out together."""
     world.serve(2, None, never=True)
     began = world.simulation.scheduler.now_s
-    answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", here({"mine": 1})))
+    answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", ANYTHING, here({"mine": 1})))
     assert answers.documents == {1: {"mine": 1}}
     hangs, dead = answers.problems
     assert hangs == "broker 2: broker 2 did not answer within 5 s"
@@ -212,7 +216,7 @@ def test_answers_of_all_come_in_the_order_of_the_brokers(world):
     """Everybody who answers is there, by number."""
     world.serve(2, 2)
     world.serve(3, 3)
-    answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", here(1)))
+    answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", ANYTHING, here(1)))
     assert (list(answers.documents.items()), list(answers.problems)) == ([(1, 1), (2, 2), (3, 3)], [])
 
 
@@ -221,7 +225,7 @@ def test_an_answer_that_is_none_says_whose_it_is(world, monkeypatch, document, s
     """What is no JSON, leads elsewhere or is larger than anybody keeps is the other broker's fault, and named so."""
     monkeypatch.setattr(forwarding, "ANSWER_BYTES_MAX", 1000)
     world.serve(2, document, status=status)
-    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x"))
+    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING))
     assert problem.status == 502
     assert "broker 2" in problem.detail
 
@@ -230,7 +234,7 @@ def test_a_broker_that_cannot_be_asked_is_named(world):
     """A broker that is gone, or has no admin listener, is said to be so, with what to do."""
     world.registrations[2] = BrokerRegistration(2, ())
     del world.registrations[3]
-    silent, gone = (world.problem(world.forwarding.ask(number, Call(), "/v1/x")) for number in (2, 3))
+    silent, gone = (world.problem(world.forwarding.ask(number, Call(), "/v1/x", ANYTHING)) for number in (2, 3))
     assert (silent.status, silent.detail) == (503, "broker 2 has no admin listener")
     assert "kreplica.admin.listener" in silent.what_to_do
     assert (gone.status, gone.detail) == (503, "broker 3 is not registered in ZooKeeper")
@@ -240,8 +244,8 @@ def test_so_many_are_asked_at_once_and_no_more(world, monkeypatch):
     """When other brokers hang the requests that wait for them do not pile up."""
     monkeypatch.setattr(forwarding, "UNDER_WAY_MAX", 2)
     world.serve(2, None, never=True)
-    waiting = [Deferred.fromCoroutine(world.forwarding.ask(2, Call(), "/v1/x")) for _ in range(2)]
-    assert world.problem(world.forwarding.ask(2, Call(), "/v1/x")).title == "busy"
+    waiting = [Deferred.fromCoroutine(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) for _ in range(2)]
+    assert world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)).title == "busy"
     for each in waiting:
         each.addErrback(lambda failure: failure.value.status)
         assert world.simulation.run_until(each, 60) == 504
@@ -251,14 +255,14 @@ def test_a_broker_that_stops_waits_for_nobody(world):
     """What is under way when the broker stops fails at once, and no timer is left."""
     world.serve(2, {})
     world.serve(3, None, never=True)
-    assert world.result(world.forwarding.ask(2, Call(), "/v1/x")) == {}
-    waiting = Deferred.fromCoroutine(world.forwarding.ask(3, Call(), "/v1/x"))
+    assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}
+    waiting = Deferred.fromCoroutine(world.forwarding.ask(3, Call(), "/v1/x", ANYTHING))
     world.simulation.run(1)
     world.result(world.forwarding.close())
     failed = []
     waiting.addErrback(lambda failure: failed.append(failure.value.title))
     assert failed == ["stopping"]
-    assert world.problem(world.forwarding.ask(2, Call(), "/v1/x")).title == "busy"
+    assert world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)).title == "busy"
     world.simulation.run(1)
     assert world.hosts[1].reactor.getDelayedCalls() == []
 

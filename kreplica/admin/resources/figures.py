@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from kreplica.admin.api import Answer, Call, Route
 from kreplica.admin.forwarding import OtherBrokers
+from kreplica.admin.peer_answers import PeerAnswer
 from kreplica.admin.registrations import Registrations
 from kreplica.admin.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, record
 
@@ -54,6 +55,11 @@ ROW = record(
 )
 
 
+_PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
+ANSWER = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": _PROBLEMS}, title="Figures")
+PEER_ANSWER = PeerAnswer(ANSWER)
+
+
 class LocalFigures(Protocol):
     """What one broker says of itself."""
 
@@ -80,9 +86,7 @@ class FiguresResource:
 
     def routes(self) -> Sequence[Route]:
         """One."""
-        problems = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
-        answer = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": problems}, title="Figures")
-        return (Route("GET", PATH, self.read, "Figures of all brokers, for charts.", answer=answer),)
+        return (Route("GET", PATH, self.read, "Figures of all brokers, for charts.", answer=ANSWER),)
 
     async def read(self, call: Call) -> Answer:
         """``GET /v1/figures``."""
@@ -90,7 +94,7 @@ class FiguresResource:
         async def here() -> dict[str, Any]:
             return {"brokers": [{"broker_id": self._broker_id, "live": True, **await self._figures.figures()}]}
 
-        answers = await self._others.ask_all(call, PATH, here)
+        answers = await self._others.ask_all(call, PATH, PEER_ANSWER, here)
         rows = {row["broker_id"]: row for document in answers.documents.values() for row in document["brokers"]}
         if not call.forwarded:
             for broker_id in await self._registrations.live():

@@ -13,6 +13,7 @@ from kreplica.admin.groups.describing import GroupDescriptions
 from kreplica.admin.groups.listing import GroupLists, Listed
 from kreplica.admin.groups.resetting import OffsetResets, Target, refuse_with_members
 from kreplica.admin.leaders import Leaders
+from kreplica.admin.peer_answers import PeerAnswer
 from kreplica.admin.problems import Problem
 from kreplica.admin.schemas import (
     BOOLEAN,
@@ -122,6 +123,7 @@ LAG = record(
     },
     title="GroupLag",
 )
+PEER_LAG = PeerAnswer(LAG)
 RESET = record(
     {
         "to": record(
@@ -270,7 +272,7 @@ class Groups:
             if error.code is not ErrorCode.NOT_COORDINATOR or call.forwarded:
                 raise
         path = f"{PATH}/{quote(group, safe='')}/lag"
-        return Answer(await self._others.ask(self._coordinators.of(group), call, path))
+        return Answer(await self._others.ask(self._coordinators.of(group), call, path, PEER_LAG))
 
     # --- writes ------------------------------------------------------------------------------------------------------
 

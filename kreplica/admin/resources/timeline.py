@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kreplica.admin.api import Answer, Call, EventStream, Parameter, Route
+from kreplica.admin.api import Answer, Call, EventStream, Parameter, Route, Schema
 from kreplica.admin.chronicles import ID_PATTERN, Chronicle, Document, documents_of, entry_schema, merged
 from kreplica.admin.forwarding import OtherBrokers
+from kreplica.admin.peer_answers import PeerAnswer
 from kreplica.admin.problems import Problem
 from kreplica.admin.schemas import STRING, listing, one_of, record
 from kreplica.admin.timeline_feed import TimelineFeed
@@ -20,6 +21,21 @@ LIMIT = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MA
 BEFORE = Parameter("before", _ID, "Only what is older than the entry with this id.")
 SUBJECT = Parameter("subject", {"type": "string", "maxLength": 300}, "Only entries about it: `broker 3`.")
 SINCE = Parameter("since", _ID, "Only what is newer than the entry with this id.")
+
+
+_PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
+
+
+def answer_schema(kinds: Mapping[str, str]) -> Schema:
+    """Schema of the answer of ``/v1/timeline``.
+
+    :param kinds: what entries may be about, each with its description.
+    """
+    return record({"entries": listing(entry_schema(kinds)), "problems": _PROBLEMS}, title="Timeline")
+
+
+PEER_ANSWER = PeerAnswer(answer_schema({}))
+"""Entries of any kind."""
 
 
 class Timeline:
@@ -45,15 +61,13 @@ class Timeline:
     def routes(self) -> Sequence[Route]:
         """Two."""
         kind = Parameter("kind", one_of(*self._kinds), "Only entries of this kind.")
-        problems = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
-        entries = record({"entries": listing(entry_schema(self._kinds)), "problems": problems}, title="Timeline")
         return (
             Route(
                 "GET",
                 PATH,
                 self.read,
                 "What happened in the cluster, the newest first.",
-                answer=entries,
+                answer=answer_schema(self._kinds),
                 query=(LIMIT, BEFORE, SINCE, kind, SUBJECT),
             ),
             Route("GET", "/v1/events", self.events, "What happens, as events named `timeline`.", streams=True),
@@ -65,7 +79,7 @@ class Timeline:
         async def here() -> Document:
             return {"entries": documents_of(self._chronicle, **call.query)}
 
-        answers = await self._others.ask_all(call, PATH, here, query=call.query)
+        answers = await self._others.ask_all(call, PATH, PEER_ANSWER, here, query=call.query)
         entries = merged(entry for document in answers.documents.values() for entry in document["entries"])
         return Answer({"entries": entries[: call.query["limit"]], "problems": list(answers.problems)})
 
@@ -81,7 +95,7 @@ class Timeline:
             return {"entries": documents_of(self._chronicle, limit=LIMIT_MAX, since=since.get(self._broker_id))}
 
         each = {broker: {"since": entry_id} for broker, entry_id in since.items()}
-        answers = await self._others.ask_all(call, PATH, here, query={"limit": LIMIT_MAX}, each=each)
+        answers = await self._others.ask_all(call, PATH, PEER_ANSWER, here, query={"limit": LIMIT_MAX}, each=each)
         return [entry for document in answers.documents.values() for entry in document["entries"]]
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from kreplica.admin.api import Answer, Call, Route
 from kreplica.admin.chronicles import Chronicle, documents_of, merged
 from kreplica.admin.forwarding import Answers, OtherBrokers
+from kreplica.admin.peer_answers import PeerAnswer
 from kreplica.admin.plans.reading import NumberedStep, PlansRead
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.problems import Problem
@@ -35,6 +36,21 @@ from kreplica.zookeeper import ZooKeeperClient, read_all
 DECIDED_SHOWN = 20
 STEPS_SEARCHED_MAX = 5000
 ASKED_SECONDS_MAX = 3.0
+
+REMEMBERED = record(
+    {
+        "decided": listing(DECIDED),
+        "left_ms": {
+            "type": "object",
+            "propertyNames": {"pattern": "^[0-9]{1,10}$"},
+            "additionalProperties": TIME_MS,
+            "description": "When brokers that do not live were seen to leave, by broker.",
+        },
+    },
+    title="Remembered",
+)
+PEER_REMEMBERED = PeerAnswer(REMEMBERED)
+PEER_WHY = PeerAnswer(WHY)
 
 _UNKNOWN_PARTITION = {404: "There is no such partition."}
 
@@ -92,17 +108,6 @@ class Why:
 
     def routes(self) -> Sequence[Route]:
         """Three, and what this broker remembers."""
-        remembered_answer = record(
-            {
-                "decided": listing(DECIDED),
-                "left_ms": {
-                    "type": "object",
-                    "additionalProperties": TIME_MS,
-                    "description": "When brokers that do not live were seen to leave, by broker.",
-                },
-            },
-            title="Remembered",
-        )
         return (
             Route(
                 "GET",
@@ -134,7 +139,7 @@ class Why:
                 "/v1/decisions/{topic}/{partition}",
                 self.remembered,
                 "What the broker that is asked has decided of a partition.",
-                answer=remembered_answer,
+                answer=REMEMBERED,
                 query=(IN_TOPIC, IN_PARTITION),
             ),
         )
@@ -150,7 +155,7 @@ class Why:
         async def here() -> dict[str, Any]:
             return self._remembered(key)
 
-        answers = await self._others.ask_all(call, path, here)
+        answers = await self._others.ask_all(call, path, PEER_REMEMBERED, here)
         decided = together(row for document in answers.documents.values() for row in document["decided"])
         known_by_leader_epoch = {row["leader_epoch"] for row in decided}
         if facts.state is not None and facts.state.leader_epoch not in known_by_leader_epoch:
@@ -179,7 +184,7 @@ class Why:
             return Answer((await self._explained_here(group)).document())
         try:
             path = f"/v1/why/groups/{quote(group, safe='')}"
-            return Answer(await self._others.ask(coordinator, call, path))
+            return Answer(await self._others.ask(coordinator, call, path, PEER_WHY))
         except Problem as problem:
             if problem.status == 404:
                 raise
@@ -250,7 +255,7 @@ class Why:
             return {"entries": documents_of(self._known.chronicle, limit=DECIDED_SHOWN, subject=subject)}
 
         query = {"limit": DECIDED_SHOWN, "subject": subject}
-        answers = await self._others.ask_all(call, timeline.PATH, here, query=query)
+        answers = await self._others.ask_all(call, timeline.PATH, timeline.PEER_ANSWER, here, query=query)
         return [
             {
                 "at_ms": entry["at_ms"],

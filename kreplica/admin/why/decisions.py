@@ -81,9 +81,12 @@ def together(documents: Iterable[Document]) -> list[Document]:
     found: dict[tuple[object, ...], Document] = {}
     for document in documents:
         found.setdefault((document["leader_epoch"], document["change"], document["controller_epoch"]), document)
-    return sorted(
-        found.values(), key=lambda each: (each["controller_epoch"], each["leader_epoch"], each["at_ms"]), reverse=True
-    )
+    return sorted(found.values(), key=_age, reverse=True)
+
+
+def _age(document: Document) -> tuple[int, int, int]:
+    epochs = (-1 if document[name] is None else document[name] for name in ("controller_epoch", "leader_epoch"))
+    return (*epochs, document["at_ms"])
 
 
 def of_the_znode(state: LeaderAndIsr, written_at_ms: int) -> Document:

@@ -104,8 +104,11 @@ class Explanation:
 
 
 def time_text(at_ms: int) -> str:
-    """A moment, as ``2026-03-01 17:02:09 UTC``."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """A moment, as ``2026-03-01 17:02:09 UTC``; milliseconds where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms since 1970"
 
 
 def brokers_text(brokers: Iterable[int]) -> str:

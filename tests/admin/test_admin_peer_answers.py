@@ -1,0 +1,166 @@
+"""Answers of other brokers that are not what their routes promise: the caller gets a problem, never an error 500."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from test_admin_forwarding import World
+
+from kreplica.admin.api import Call
+from kreplica.admin.failures import problem_of
+from kreplica.admin.peer_answers import DEPTH_MAX, PeerAnswer
+from kreplica.admin.problems import Problem
+from kreplica.admin.resources.figures import FIGURES, FiguresResource
+from kreplica.admin.resources.groups import Groups
+from kreplica.admin.resources.timeline import Timeline
+from kreplica.admin.resources.why import PEER_REMEMBERED
+from kreplica.admin.schemas import COUNT, listing, one_of, record
+from kreplica.errors import ErrorCode, KafkaError
+
+UNEXPECTED = (
+    {},
+    [],
+    "text",
+    7,
+    None,
+    {"entries": None, "brokers": None, "decided": None, "left_ms": None},
+    {"entries": [{}], "brokers": [{}], "decided": [{}], "left_ms": {"abc": 1}, "problems": [], "at_ms": 1},
+    {"entries": [[]], "brokers": ["x"], "decided": [1], "left_ms": {"1": "x"}, "problems": [], "at_ms": 1},
+    {"entries": [{"id": "x"}], "brokers": [{"broker_id": []}], "decided": [], "left_ms": {"1": None}},
+)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def chronicle_of(*entries):
+    return SimpleNamespace(newest=lambda: iter(entries))
+
+
+class Figures:
+    async def figures(self):
+        return dict.fromkeys(FIGURES, 0)
+
+
+def read_timeline(world):
+    resource = Timeline(world.hosts[1].reactor, 1, chronicle_of(), {"x": "X."}, world.forwarding)
+    call = Call(query={"limit": 10, "before": None, "since": None, "kind": None, "subject": None})
+    return resource.read(call)
+
+
+def read_figures(world):
+    registrations = SimpleNamespace(live=lambda: _later(world.registrations))
+    return FiguresResource(1, lambda: 0, Figures(), registrations, world.forwarding).read(Call())
+
+
+async def _later(value):
+    return value
+
+
+@pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
+@pytest.mark.parametrize("read", [read_timeline, read_figures])
+def test_an_unexpected_answer_is_a_problem_of_its_broker(world, read, document):
+    """The other brokers' answers are shown, and a sentence names the broker whose answer is not used."""
+    world.serve(2, document)
+    world.serve(3, document)
+    answer = world.result(read(world)).document
+    assert [problem.partition(":")[0] for problem in answer["problems"]] == ["broker 2", "broker 3"]
+    assert all("its answer (status 200)" in problem for problem in answer["problems"])
+
+
+def lag_of(world):
+    async def elsewhere(group):
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, group)
+
+    coordinators = SimpleNamespace(of=lambda group: 2)
+    leaders = SimpleNamespace(published=None, connections=None)
+    groups = Groups(world.hosts[1].runtime, leaders, coordinators, elsewhere, world.forwarding)
+    return groups.lag(Call(path={"group": "g"}))
+
+
+@pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
+def test_an_unexpected_answer_of_the_one_broker_that_knows_is_a_bad_gateway(world, document):
+    """The problem has status 502, and says which broker and what is wrong."""
+    world.serve(2, document)
+    problem = world.problem(lag_of(world))
+    assert (problem.status, problem.title) == (502, "unexpected answer")
+    assert problem.detail.startswith("broker 2: its answer (status 200) ")
+    assert "broker 2" in problem.what_to_do
+
+
+@pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
+def test_what_a_broker_remembers_is_checked(document):
+    """Decisions and departures without their members, or of other types, are refused."""
+    assert refused(PEER_REMEMBERED, json.dumps(document)).status == 502
+
+
+def refused(answer, text, status=200):
+    with pytest.raises(Problem) as raised:
+        answer.read(2, status, text if isinstance(text, bytes) else text.encode())
+    return raised.value
+
+
+ROWS = PeerAnswer(record({"rows": listing(record({"count": COUNT, "state": one_of("on", "off")}))}))
+
+
+def test_a_newer_release_may_say_more():
+    """Members and values that this release does not have pass, so that brokers can be upgraded one by one."""
+    document = {"rows": [{"count": 1, "state": "paused", "since": 7}], "more": [1]}
+    assert ROWS.read(2, 200, json.dumps(document).encode()) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (b"<html>", "is not JSON"),
+        (b"", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b'{"rows": [], "rate": NaN}', "is not JSON: NaN"),
+        (b'{"rows": [], "rate": 1e999}', "is not JSON: a number is too large"),
+        (b'{"rows": [], "size": 1%b}' % (b"0" * 5000), "is not JSON: an integer has more than 64 bits"),
+        (b'{"rows": [], "text": "\\ud800"}', "is not JSON"),
+        (b'{"rows": [], "deep": %b}' % (b"[" * DEPTH_MAX + b"]" * DEPTH_MAX), "is nested deeper than 64 levels"),
+        (b"[" * 100_000, "is nested too deeply"),
+        (b"[]", "is wrong: [] is not of type 'object'"),
+        (b'{"rows": [{"count": 1, "state": "on"}, {"count": -1, "state": "on"}]}', "at .rows[1].count: -1 is less"),
+        (b'{"rows": [{"state": "on"}]}', "at .rows[0]: 'count' is a required property"),
+        (b'{"rows": "%b"}' % (b"x" * 100_000), "at .rows: "),
+    ],
+    ids=lambda value: repr(value[:30]),
+)
+def test_the_problem_says_what_is_wrong(text, wrong):
+    """Whatever a broker sends, the problem is short, names the broker, and names the place in the answer."""
+    problem = refused(ROWS, text)
+    assert problem.status == 502
+    assert problem.detail.startswith(f"broker 2: its answer (status 200) {wrong}")
+    assert len(problem.detail) < 500
+    assert problem_of(problem) is problem
+    json.dumps(problem.document("/here"), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("document", [*UNEXPECTED, {"title": 1, "detail": [], "what_to_do": {"a": 1}, "status": "x"}])
+@pytest.mark.parametrize(("status", "answered"), [(500, 500), (404, 404), (302, 502), (199, 502)])
+def test_an_unexpected_problem_is_still_a_problem(document, status, answered):
+    """A status of its own with any document: texts are texts."""
+    problem = refused(ROWS, json.dumps(document), status)
+    assert problem.status == answered
+    assert isinstance(problem.title, str)
+    assert isinstance(problem.detail, str)
+    assert problem.what_to_do is None
+
+
+def test_a_large_answer_is_checked_away_from_the_reactor(world):
+    """What takes long is left to a thread, and refused all the same."""
+    world.serve(2, {"entries": [{"id": "x"}] * 5000})
+    world.serve(3, {})
+    runs = []
+    offload = world.hosts[1].offload
+    run = offload.run
+    offload.run = lambda function, *given: runs.append(function) or run(function, *given)
+    answer = world.result(read_timeline(world)).document
+    assert len(runs) == 1
+    assert answer["problems"][0].startswith("broker 2: ")
