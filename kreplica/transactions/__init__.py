@@ -7,6 +7,7 @@ Data flows one way: request -> decision (pure) -> log -> memory -> answer, and m
 * ``states`` what is known of a transactional id, and which state may follow which; ``records`` the same in the log
 * ``fencing`` the guards: who may act, and what is asked a second time
 * ``decisions`` what comes of a request: ``beginnings`` of producers, ``additions`` of partitions, ``endings``
+* ``refused_ends`` the log lines of refused EndTxn requests
 * ``markers`` the end of a transaction, written to all its partitions; ``marker_requests`` the requests for that
 * ``patience`` who comes while markers are written waits for a moment
 * ``timeouts`` what happens by itself: transactions that take too long, transactional ids that nobody uses

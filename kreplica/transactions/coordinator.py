@@ -19,6 +19,7 @@ from kreplica.transactions.config import TransactionsConfig
 from kreplica.transactions.decisions import Answer, Decision, refused
 from kreplica.transactions.endings import Ending, end
 from kreplica.transactions.markers import Markers
+from kreplica.transactions.refused_ends import RefusedEnds
 from kreplica.transactions.shard import Entry, TransactionShard
 from kreplica.transactions.states import Identity, Transaction
 from kreplica.transactions.timeouts import Timeouts
@@ -54,6 +55,7 @@ class TransactionCoordinator:
         self._markers = markers
         self._next_producer_id = next_producer_id
         self.shards = make_shards(lambda state_log: TransactionShard(runtime, state_log, markers))
+        self._refused_ends = RefusedEnds(runtime.reactor)
         self._timeouts = Timeouts(runtime, self.shards.loaded, config)
         self._waiting: dict[Deferred[None], None] = {}
         self._is_stopped = False
@@ -117,7 +119,12 @@ class TransactionCoordinator:
         def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
             return end(transaction, asked, new_producer_id, self._runtime.wall_clock_ms())
 
-        self._decide(transactional_id, decide, answered)
+        def answer_end(answer: Answer) -> None:
+            if answer.code is not ErrorCode.NONE:
+                self._refused_ends.note(transactional_id, asked, self._entry_of(transactional_id), answer.code)
+            answered(answer)
+
+        self._decide(transactional_id, decide, answer_end)
 
     # --- what tools ask for ------------------------------------------------------------------------------------------
 
@@ -156,6 +163,12 @@ class TransactionCoordinator:
         ):
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT
         return ErrorCode.NONE
+
+    def _entry_of(self, transactional_id: str) -> Entry | None:
+        try:
+            return self._shard_of(transactional_id).get(transactional_id)
+        except KafkaError:
+            return None
 
     def _shard_of(self, transactional_id: str) -> TransactionShard:
         """:raise KafkaError: another coordinates it, or may, or nobody does just now; INVALID_REQUEST."""

@@ -1,0 +1,67 @@
+"""Logs each refused EndTxn with the state that it found, so that a producer's fatal error can be explained later."""
+
+from __future__ import annotations
+
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode
+from kreplica.runtime import Reactor
+from kreplica.transactions.endings import Ending
+from kreplica.transactions.shard import Entry
+from kreplica.transactions.states import NO_IDENTITY
+
+log = Logger()
+
+INTERVAL_S = 1.0
+LINES_PER_INTERVAL_MAX = 10
+
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Errors after which the producer sends the same request again: they are part of normal operation."""
+
+
+class RefusedEnds:
+    """Owned by a coordinator; logs at most ``LINES_PER_INTERVAL_MAX`` lines per interval, and counts the others."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._began_s = float("-inf")
+        self._lines = 0
+
+    def note(self, transactional_id: str, asked: Ending, entry: Entry | None, code: ErrorCode) -> None:
+        """Log an EndTxn that was answered with an error that is not retriable.
+
+        :param entry: the transactional id as the coordinator knows it; None if it is unknown.
+        """
+        if code is ErrorCode.NONE or code in _RETRIABLE:
+            return
+        now_s = self._reactor.seconds()
+        if now_s - self._began_s >= INTERVAL_S:
+            if self._lines > LINES_PER_INTERVAL_MAX:
+                log.info("{count} more EndTxn requests were refused", count=self._lines - LINES_PER_INTERVAL_MAX)
+            self._began_s, self._lines = now_s, 0
+        self._lines += 1
+        if self._lines > LINES_PER_INTERVAL_MAX:
+            return
+        transaction = entry.transaction if entry is not None else None
+        current = transaction.client_identity if transaction is not None else NO_IDENTITY
+        log.info(
+            "EndTxn refused with {code}: {transactional_id!r} is in state {state}, asked to {asked}; producer "
+            "id {claimed_id} epoch {claimed_epoch}, current id {current_id} epoch {current_epoch}, "
+            "epoch grows: {epoch_grows}",
+            code=code.name,
+            transactional_id=transactional_id,
+            state=transaction.state.title if transaction is not None else "unknown",
+            asked="commit" if asked.is_commit else "abort",
+            claimed_id=asked.claimed.producer_id,
+            claimed_epoch=asked.claimed.epoch,
+            current_id=current.producer_id,
+            current_epoch=current.epoch,
+            epoch_grows=asked.epoch_grows,
+        )

@@ -1,0 +1,63 @@
+"""Log lines of refused EndTxn requests."""
+
+from collections.abc import Iterator
+
+import pytest
+from transactions_scene import P0, Scene
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+
+from kreplica.errors import ErrorCode
+from kreplica.transactions.refused_ends import LINES_PER_INTERVAL_MAX
+from kreplica.transactions.states import Identity
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    events: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        if "refused" in (text := formatEvent(event)):
+            events.append(text)
+
+    globalLogPublisher.addObserver(observe)
+    yield events
+    globalLogPublisher.removeObserver(observe)
+
+
+def test_a_refused_end_is_logged_with_the_state_that_it_found(lines):
+    """The line names the state, both identities and what was asked for."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    assert scene.end(producer, commits=True).code is ErrorCode.NONE
+    assert not lines
+    assert scene.end(producer, commits=False).code is ErrorCode.INVALID_TXN_STATE
+    [line] = lines
+    for part in ("INVALID_TXN_STATE", "CompleteCommit", "asked to abort", f"id {producer.producer_id} epoch 0"):
+        assert part in line
+    scene.end(Identity(999, 0), commits=True)
+    assert "INVALID_PRODUCER_ID_MAPPING" in lines[-1]
+
+
+def test_retries_are_not_logged(lines):
+    """An EndTxn that comes while the decision is on its way to the log is sent again by its producer."""
+    scene = Scene()
+    producer = scene.begin()
+    scene.add(producer, P0)
+    scene.ask_to_end(producer, commits=True)
+    scene.ask_to_end(producer, commits=True)
+    assert scene.answers[-1].code is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert not lines
+
+
+def test_a_client_that_loops_does_not_fill_the_log(lines):
+    """Beyond the limit per interval requests are counted, and one line reports their number."""
+    scene = Scene()
+    producer = scene.begin()
+    for _ in range(LINES_PER_INTERVAL_MAX + 5):
+        scene.ask_to_end(producer, commits=True)
+    assert len(lines) == LINES_PER_INTERVAL_MAX
+    scene.clock.advance(1.0)
+    scene.ask_to_end(producer, commits=True)
+    assert lines[LINES_PER_INTERVAL_MAX].startswith("5 more")
+    assert len(lines) == LINES_PER_INTERVAL_MAX + 2
