@@ -266,6 +266,8 @@ def main() -> None:
         sys.exit("fresh machine: this needs root and debootstrap (Debian: apt install debootstrap)")
     commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h %s"], capture_output=True, text=True)
     say(f"commit {commit.stdout.strip()}; changes that are not committed are left out")
+    # A shell that starts this in the background has it ignore SIGINT, and the broker would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     found = []
     with machine_in(arguments.directory, arguments.keep) as machine:
         if not (machine.path / "home/tester").is_dir():
