@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from kreplica.runtime.disk import OsDisk
+from kreplica.cli.screen import plain
+from kreplica.runtime.disk import ReadOnlyDisk
 from kreplica.testing.replay import Outcome, Replay
 from kreplica.testing.replay_difference import explain
 from kreplica.testing.replay_reading import JournalFile, JournalUnreadable, read_journals
 from kreplica.testing.replay_story import Story
+from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.sweep import keep_quiet
 
 
 class Unreadable(click.ClickException):
@@ -30,38 +34,55 @@ def command(path: Path, verbose: bool, until: int | None) -> None:
     controller saw is given to the controller of this program; each of its writes to ZooKeeper and each command to a
     broker is compared.  The first difference is told, and ends with exit code 1.
     """
+    keep_quiet()  # a controller logs what goes wrong in it, and here all of that is compared
     try:
-        files = read_journals(OsDisk(), str(path), lambda why: click.echo(f"left out: {why}", err=True))
+        with burial():
+            events, decisions = _replay_all(path, verbose, until)
     except JournalUnreadable as error:
-        raise Unreadable(str(error)) from None
+        raise Unreadable(plain(str(error))) from None
+    click.echo(f"{events} events, {decisions} decisions: all the same")
+
+
+def _replay_all(path: Path, verbose: bool, until: int | None) -> tuple[int, int]:
+    """Return the events and the decisions that were compared.
+
+    :raise JournalUnreadable: a file, or a line in it, is not what controllers write.
+    :raise SystemExit: the first difference was found.
+    """
+    files = read_journals(ReadOnlyDisk(), str(path), lambda why: click.echo(plain(f"left out: {why}"), err=True))
     events = decisions = 0
     for file, following in zip(files, [*files[1:], None], strict=True):
         if file.note:
-            click.echo(file.note, err=True)
-        try:
-            outcome = _replay(file, following, verbose, until)
-        except JournalUnreadable as error:
-            raise Unreadable(str(error)) from None
+            click.echo(plain(file.note), err=True)
+        outcome = _replay(file, following, verbose, until)
         events += outcome.events
         decisions += outcome.decisions
-    click.echo(f"{events} events, {decisions} decisions: all the same")
+    return events, decisions
 
 
 def _replay(file: JournalFile, following: JournalFile | None, verbose: bool, until: int | None) -> Outcome:
     """:raise SystemExit: where it differs."""
     telling: list[str] = []
     replay = Replay(file, lambda _, line: telling.extend(story.tell(line)), until)
-    story = Story(file.head, lambda: replay.controller.context)
+    with replay.understood(file.head):
+        story = Story(file.head, lambda: replay.controller.context)
     if verbose:
-        click.echo(f"{file.path}: broker {file.head['broker']}, kreplica {file.head['kreplica']}")
+        _echo([f"{file.path}: broker {file.head['broker']}, kreplica {file.head['kreplica']}"])
     for _ in replay.steps():
         if verbose and telling:
-            click.echo("\n".join(telling))
+            _echo(telling)
         telling.clear()
     if following is not None:
         replay.compare_end(following)
     difference = replay.outcome.difference
     if difference is not None:
-        click.echo("\n".join(explain(difference, file, story)))
+        with replay.understood(difference.expected or file.head):
+            explained = list(explain(difference, file, story))
+        _echo(explained)
         raise SystemExit(1)
     return replay.outcome
+
+
+def _echo(lines: Sequence[str]) -> None:
+    """Print lines without control characters: a journal may hold anything."""
+    click.echo("\n".join(map(plain, lines)))

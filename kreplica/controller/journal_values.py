@@ -49,6 +49,9 @@ from kreplica.zookeeper.records import KeeperState
 
 Json = Any
 
+COUNT_MAX = 1_000_000
+"""Values that one number of a journal may stand for when it is read back: partitions of a run, results of a multi."""
+
 
 class Later:
     """A value that becomes JSON when its entry is written; nobody changes it until then."""
@@ -136,8 +139,14 @@ def decode_runs(runs: Iterable[str]) -> Iterator[TopicPartition]:
     for run in runs:
         topic, _, numbers = run.rpartition(":")
         first, _, last = numbers.partition("-")
-        for number in range(int(first), int(last or first) + 1):
+        for number in range(int(first), int(first) + _counted(int(last or first) - int(first) + 1)):
             yield TopicPartition(topic, number)
+
+
+def _counted(count: Json) -> int:
+    if type(count) is not int or not 0 <= count <= COUNT_MAX:
+        raise ValueError(f"{str(count)[:40]} is not a number of values from 0 to {COUNT_MAX:,}")
+    return count
 
 
 def encode_error(error: BaseException) -> Json:
@@ -159,7 +168,7 @@ def decode_error(value: Json) -> Exception:
         _, index, cause, count = value
         error = decode_error(cause)
         assert isinstance(error, ZooKeeperError)
-        return MultiFailed(index, error, [None] * count)
+        return MultiFailed(index, error, [None] * _counted(count))
     name, path, text = value
     if name == "CancelledError":
         return CancelledError()
@@ -270,7 +279,7 @@ def _encode_read(result: ReadResult) -> Json:
 def decode_answer(operation: str, value: Json) -> Any:
     match operation:
         case "multi":
-            return [None] * value
+            return [None] * _counted(value)
         case "multi_read":
             return [_decode_read(each) for each in value]
         case "get_data":

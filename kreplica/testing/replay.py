@@ -22,6 +22,8 @@ from kreplica.testing.replay_script import Difference, Script
 from kreplica.testing.replay_start import Start
 from kreplica.testing.replay_world import ReplayWorld
 
+REASON_MAX = 200
+
 WRITES = ("multi", "create", "delete")
 
 Told = Callable[[Controller, Line], None]
@@ -70,12 +72,12 @@ class Replay:
         self._told = told
         self._until = until
         self._script = Script(file.lines, self._same)
-        self._world = world = ReplayWorld(self._script, file.head["config"])
-        world.now_s = file.head["s"]
-        self._journal = Journal(self._script, lambda: world.now_s)
-        self.controller = world.controller = Controller(recorded(world.surroundings, self._journal), self._journal)
-        if file.state is not None:
-            with self._understood("its head"):
+        with self.understood(file.head):
+            self._world = world = ReplayWorld(self._script, file.head["config"])
+            world.now_s = file.head["s"]
+            self._journal = Journal(self._script, lambda: world.now_s)
+            self.controller = world.controller = Controller(recorded(world.surroundings, self._journal), self._journal)
+            if file.state is not None:
                 Start(world, self._journal, file.state).stand()
 
     def run(self) -> Outcome:
@@ -90,7 +92,7 @@ class Replay:
         script.muted = False
         while (line := script.next) is not None and not self._is_over:
             if "in" in line:
-                with self._understood(f"entry {line['n']}"):
+                with self.understood(line):
                     self._world.perform(line)
             else:
                 script.did_nothing()
@@ -98,13 +100,19 @@ class Replay:
             yield
 
     @contextmanager
-    def _understood(self, what: str) -> Iterator[None]:
-        """:raise JournalUnreadable: where a part of the journal is not what this version writes."""
+    def understood(self, line: Line) -> Iterator[None]:
+        """Blame a line of the journal for whatever its handling raises, a controller's errors included.
+
+        :raise JournalUnreadable: if the line, or what follows from it, is not what this version writes.
+        """
         try:
             yield
-        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        except JournalUnreadable:
+            raise
+        except Exception as error:
             file = self.outcome.file
-            text = f"{what} is nothing that can reach a controller: {type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"[:REASON_MAX]
+            text = f"line {line['n'] + 1} is nothing that can reach a controller: {reason}"
             raise JournalUnreadable(f"{file.path}: {text} (it is of kreplica {file.head.get('kreplica')})") from error
 
     @property

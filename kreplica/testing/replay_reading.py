@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from kreplica.controller.journal_lines import FORMAT, Line, decode_line, lines_of
+from kreplica.controller.journal_lines import FORMAT, Line, decode_sized, lines_of
 from kreplica.errors import KreplicaError
 from kreplica.runtime.disk import Disk
 
-HEAD_FIELDS = {"journal", "kreplica", "broker", "wall_clock_ms", "s", "config", "state"}
+HEAD_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "journal": (int,),
+    "kreplica": (str,),
+    "broker": (int,),
+    "wall_clock_ms": (int,),
+    "s": (int, float),
+    "config": (dict,),
+    "state": (dict, type(None)),
+}
+
+FILE_BYTES_MAX = 256 * 2**20
+"""Size of one file, and of its lines when they are unpacked; a whole journal has 64 MiB by default."""
 
 
 class JournalUnreadable(KreplicaError):
@@ -54,19 +65,33 @@ def read_journals(disk: Disk, path: str, left_out: Callable[[str], None] = lambd
     if not disk.is_directory(path):
         if not disk.exists(path):
             raise JournalUnreadable(f"{path}: there is no such file")
-        return [read_journal(path, disk.read_file(path))]
+        return [read_journal(path, _data_of(disk, path))]
     names = [name for name in disk.list_directory(path) if PurePath(name).match("controller-journal-*.jsonl")]
     found: list[JournalFile] = []
     why = f"{path}: holds no controller-journal-*.jsonl"
     for name in names:
         try:
-            found.append(read_journal(f"{path}/{name}", disk.read_file(f"{path}/{name}")))
+            found.append(read_journal(f"{path}/{name}", _data_of(disk, f"{path}/{name}")))
         except JournalUnreadable as error:
             why = str(error)
             left_out(why)
     if not found:
         raise JournalUnreadable(why)
     return found
+
+
+def _data_of(disk: Disk, path: str) -> bytes:
+    try:
+        file = disk.open(path)
+        try:
+            size = file.size()
+            if size > FILE_BYTES_MAX:
+                raise JournalUnreadable(f"{path}: has {size:,} bytes, and at most {FILE_BYTES_MAX:,} are read")
+            return file.read_at(0, size)
+        finally:
+            file.close()
+    except OSError as error:
+        raise JournalUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def read_journal(path: str, data: bytes) -> JournalFile:
@@ -78,9 +103,13 @@ def read_journal(path: str, data: bytes) -> JournalFile:
     found: list[Line] = []
     note = ""
     raw = list(lines_of(data))
+    unpacked_bytes = 0
     for number, line in enumerate(raw):
         try:
-            entry = decode_line(line)
+            entry, size = decode_sized(line)
+            unpacked_bytes += size
+            if unpacked_bytes > FILE_BYTES_MAX:
+                raise ValueError(f"the lines so far have more than {FILE_BYTES_MAX:,} bytes when unpacked")
             if entry["n"] != number:
                 raise ValueError(f"entry {entry['n']} stands where {number} should")
         except ValueError as error:
@@ -91,7 +120,8 @@ def read_journal(path: str, data: bytes) -> JournalFile:
         raise JournalUnreadable(note or f"{path}: is empty")
     head = found[0]
     if "journal" in head and head["journal"] != FORMAT:
-        raise JournalUnreadable(f"{path}: has format {head['journal']}, and this version reads {FORMAT}")
-    if not head.keys() >= HEAD_FIELDS:
-        raise JournalUnreadable(f"{path}: is no journal of a controller")
+        raise JournalUnreadable(f"{path}: has format {str(head['journal'])[:40]}, and this version reads {FORMAT}")
+    for name, types in HEAD_FIELDS.items():
+        if name not in head or type(head[name]) not in types:
+            raise JournalUnreadable(f"{path}: is no journal of a controller: line 1 has no {name} as journals have it")
     return JournalFile(path, head, found[1:], note)

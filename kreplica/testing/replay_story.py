@@ -15,6 +15,13 @@ from kreplica.model import LeaderAndIsr, TopicPartition
 TEXT_MAX = 160
 """Characters of a znode's data that are shown."""
 
+TOLD = frozenset((
+    "call", "asked", "watch", "session", "answer", "answered", "late", "overflowed", "event", "failed",
+    "took_office", "resigned", "settled", "timer", "exists", "get_data", "get_children", "multi_read", "create",
+    "delete", "multi", "open", "close", "command", "unclean_allowed", "min_insync_replicas",
+))  # fmt: skip
+"""Kinds of entries that have a method of ``Story``."""
+
 SHOWN_MAX = 20
 """Of many operations, so many are shown."""
 
@@ -45,8 +52,9 @@ class Story:
     def tell(self, line: Line) -> list[str]:
         """The lines of an entry; none where it tells nothing that the others do not."""
         kind = line.get("in") or line.get("out") or line.get("read")
-        tell: Callable[[Line], str | list[str]] = getattr(self, f"_{kind}", lambda _: [])
-        told = tell(line)
+        if kind not in TOLD:
+            return []
+        told: str | list[str] = getattr(self, f"_{kind}")(line)
         return told if isinstance(told, list) else [told]
 
     # --- what reached the controller ---------------------------------------------------------------------------------

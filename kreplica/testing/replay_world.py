@@ -32,6 +32,24 @@ from kreplica.zookeeper import SessionState
 
 log = Logger()
 
+HEARD = (
+    "answer",
+    "answered",
+    "asked",
+    "call",
+    "late",
+    "overflowed",
+    "sent",
+    "session",
+    "timer",
+    "watch",
+    "withdrawn",
+)
+"""Kinds of entries that reach a controller, each with a method of the world."""
+
+CALLED = ("start", "stand_for_election", "topic_settings_changed", "stop")
+"""Methods of a controller that its broker calls."""
+
 
 class ReplayWorld:
     """Made for one journal's file.
@@ -122,13 +140,14 @@ class ReplayWorld:
         """Let this reach the controller."""
         before = self.script.position
         self.now_s = line.get("s", self.now_s)
-        performed = getattr(self, f"_{line['in']}", None)
-        if performed is not None:
-            performed(line)
+        if line["in"] in HEARD:
+            getattr(self, f"_{line['in']}")(line)
         if self.script.position == before:
             self.script.did_nothing()
 
     def _call(self, line: Line) -> None:
+        if line["method"] not in CALLED:
+            raise LookupError(f"brokers do not call {line['method']}")
         result = getattr(self.controller, line["method"])()
         if isinstance(result, Coroutine):
             Deferred.fromCoroutine(result).addErrback(lambda failure: log.failure("repeating a call", failure))

@@ -1,0 +1,267 @@
+"""Journals that no controller has written: ``kreplica replay`` refuses them, by file and line, in bounded memory."""
+
+from __future__ import annotations
+
+import base64
+import json
+import resource
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from test_testing_replay import CONTROLLER, DIRECTORY, a_busy_life, scene_with_journal
+
+from kreplica.cli.replay import command
+from kreplica.controller import journal_files
+from kreplica.controller.journal_lines import decode_line
+from kreplica.testing import replay_reading
+from kreplica.testing.storms.burial import burial
+
+ODD: list[Any] = [
+    None, True, -1, 0, 2**31, 2**63, 10**30, 1e308, -0.5, float("nan"), float("inf"), "", "x", "\x1b[2J", "\ud800",
+    "orders:0-99999999999", "__class__", [], [[]], {}, {"a": {}}, [None], {"base64": "!"},
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _buried() -> Iterator[None]:
+    with burial():
+        yield
+
+
+@cache
+def journals() -> list[list[dict[str, Any]]]:
+    """The entries of each file of a real controller's journal; the later files begin with its state."""
+    before, journal_files.FILES_COUNT = journal_files.FILES_COUNT, 2**20
+    try:
+        scene = scene_with_journal(brokers=4)
+        a_busy_life(scene)
+    finally:
+        journal_files.FILES_COUNT = before
+    disk = scene.controllers[CONTROLLER].host.disk
+    names = disk.list_directory(DIRECTORY)
+    files = [disk.read_file(f"{DIRECTORY}/{name}") for name in names]
+    return [[decode_line(line) for line in data.splitlines(keepends=True)] for data in files]
+
+
+def written(entries: list[Any]) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in entries)
+
+
+def replayed(path: Path, data: bytes) -> Result:
+    file = path / "controller-journal-1-1.jsonl"
+    file.write_bytes(data)
+    return CliRunner().invoke(command, [str(file), "--verbose"])
+
+
+def refused(path: Path, data: bytes) -> str:
+    """What is said of a file that is refused."""
+    result = replayed(path, data)
+    assert_clear(result)
+    assert result.exit_code == 2, result.output
+    assert "controller-journal-1-1.jsonl" in result.output
+    return result.output
+
+
+def assert_clear(result: Result) -> None:
+    """A replay ends with an exit status and sentences, never with a traceback, and controls no terminal."""
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert "Traceback" not in result.output
+    assert "\x1b" not in result.output
+
+
+def nodes(value: Any) -> list[tuple[Any, Any]]:
+    """Every place in a document, as its container and the key in it."""
+    found: list[tuple[Any, Any]] = []
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in list(keys):
+        found.append((value, key))
+        found.extend(nodes(value[key]))
+    return found
+
+
+def changed_value(entries: list[Any], random: Random) -> None:
+    container, key = random.choice(nodes(random.choice(entries[:1] * 3 + entries)))
+    container[key] = random.choice(ODD)
+
+
+def removed_member(entries: list[Any], random: Random) -> None:
+    container, key = random.choice(nodes(random.choice(entries)))
+    del container[key]
+
+
+def moved_entry(entries: list[Any], random: Random) -> None:
+    entry = entries.pop(random.randrange(1, len(entries)))
+    entries.insert(random.randrange(1, len(entries)), entry)
+    numbered(entries)
+
+
+def repeated_entry(entries: list[Any], random: Random) -> None:
+    entries.insert(random.randrange(1, len(entries)), random.choice(entries[1:]))
+    entries[:] = [dict(each) for each in entries]
+    numbered(entries)
+
+
+def numbered(entries: list[Any]) -> None:
+    for number, entry in enumerate(entries):
+        entry["n"] = number
+
+
+CHANGES = (changed_value, changed_value, removed_member, moved_entry, repeated_entry)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_crafted_journal_ends_in_a_sentence(tmp_path, seed):
+    """Values of other types, huge numbers, missing members, entries in another order or twice."""
+    random = Random(seed)
+    entries = json.loads(json.dumps(random.choice(journals())))
+    for _ in range(random.randrange(1, 4)):
+        random.choice(CHANGES)(entries, random)
+    assert_clear(replayed(tmp_path, written(entries)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_journal_ends_in_a_sentence(tmp_path, seed):
+    """Bytes that changed, a file cut anywhere, and files of random bytes."""
+    random = Random(seed)
+    data = bytearray(written(journals()[0]))
+    match seed % 3:
+        case 0:
+            for _ in range(5):
+                data[random.randrange(len(data))] = random.randrange(256)
+        case 1:
+            del data[random.randrange(len(data)) :]
+        case _:
+            data = bytearray(random.randbytes(10_000))
+    assert_clear(replayed(tmp_path, bytes(data)))
+
+
+def first(**changes: Any) -> dict[str, Any]:
+    return journals()[0][0] | changes
+
+
+def packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("config", []),
+        ("config", {"unknown": 1, "broker_id": [1]}),
+        ("s", "soon"),
+        ("s", None),
+        ("broker", {}),
+        ("wall_clock_ms", 10**30),
+        ("state", "office"),
+        ("state", {"office": 7}),
+        ("journal", True),
+    ],
+)
+def test_a_head_that_no_controller_writes(tmp_path, name, value):
+    """The first line is checked before a controller is made from it."""
+    refused(tmp_path, written([first(**{name: value}), *journals()[0][1:]]))
+
+
+HUGE = 10**12
+
+
+def changed(find: Callable[[dict[str, Any]], bool], **changes: Any) -> tuple[list[dict[str, Any]], int]:
+    """A journal with one changed entry, and the line of that entry."""
+    entries = list(journals()[0])
+    number = next(number for number, entry in enumerate(entries) if find(entry))
+    entries[number] = entries[number] | changes
+    return entries, number + 1
+
+
+def is_result(entry: dict[str, Any]) -> bool:
+    return entry.get("of") == "multi" and "value" in entry
+
+
+@pytest.mark.parametrize(
+    ("find", "changes"),
+    [
+        (is_result, {"value": HUGE}),
+        (is_result, {"error": ["MultiFailed", 0, ["NoNode", "/", ""], HUGE]}),
+        (lambda entry: entry.get("in") == "call", {"method": "__class__"}),
+        (lambda entry: entry.get("in") == "call", {"method": "_resign"}),
+        (lambda entry: entry.get("in") == "watch", {"event": ["\x1b[2J", "", ""]}),
+    ],
+)  # fmt: skip
+def test_an_entry_that_cannot_reach_a_controller_is_named(tmp_path, find, changes):
+    """Numbers that stand for billions of values, and methods that brokers do not call: the line is named."""
+    entries, line = changed(find, **changes)
+    assert f"line {line} is nothing that can reach a controller" in refused(tmp_path, written(entries))
+
+
+def test_runs_of_partitions_are_bounded(tmp_path):
+    """A command of an earlier file that was not answered names as many partitions as a cluster may have."""
+    entries = next(
+        entries for entries in json.loads(json.dumps(journals())) if (entries[0]["state"] or {}).get("office")
+    )
+    command_of = {"command": 1, "api": "StopReplica", "epoch": 1, "delete": False, "is_sent": True}
+    channel = {"channel": 1, "commands": [command_of | {"partitions": [f"orders:0-{HUGE}"]}]}
+    entries[0]["state"]["office"]["channels"] = [[2, channel]]
+    assert "line 1 is nothing" in refused(tmp_path, written(entries))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"n": 0, "packed": packed(b'{"n": 0, "a": "' + b"x" * 200_000_000 + b'"}')},
+        {"n": 0, "packed": 7},
+        {"n": 0, "packed": "!"},
+        {"n": 0, "packed": packed(b"[" * 100_000)},
+        {"n": 0, "packed": packed(b"{}")[:-8]},
+        {"n": True},
+        [],
+    ],
+    ids=lambda line: repr(line)[:30],
+)
+def test_a_packed_line_is_bounded(tmp_path, line):
+    """A line that unpacks to a thousand times its size costs no more memory than an honest one may."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "line 1 of 1 cannot be read" in refused(tmp_path, written([line]))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 192 * 1024
+
+
+@pytest.mark.parametrize("data", [b"[" * 200_000 + b"\n", b'{"n":0,"a":' * 100_000 + b"\n", b"1" * 5000 + b"\n", b"\n"])
+def test_a_line_that_is_no_json_is_named(tmp_path, data):
+    """Deep nesting and numbers of thousands of digits are refused as lines."""
+    assert "line 1 of 1 cannot be read" in refused(tmp_path, data)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    """A file, and all lines of a file unpacked, have bounds."""
+    monkeypatch.setattr(replay_reading, "FILE_BYTES_MAX", 50_000)
+    assert "at most 50,000 are read" in refused(tmp_path, b"x" * 60_000)
+    entries = [first(), *({"n": n, "packed": packed(b'{"n":%d,"a":"%b"}' % (n, b"x" * 20_000))} for n in range(1, 9))]
+    assert "when unpacked" in replayed(tmp_path, written(entries)).output
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path):
+    """A directory in the place of a file is refused in a sentence."""
+    (tmp_path / "controller-journal-1-1.jsonl").mkdir()
+    result = CliRunner().invoke(command, [str(tmp_path)])
+    assert_clear(result)
+    assert "cannot be read" in result.output
+
+
+def test_errors_inside_a_controller_are_not_printed(tmp_path):
+    """In a process of its own, whose log goes to the terminal: an answer of the wrong type fails in a callback."""
+    entries, _ = changed(lambda entry: entry.get("of") == "get_data" and "value" in entry, of="other")
+    file = tmp_path / "controller-journal-1-1.jsonl"
+    file.write_bytes(written(entries))
+    program = [sys.executable, "-m", "kreplica.cli", "replay", "--verbose", str(file)]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode in (1, 2)
+    assert "Traceback" not in ended.stderr
+    assert "Unhandled" not in ended.stderr
+    assert ended.stdout or ended.stderr
