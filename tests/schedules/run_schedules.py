@@ -29,6 +29,7 @@ from schedule import Schedule, Step, plan
 from kreplica.testing.histories import number_of
 from kreplica.testing.outside_clients import SteadyProducer, TailingReader
 from kreplica.testing.process_cluster import ProcessCluster, wait_until
+from kreplica.testing.server_process import ServerFailed
 from kreplica.testing.zookeeper import RealZooKeeper
 
 SETTINGS = {
@@ -38,12 +39,14 @@ SETTINGS = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
     "group.initial.rebalance.delay.ms": 0,
+    "zookeeper.session.timeout.ms": 4500,
     "zookeeper.connection.timeout.ms": 60_000,
     "log.segment.bytes": 1 << 20,
 }
 TOPICS = ("once", "plain", "parts", "copy")
 BETWEEN = 100
 CONVERGE_S_MAX = 120.0
+CREATE_ATTEMPTS_MAX = 5
 
 
 @dataclass
@@ -82,9 +85,9 @@ class Run:
         for broker in cluster.brokers.values():
             broker.settings["log.dirs"] = self._hosts.disk(broker.broker_id) / f"logs-{self._schedule.seed}"
         try:
-            cluster.start()
+            cluster.start(CONVERGE_S_MAX)
             for topic in TOPICS:
-                cluster.create_topic(topic, PARTITIONS)
+                _create(cluster, topic)
             self._clients(cluster)
             self._result.violations += [f"traceback: {text}" for text in cluster.tracebacks()]
         except Exception as error:
@@ -196,6 +199,20 @@ def _started(*workers: Transactions | Pipeline | GroupMember) -> Iterator[None]:
         for worker in workers:
             with contextlib.suppress(Exception):
                 worker.finish()
+
+
+def _create(cluster: ProcessCluster, topic: str) -> None:
+    """Create a topic; ask again if the controller changes meanwhile, as it may on a busy machine."""
+    for attempt in range(CREATE_ATTEMPTS_MAX):
+        try:
+            cluster.create_topic(topic, PARTITIONS)
+            return
+        except ServerFailed as error:
+            if "TOPIC_ALREADY_EXISTS" in str(error):
+                cluster.wait_until_in_sync(topic)
+                return
+            if "NOT_CONTROLLER" not in str(error) or attempt == CREATE_ATTEMPTS_MAX - 1:
+                raise
 
 
 def _finish(*workers: Transactions | GroupMember) -> None:

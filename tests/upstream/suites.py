@@ -21,49 +21,20 @@ class NotTheSuite(AssertionError):
 
 
 @dataclass(frozen=True)
-class Suite:
-    """A suite that its project publishes in its source distribution.
+class Expected:
+    """Which tests of a suite do not pass, and why.
 
-    :param project: its name in the package index.
-    :param sha256: of the source distribution, in hexadecimal.
-    :param folders: what is taken out of it; where the client's own code is not among them, it is the installed one.
-    :param missing: path -> text of files that its tests import, and that the project does not publish.
-    :param run: what pytest is told to collect.
+    :param project: its name, with ``version``.
+    :param tests_count: how many tests there are.
+    :param passed_count: how many of them pass.
     :param not_passed: the beginning of a test's name -> why it does not pass.
-    :param tests_count: how many tests there are, and ...
-    :param passed_count: ... how many of them pass.
     """
 
     project: str
     version: str
-    sha256: str
-    folders: tuple[str, ...]
-    run: str
     tests_count: int
     passed_count: int
     not_passed: Mapping[str, str]
-    missing: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def archive_name(self) -> str:
-        """Of the source distribution, as the package index calls it."""
-        return f"{self.project.replace('-', '_')}-{self.version}"
-
-    def unpack(self, directory: Path) -> None:
-        """Lay the suite into a directory, ready to be run there.
-
-        :raise NotTheSuite: it cannot be had.
-        """
-        from archives import unpack  # here, because upstream_page.py runs without pytest's path
-
-        beginning = f"{self.archive_name}/"
-        with tarfile.open(self._fetched()) as archive:
-            members = archive.getmembers()
-            for member in members:
-                member.name = member.name.removeprefix(beginning)
-            unpack(archive, directory, (each for each in members if each.name.split("/")[0] in self.folders))
-        for name, text in self.missing.items():
-            (directory / name).write_text(text)
 
     def reason(self, test: str) -> str | None:
         """Why a test is known not to pass; ``None`` where it should."""
@@ -89,6 +60,45 @@ class Suite:
                 f"{len(outcomes)} tests ran and {passed} passed, "
                 f"where {self.tests_count} and {self.passed_count} are written down"
             )
+
+
+@dataclass(frozen=True)
+class Suite(Expected):
+    """A suite that its project publishes in its source distribution.
+
+    ``project`` is its name in the package index.
+
+    :param sha256: of the source distribution, in hexadecimal.
+    :param folders: what is taken out of it; where the client's own code is not among them, it is the installed one.
+    :param missing: path -> text of files that its tests import, and that the project does not publish.
+    :param run: what pytest is told to collect.
+    """
+
+    sha256: str = field(kw_only=True)
+    folders: tuple[str, ...] = field(kw_only=True)
+    run: str = field(kw_only=True)
+    missing: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def archive_name(self) -> str:
+        """Of the source distribution, as the package index calls it."""
+        return f"{self.project.replace('-', '_')}-{self.version}"
+
+    def unpack(self, directory: Path) -> None:
+        """Lay the suite into a directory, ready to be run there.
+
+        :raise NotTheSuite: it cannot be had.
+        """
+        from archives import unpack  # here, because upstream_page.py runs without pytest's path
+
+        beginning = f"{self.archive_name}/"
+        with tarfile.open(self._fetched()) as archive:
+            members = archive.getmembers()
+            for member in members:
+                member.name = member.name.removeprefix(beginning)
+            unpack(archive, directory, (each for each in members if each.name.split("/")[0] in self.folders))
+        for name, text in self.missing.items():
+            (directory / name).write_text(text)
 
     def _fetched(self) -> Path:
         kept = CACHE / f"{self.archive_name}.tar.gz"

@@ -1,0 +1,57 @@
+"""The suites of franz-go, sarama and kafka-go."""
+
+from __future__ import annotations
+
+from go_suites import GoSuite, Module
+
+NO_SHARE_GROUPS = "share groups are not served: skipped by the suite"
+NO_SCRAM = "SASL is not served: skipped by the suite without a SCRAM listener"
+
+SKIPPED = "-skip=^TestVersionMatrix"
+"""Clients before 2.1, which produce message formats 0 and 1; a failure there lets the suite hang."""
+
+FRANZ_GO = GoSuite(
+    "franz-go",
+    "1.22.2",
+    tests_count=0,
+    passed_count=0,
+    not_passed={},
+    module=Module("github.com/twmb/franz-go", "v1.22.2", "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww="),
+    packages=("./pkg/kgo",),
+    environment={"KGO_TEST_RF": "3", "KGO_TEST_RECORDS": "10000"},
+)
+
+FRANZ_GO_ADMIN = GoSuite(
+    "franz-go kadm",
+    "1.19.0",
+    tests_count=0,
+    passed_count=0,
+    not_passed={},
+    module=Module("github.com/twmb/franz-go/pkg/kadm", "v1.19.0", "h1:5Nx/WWFkpNUi8Z55Skxvn9x5HOCjw+BUntSNB1kLglk="),
+)
+
+SARAMA = GoSuite(
+    "sarama",
+    "1.61.1",
+    tests_count=0,
+    passed_count=0,
+    not_passed={},
+    module=Module("github.com/IBM/sarama", "v1.61.1", "h1:I59MWPHQUWqJNdRpsDUcbeCriog8SxjQaPfHNWxidEg="),
+    packages=(".",),
+    flags=("-tags=functional", "-run=^TestFunc|^TestVersionMatrix|^TestReliable|^TestInteropMatrix", SKIPPED),
+    environment={"KAFKA_VERSION": "3.9.1"},
+)
+
+KAFKA_GO = GoSuite(
+    "kafka-go",
+    "0.4.51",
+    tests_count=0,
+    passed_count=0,
+    not_passed={},
+    module=Module("github.com/segmentio/kafka-go", "v0.4.51", "h1:JgDPPG75tC1rWIS2Me6MwcvXJ6f49UQ4HjAOef71Hno="),
+    packages=(".",),
+    environment={"KAFKA_VERSION": "3.7.0", "KAFKA_SKIP_NETTEST": "1"},
+)
+
+TOXIPROXY = Module("github.com/Shopify/toxiproxy/v2", "v2.5.0", "h1:i4LPT+qrSlKNtQf5QliVjdP08GyAH8+BUIc9gT0eahc=")
+"""The proxy that sarama's tests cut connections with."""

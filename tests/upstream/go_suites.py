@@ -1,0 +1,110 @@
+"""Test suites of Go clients, taken from their modules by the Go proxy and run unchanged."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from suites import CACHE, Expected, NotTheSuite
+
+DOWNLOAD_S_MAX = 300
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Go module at one version.
+
+    :param h1: its checksum, as ``go.sum`` has it.
+    """
+
+    path: str
+    version: str
+    h1: str
+
+    def unpack(self, directory: Path) -> None:
+        """Copy the module into a directory that does not exist.
+
+        :raise NotTheSuite: the proxy does not have it, or not with that checksum.
+        """
+        CACHE.mkdir(parents=True, exist_ok=True)
+        command = ["go", "mod", "download", "-json", f"{self.path}@{self.version}"]
+        done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, timeout=DOWNLOAD_S_MAX, check=False)
+        told = json.loads(done.stdout) if done.stdout else {"Error": done.stderr}
+        if told.get("Error"):
+            raise NotTheSuite(f"{self.path} {self.version}: {told['Error']}")
+        if told["Sum"] != self.h1:
+            raise NotTheSuite(f"{self.path} {self.version} has the checksum {told['Sum']} instead of {self.h1}")
+        shutil.copytree(told["Dir"], directory, copy_function=shutil.copyfile)
+        for folder, _, _ in os.walk(directory):
+            os.chmod(folder, 0o755)
+
+
+@dataclass(frozen=True)
+class GoSuite(Expected):
+    """A suite and what is expected of it.
+
+    :param module: whose tests are run.
+    :param packages: as ``go test`` takes them.
+    :param flags: of ``go test``.
+    :param environment: variables that the suite reads.
+    :param seconds_max: how long it may take.
+    """
+
+    module: Module = field(kw_only=True)
+    packages: Sequence[str] = field(default=("./...",), kw_only=True)
+    flags: Sequence[str] = field(default=(), kw_only=True)
+    environment: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    seconds_max: int = field(default=900, kw_only=True)
+
+    def run(
+        self, directory: Path, environment: Mapping[str, str], command_prefix: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """Run the suite in a directory that does not exist yet.
+
+        :param environment: added to the suite's own, such as where the brokers are.
+        :param command_prefix: runs the command, such as ``ip netns exec NAME``.
+        :return: name of each test at the top level -> "passed", "skip" or "fail".
+        :raise AssertionError: the tests cannot be compiled.
+        """
+        self.module.unpack(directory)
+        variables = {"GOFLAGS": "-mod=mod", **self.environment, **environment}
+        # Compiling needs the proxy, which cannot be reached from a network namespace.
+        compiled = self._go(["test", "-c", "-o", os.devnull, *self.flags, *self.packages], directory, variables, ())
+        assert compiled.returncode == 0, compiled.stderr[-3000:]
+        words = ["test", "-json", "-count=1", "-p=1", f"-timeout={self.seconds_max}s", *self.flags, *self.packages]
+        done = self._go(words, directory, {**variables, "GOPROXY": "off"}, command_prefix)
+        (directory / "output.jsonl").write_text(done.stdout + done.stderr)
+        outcomes = _outcomes(done.stdout)
+        assert outcomes, done.stdout[-3000:] + done.stderr[-3000:]
+        return outcomes
+
+    def _go(
+        self, words: Sequence[str], directory: Path, variables: Mapping[str, str], prefix: Sequence[str]
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*prefix, "go", *words],
+            cwd=directory,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=self.seconds_max + 120,
+            check=False,
+        )
+
+
+def _outcomes(output: str) -> dict[str, str]:
+    """What ``go test -json`` says of each test at the top level."""
+    outcomes = {}
+    for line in output.splitlines():
+        if not line.startswith("{"):
+            continue
+        event = json.loads(line)
+        name = event.get("Test", "")
+        if name and "/" not in name and event["Action"] in ("pass", "fail", "skip"):
+            outcomes[name] = "passed" if event["Action"] == "pass" else event["Action"]
+    return outcomes
