@@ -5,6 +5,12 @@ from __future__ import annotations
 from go_suites import GoSuite, Module
 
 NO_SHARE_GROUPS = "share groups are not served: skipped by the suite"
+NO_ACLS = "access control lists are not served"
+NO_QUOTAS = "client quotas are not served"
+NO_KAFKA_3 = "skipped by the suite from Kafka 3.0 on"
+NO_SASL = "SASL is not served"
+DOCKER = "starts, stops or looks into containers of its own"
+OLD_CLIENT = "a client of 0.8.2: ListOffsets 0 is not served"
 NO_SCRAM = "SASL is not served: skipped by the suite without a SCRAM listener"
 
 SKIPPED = "-skip=^TestVersionMatrix"
@@ -13,9 +19,14 @@ SKIPPED = "-skip=^TestVersionMatrix"
 FRANZ_GO = GoSuite(
     "franz-go",
     "1.22.2",
-    tests_count=0,
-    passed_count=0,
-    not_passed={},
+    tests_count=152,
+    passed_count=144,
+    not_passed={
+        "TestShareGroup*": NO_SHARE_GROUPS,
+        "TestConsumeRegexShareSkipsInternal": NO_SHARE_GROUPS,
+        "TestSCRAMAuth*": NO_SCRAM,
+        "TestIssueProduceBrokerTooOldFailsRecords": "asks for a broker that is too old: skipped by the suite",
+    },
     module=Module("github.com/twmb/franz-go", "v1.22.2", "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww="),
     packages=("./pkg/kgo",),
     environment={"KGO_TEST_RF": "3", "KGO_TEST_RECORDS": "10000"},
@@ -24,8 +35,8 @@ FRANZ_GO = GoSuite(
 FRANZ_GO_ADMIN = GoSuite(
     "franz-go kadm",
     "1.19.0",
-    tests_count=0,
-    passed_count=0,
+    tests_count=11,
+    passed_count=11,
     not_passed={},
     module=Module("github.com/twmb/franz-go/pkg/kadm", "v1.19.0", "h1:5Nx/WWFkpNUi8Z55Skxvn9x5HOCjw+BUntSNB1kLglk="),
 )
@@ -33,9 +44,18 @@ FRANZ_GO_ADMIN = GoSuite(
 SARAMA = GoSuite(
     "sarama",
     "1.61.1",
-    tests_count=0,
-    passed_count=0,
-    not_passed={},
+    tests_count=57,
+    passed_count=45,
+    not_passed={
+        "TestFuncProducing*": OLD_CLIENT,
+        "TestFuncAdminListConsumerGroupOffsets": DOCKER,
+        "TestFuncTxnProduceWithBrokerFailure": DOCKER,
+        "TestFuncIdempotentBufferedSequence": DOCKER,
+        "TestFuncJavaInteropCooperativeRebalance": DOCKER,
+        "TestFuncAdminQuotas": NO_QUOTAS,
+        "TestFuncAdminUpdateFeatures": "asks for Kafka 4.0: skipped by the suite",
+        "TestFuncAdminIncrementalAlterConfigs": "changes a broker setting that is read at start here",
+    },
     module=Module("github.com/IBM/sarama", "v1.61.1", "h1:I59MWPHQUWqJNdRpsDUcbeCriog8SxjQaPfHNWxidEg="),
     packages=(".",),
     flags=("-tags=functional", "-run=^TestFunc|^TestVersionMatrix|^TestReliable|^TestInteropMatrix", SKIPPED),
@@ -45,11 +65,22 @@ SARAMA = GoSuite(
 KAFKA_GO = GoSuite(
     "kafka-go",
     "0.4.51",
-    tests_count=0,
-    passed_count=0,
-    not_passed={},
+    tests_count=126,
+    passed_count=114,
+    not_passed={
+        "TestClient*ACLs": NO_ACLS,
+        "TestClientAlterClientQuotas": NO_QUOTAS,
+        "Test*UserScramCredentials": NO_SASL,
+        "TestUnsupportedSASLMechanism": NO_SASL,
+        "TestClientAddOffsetsToTxn": NO_KAFKA_3,
+        "TestClientAddPartitionsToTxn": NO_KAFKA_3,
+        "TestClientInitProducerId": NO_KAFKA_3,
+        "TestReadTruncatedMessages": "skipped by the suite, for any broker",
+    },
     module=Module("github.com/segmentio/kafka-go", "v0.4.51", "h1:JgDPPG75tC1rWIS2Me6MwcvXJ6f49UQ4HjAOef71Hno="),
     packages=(".",),
+    # Two of its subtests call a function that they did not set, which ends the whole run.
+    flags=("-skip=^TestReaderConsumerGroup$",),
     environment={"KAFKA_VERSION": "3.7.0", "KAFKA_SKIP_NETTEST": "1"},
 )
 

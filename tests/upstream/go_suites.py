@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from suites import CACHE, Expected, NotTheSuite
@@ -60,6 +61,11 @@ class GoSuite(Expected):
     flags: Sequence[str] = field(default=(), kw_only=True)
     environment: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     seconds_max: int = field(default=900, kw_only=True)
+
+    @staticmethod
+    def names(entry: str, test: str) -> bool:
+        """Entries are whole names, or patterns with ``*``."""
+        return fnmatchcase(test, entry)
 
     def run(
         self, directory: Path, environment: Mapping[str, str], command_prefix: Sequence[str] = ()

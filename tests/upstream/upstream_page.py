@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from go_clients import FRANZ_GO, FRANZ_GO_ADMIN, KAFKA_GO, SARAMA
+from go_suites import GoSuite
 from kafka_python import KAFKA_PYTHON, OLDER_KAFKA_PYTHON
 from suites import ROOT, Suite
 from unpublished_suites import UNPUBLISHED
 
+GO_SUITES = (FRANZ_GO, FRANZ_GO_ADMIN, SARAMA, KAFKA_GO)
 PAGE = ROOT / "docs" / "upstream-tests.md"
 
 PROGRAMS = (
@@ -28,6 +31,11 @@ A suite is taken from its project's source distribution, pinned by version and h
 the run, and so does a listed test that passes. The newest version is part of `make test`, the other of `make soak`.
 
 {suites}
+## Suites of Go clients
+
+They are published with their modules, which the Go proxy serves by version and checksum; `make soak` runs them.
+
+{go_suites}
 ## Scenarios after suites that are not published
 
 The source distributions of aiokafka and confluent-kafka leave their tests out. What their integration tests ask of a
@@ -56,6 +64,15 @@ def suite(one: Suite) -> str:
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table, ""])
 
 
+def go_suite(one: GoSuite) -> str:
+    """What a suite of a Go client is, and why some of it does not pass."""
+    left = one.tests_count - one.passed_count
+    counts = f"{one.tests_count} tests run, {one.passed_count} pass, {left} do not" + (":" if left else ".")
+    rows = [f"| `{name}` | {reason} |" for name, reason in one.not_passed.items()]
+    table = ["| tests | why |", "|---|---|", *rows, ""] if rows else []
+    return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table])
+
+
 def unpublished() -> str:
     """Part by part, where its like is found."""
     parts = []
@@ -82,6 +99,7 @@ def text() -> str:
     """The page."""
     return PAGE_TEXT.format(
         suites="\n".join(map(suite, (KAFKA_PYTHON, OLDER_KAFKA_PYTHON))),
+        go_suites="\n".join(map(go_suite, GO_SUITES)),
         unpublished=unpublished(),
         programs=programs(),
     )
