@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.web.http import HTTPChannel
+from twisted.web.http_headers import Headers
 from twisted.web.server import Request
 
 from kreplica.admin.calls import BODY_BYTES_MAX
@@ -18,6 +19,10 @@ IGNORED_BYTES_MAX = 16 * BODY_BYTES_MAX
 """So much of a body that is too long is read and thrown away, so that its sender hears why; then it is cut off."""
 
 
+LENGTH_DIGITS_MAX = 19
+"""Digits of a Content-Length: more are beyond 64 bits."""
+
+
 class BoundedRequest(Request):
     """Holds one byte more of a body than is allowed: that it is too long is told by whoever reads it."""
 
@@ -25,6 +30,16 @@ class BoundedRequest(Request):
 
     def gotLength(self, length: int | None) -> None:
         super().gotLength(None if length is None else min(length, BODY_BYTES_MAX + 1))  # type: ignore[no-untyped-call]
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        reason = _misdirected(command, path)
+        if reason is None and version == b"HTTP/1.0" and self.requestHeaders.hasHeader(b"transfer-encoding"):
+            reason = "HTTP/1.0 has no Transfer-Encoding"
+        if reason is None:
+            super().requestReceived(command, path, version)  # type: ignore[no-untyped-call]
+        else:
+            channel: Any = self.channel
+            channel.refuse(Problem(400, "INVALID_REQUEST", reason))
 
     def handleContentChunk(self, data: bytes) -> None:
         left = BODY_BYTES_MAX + 1 - self._body_bytes
@@ -34,6 +49,23 @@ class BoundedRequest(Request):
         elif self._body_bytes > IGNORED_BYTES_MAX:
             transport: Any = self.transport
             transport.abortConnection()
+
+
+def _misdirected(command: bytes, target: bytes) -> str | None:
+    """Return why a request target is refused; None if it is a path of this server (RFC 9112, 3.2)."""
+    if target.startswith(b"/") or (command, target) == (b"OPTIONS", b"*"):
+        return None
+    return "the request target is not a path: this is not a proxy"
+
+
+def _framing_fault(headers: Headers) -> str | None:
+    """Return what two servers could understand differently in a request's headers; None if nothing (RFC 9112)."""
+    if len(headers.getRawHeaders(b"host", [])) > 1:
+        return "there is more than one Host"
+    encodings = headers.getRawHeaders(b"transfer-encoding", [])
+    if encodings and [encoding.lower() for encoding in encodings] != [b"chunked"]:
+        return "Transfer-Encoding is not chunked, once"
+    return None
 
 
 CONNECTIONS_MAX = 1000
@@ -133,7 +165,10 @@ class Connections:
 
 
 class BoundedChannel(HTTPChannel):
-    """Says why it ends where a line of a request is too long; ends where there are too many, or it is too slow.
+    """HTTP/1.1 of one connection; closed if a request is malformed or too slow, or if there are too many connections.
+
+    Twisted accepts some requests that servers in front of this one may understand differently (request smuggling).
+    They are refused, and the connection is closed: what follows may be a part of the body.
 
     :param connections: of all channels of a port.
     """
@@ -143,6 +178,7 @@ class BoundedChannel(HTTPChannel):
         self._connections = connections
         self._deadline: IDelayedCall | None = None
         self._is_between = False  # a request was answered, and nothing of the next one has come
+        self._is_refused = False  # bytes that follow are dropped
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
@@ -158,17 +194,39 @@ class BoundedChannel(HTTPChannel):
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
     def dataReceived(self, data: bytes) -> None:
+        transport: Any = self.transport
+        if self._is_refused or transport.disconnecting:  # TLS delivers what came before the end
+            return
         if self._is_between:
             self._is_between = False
             self._connections.is_sending(self)
             self._expect(HEADER_SECONDS_MAX)
         super().dataReceived(data)  # type: ignore[no-untyped-call]
 
+    def lineReceived(self, line: bytes) -> None:
+        if line[:1] in (b" ", b"\t"):
+            self.refuse(Problem(400, "INVALID_REQUEST", "a line of the request begins with white space"))
+        else:
+            super().lineReceived(line)  # type: ignore[no-untyped-call]
+
+    def headerReceived(self, line: bytes) -> bool:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length" and len(value.strip()) > LENGTH_DIGITS_MAX:
+            self.refuse(Problem(400, "INVALID_REQUEST", "Content-Length has too many digits"))
+            return False
+        return bool(super().headerReceived(line))  # type: ignore[no-untyped-call]
+
     def allHeadersReceived(self) -> None:
+        reason = _framing_fault(self.requests[-1].requestHeaders)
+        if reason is not None:
+            self.refuse(Problem(400, "INVALID_REQUEST", reason))
+            return
         self._expect(BODY_SECONDS_MAX)
         super().allHeadersReceived()  # type: ignore[no-untyped-call]
 
     def allContentReceived(self) -> None:
+        if self._is_refused:
+            return
         self._expect(None)
         self._is_between = False
         self._connections.has_sent(self)
@@ -194,11 +252,16 @@ class BoundedChannel(HTTPChannel):
     def lineLengthExceeded(self, line: bytes) -> None:
         is_first = re.match(rb"[A-Z]+ /", line) is not None
         status, title = (414, "URI_TOO_LONG") if is_first else (431, "REQUEST_HEADER_FIELDS_TOO_LARGE")
-        problem = Problem(status, title, f"a line of a request has at most {self.MAX_LENGTH:,} bytes")
+        self.refuse(Problem(status, title, f"a line of a request has at most {self.MAX_LENGTH:,} bytes"))
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer a request that cannot be served, drop what follows it and close the connection."""
+        self._is_refused = True
         body = dumped(problem.document("")) + b"\n"
+        reason = problem.title.replace("_", " ").title().encode()
         transport: Any = self.transport
         transport.write(
             b"HTTP/1.1 %d %b\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n"
-            b"Connection: close\r\n\r\n%b" % (status, title.replace("_", " ").title().encode(), len(body), body)
+            b"Connection: close\r\n\r\n%b" % (problem.status, reason, len(body), body)
         )
-        transport.loseConnection()
+        self.loseConnection()  # type: ignore[no-untyped-call]
