@@ -53,7 +53,7 @@ SUBCOMMANDS = {
     "plan": "Plans that move, add and remove replicas: make, list, show, watch, set, cancel.",
     "election": "Leaders by hand: list, preferred, unclean.",
     "config": "Settings of topics and brokers: get, set, remove.",
-    "why": "Why a partition, a group or a plan is as it is, and what you can do.",
+    "why": "Why a partition, a group, a plan or a broker is as it is, and what you can do.",
     "timeline": "What happened in the cluster, and what happens.",
     "zookeeper": "Start a real ZooKeeper on this machine.",
     "log": "A broker's files: dump, verify.",

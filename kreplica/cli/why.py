@@ -1,4 +1,4 @@
-"""``kreplica why``: what a partition, a group or a plan is, who decided it, what it waits for and what one can do."""
+"""``kreplica why``: state of a partition, group, plan or broker, its cause, what it waits for and what one can do."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def plan(session: Session, plan: str) -> None:
     session.show(session.get(path_of("why", "plans", plan)), _describe)
 
 
+@command.command()
+@click.argument("broker", type=click.IntRange(min=0))
+@connected
+def broker(session: Session, broker: int) -> None:
+    """Why a broker answers slowly: what blocked its event loop."""
+    session.show(session.get(path_of("why", "brokers", broker)), _describe)
+
+
 def _describe(screen: Screen, why: dict[str, Any]) -> None:
     screen.line(bad(why["summary"], when=False))
     _sentences(screen, "It waits for", why["waits_for"])
@@ -55,6 +63,11 @@ def _describe(screen: Screen, why: dict[str, Any]) -> None:
             request = each.get("request")
             if request:
                 screen.line(f"    {command_of(request['method'], request['path'], request.get('body'))}", "dim")
+    stalls = why["facts"].get("stalls")
+    if stalls:
+        screen.line()
+        blocked = [(time_text(each["at_ms"]), f"{each['duration_ms']} ms", each["cause"]) for each in stalls]
+        screen.table(("BLOCKED UNTIL", "FOR", "BY"), blocked, nothing="", prose=("BY",))
     if why["decided"]:
         screen.line()
         columns = ("DECIDED", "BY BROKER", "EPOCH", "ON", "CHANGE")

@@ -54,6 +54,7 @@ class Runtime:
     :param random: the one source of randomness (ids, jitter, placement).
     :param boot_id: another after each start of the machine: while it is the same, everything that was ever written to
         a file is still there, synced or not; empty where nobody can tell.
+    :param is_simulated: the reactor's time does not pass while code runs, so the event loop is never blocked.
     """
 
     reactor: Reactor
@@ -62,6 +63,7 @@ class Runtime:
     random: random.Random
     wall_clock_ms: Callable[[], int]
     boot_id: str = ""
+    is_simulated: bool = False
 
 
 def real_runtime(reactor: Any) -> Runtime:

@@ -36,12 +36,15 @@ class Stall(NamedTuple):
 
 
 class StallWatch:
-    """A timer that measures how late it is; of use on a real reactor only.
+    """A timer that measures how late it is; useful on a real reactor only (``Runtime.is_simulated``).
 
     :param threshold_s: delays from this on are logged, with their cause.
     :ivar counts: how often it was late by at most each of ``BOUNDS_S``, and by more.
     :ivar sum_s: of all delays together.
-    :ivar recent: the last stalls.
+    :ivar recent: the last stalls, oldest first.
+    :ivar stalls: number of stalls since the start.
+    :ivar stalled_s: duration of all stalls together.
+    :ivar longest_s: duration of the longest stall.
     """
 
     def __init__(self, reactor: Reactor, threshold_s: float = 0.1) -> None:
@@ -55,11 +58,17 @@ class StallWatch:
         self.counts = [0] * (len(BOUNDS_S) + 1)
         self.sum_s = 0.0
         self.recent: deque[Stall] = deque(maxlen=RECENT_MAX)
+        self.stalls = 0
+        self.stalled_s = self.longest_s = 0.0
 
     def start(self) -> None:
         """Look from now on."""
         self._due_s = self._reactor.seconds() + INTERVAL_S
         self._timer = self._reactor.callLater(INTERVAL_S, self._look)
+
+    def ago_s(self, stall: Stall) -> float:
+        """Return how long ago a stall ended, in seconds."""
+        return self._reactor.seconds() - stall.at_s
 
     def note(self, cause: str, seconds: float) -> None:
         """Report work that took long; the longest since the last look is the cause of the stall.
@@ -81,6 +90,9 @@ class StallWatch:
 
     def _stalled(self, stall: Stall) -> None:
         self.recent.append(stall)
+        self.stalls += 1
+        self.stalled_s += stall.seconds
+        self.longest_s = max(self.longest_s, stall.seconds)
         if stall.at_s - self._logged_s < LOG_INTERVAL_S:
             self._unlogged += 1
             return

@@ -122,7 +122,7 @@ class Connection:
         self._closed_callbacks: tuple[Callable[[], object], ...] = ()
 
     def __repr__(self) -> str:
-        first = f": {self._requests[0]!r}" if self._requests else ""
+        first = f": {self._requests[0].description}" if self._requests else ""
         return f"<Connection {self.peer} on {self.listener}, {len(self._requests)} outstanding{first}>"
 
     @property

@@ -151,6 +151,13 @@ class Request:
         return f"<{self.api.name} {self.version} #{self.correlation_id}, {state}>"
 
     @property
+    def description(self) -> str:
+        """API, version, size, client id and peer, for the log."""
+        route = self._route
+        client = f"client {self.client_id!r} at {self.connection.peer}"
+        return f"{route.api.name} {route.version} of {self.size} bytes from {client}"
+
+    @property
     def api(self) -> Api:
         return self._route.api
 

@@ -95,6 +95,11 @@ class FastTransport(tcp.Server):
             self._handle(scratch, kept + size)
         return None
 
+    def _note_if_long(self, frame: memoryview, seconds: float) -> None:
+        """Report the frame if it kept the event loop for long beyond its share."""
+        if seconds >= LONG_S:
+            self._resources.turn.slices.on_long(self._resources.dispatch.description(self.connection, frame), seconds)
+
     def _read_into_frame(self, buffer: mmap) -> BaseException | None:
         """Read the rest of a large frame to where it belongs, and what comes behind it into the scratch buffer."""
         resources = self._resources
@@ -116,8 +121,11 @@ class FastTransport(tcp.Server):
             resources.partial.update(self, self._frame_filled, self._frame_size)
             return None
         with resources.turn:
-            self._frame_received(connection, view[_LENGTH.size : self._frame_size])
+            frame = view[_LENGTH.size : self._frame_size]
+            begun_s = connection.seconds()
+            self._frame_received(connection, frame)
             resources.dispatch.settle()
+            self._note_if_long(frame, connection.seconds() - begun_s)
             if not connection.keeps_frame:
                 self._drop_frame()
             if behind:
@@ -144,9 +152,7 @@ class FastTransport(tcp.Server):
             received(connection, view[position + 4 : end])
             now_s = seconds()
             if now_s >= until_s:
-                if now_s >= until_s + LONG_S:
-                    cause = self._resources.dispatch.description(connection, view[position + 4 : end])
-                    self._resources.turn.slices.on_long(cause, now_s - until_s)
+                self._note_if_long(view[position + 4 : end], now_s - until_s)
                 if end < size and not connection.paused:
                     self._set_aside(view[end:size])
                     return

@@ -140,8 +140,8 @@ class Broker:
         self._ports: dict[str, int] = {}
         self.admin: AdminSite | None = None
         self.standalone: StandaloneBrokers | None = None
-        self._stalls = StallWatch(runtime.reactor, settings["kreplica.stall.log.ms"] / 1000)
-        self.turn.slices.on_long = self._stalls.note
+        self.stalls = StallWatch(runtime.reactor, settings["kreplica.stall.log.ms"] / 1000)
+        self.turn.slices.on_long = self.stalls.note
         self._opened = False
         self.stopping = False
         self._joined_once = False
@@ -185,6 +185,8 @@ class Broker:
         timings.done("assignment")
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
+        if not self.runtime.is_simulated:
+            self.stalls.start()
         self.fence.starts_after(self.client.last_zxid)
         endpoints = self._listen(self.server)
         self._start_admin()
@@ -221,9 +223,7 @@ class Broker:
         await self.membership.join(registration)
 
     async def _start_plugins(self) -> None:
-        if self.plugins.has_reporters and self.admin is None:  # whose metrics have started it
-            self._stalls.start()
-        await self.plugins.start(lambda: BrokerFigures(self, self._stalls))
+        await self.plugins.start(lambda: BrokerFigures(self, self.stalls))
 
     def _build_server(self) -> Server:
         table = handler_table(self, self.topic_admin)
@@ -253,9 +253,8 @@ class Broker:
             # Its web framework takes a sixth of the time in which a broker starts: not where nobody asks for it.
             from kreplica.service.admin import admin_site
 
-            self.admin = admin_site(self, self._stalls, listener)
+            self.admin = admin_site(self, self.stalls, listener)
             self.admin.start()
-            self._stalls.start()
 
     def _registration(self, endpoints: tuple[Endpoint, ...]) -> BrokerRegistration:
         return BrokerRegistration(
@@ -372,7 +371,7 @@ class Broker:
             self.control_admission.stop()
             await self.replication.stop()
             await self.server.stop()
-        self._stalls.stop()
+        self.stalls.stop()
         if self.admin is not None:
             await self.admin.stop()
 

@@ -99,6 +99,15 @@ class BrokerFigures:
             "How late timers of the reactor were.",
             [((), BOUNDS_S, self._stalls.counts, self._stalls.sum_s)],
         )
+        for each in self._stall_families():
+            yield each
+
+    def _stall_families(self) -> Iterator[Family]:
+        stalls = self._stalls
+        name = "kreplica_reactor_stall"
+        yield counter(f"{name}s", "Stalls of the event loop of at least kreplica.stall.log.ms.", stalls.stalls)
+        yield counter(f"{name}_seconds", "Duration of these stalls, all together.", stalls.stalled_s)
+        yield gauge(f"{name}_longest_seconds", "Longest stall since the start.", stalls.longest_s)
 
     def _cluster(self) -> Iterator[Family]:
         metadata = self._broker.metadata

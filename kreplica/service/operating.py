@@ -33,12 +33,12 @@ def operating_resources(
     return (
         Plans(runtime, broker.client, broker.metadata, registrations, connections),
         Timeline(runtime.reactor, broker_id, broker.controller.memory.chronicle, KINDS, others),
-        _why(broker, registrations, others),
+        _why(broker, stalls, registrations, others),
         FiguresResource(broker_id, runtime.wall_clock_ms, LiveFigures(broker, stalls), registrations, others),
     )
 
 
-def _why(broker: Broker, registrations: Registrations, others: OtherBrokers) -> Why:
+def _why(broker: Broker, stalls: StallWatch, registrations: Registrations, others: OtherBrokers) -> Why:
     client, connections, dynamic = broker.client, broker.coordinators.connections, broker.dynamic_settings
     memory = broker.controller.memory
     plans, sizes = PlansRead(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)
@@ -47,5 +47,5 @@ def _why(broker: Broker, registrations: Registrations, others: OtherBrokers) -> 
         return Rules(dynamic.min_insync_replicas(topic), dynamic.unclean_election_allowed(topic))
 
     partitions = PartitionFactsRead(client, broker.metadata, registrations, connections, sizes, plans, rules)
-    known = Known(broker.broker_id, memory, memory.chronicle, LocalGroupFacts(broker))
+    known = Known(broker.broker_id, memory, memory.chronicle, LocalGroupFacts(broker), stalls)
     return Why(broker.runtime, known, Sources(client, registrations, connections, partitions, plans, sizes), others)

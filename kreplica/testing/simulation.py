@@ -80,6 +80,7 @@ class Host:
             random=Random(f"{simulation.seed}/{label}"),
             wall_clock_ms=self.clock.now_ms,
             boot_id=f"{self.name}/{self._boots_count}",
+            is_simulated=True,
         )
 
     @property

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from jsonschema import Draft202012Validator
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 
 from kreplica.admin.api import Answer, Call, Resource, Route
 from kreplica.admin.forwarding import Answers
@@ -16,7 +17,7 @@ from kreplica.admin.json_pieces import dumped
 from kreplica.admin.peer_answers import PeerAnswer
 from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import RegistrationsRead
-from kreplica.runtime.stalls import StallWatch
+from kreplica.runtime.stalls import INTERVAL_S, StallWatch
 from kreplica.service.operating import operating_resources
 from kreplica.testing.cluster import SimulatedCluster
 
@@ -64,6 +65,7 @@ class DirectCluster:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._apis: dict[int, tuple[Any, Direct]] = {}
+        self._stalls: dict[int, tuple[StallWatch, Clock]] = {}
         self.known = set(cluster.brokers)
 
     def running(self, broker_id: int) -> Direct | None:
@@ -76,10 +78,25 @@ class DirectCluster:
         made = self._apis.get(broker_id)
         if made is None or made[0] is not broker:
             registrations = RegistrationsRead(broker.runtime.reactor.seconds, broker.client)
-            stalls = StallWatch(broker.runtime.reactor)
+            clock = Clock()
+            stalls = StallWatch(clock)
+            stalls.start()
+            self._stalls[broker_id] = stalls, clock
             resources = operating_resources(broker, stalls, registrations, Around(broker_id, self))
             made = self._apis[broker_id] = broker, Direct(resources, self._cluster.run_until)
         return made[1]
+
+    def stall(self, broker_id: int, cause: str, seconds: float) -> None:
+        """Have the watch of a broker, which counts time apart, see a stall."""
+        assert self[broker_id]
+        stalls, clock = self._stalls[broker_id]
+        stalls.note(cause, seconds)
+        clock.advance(INTERVAL_S + seconds)
+
+    def pass_time(self, broker_id: int, seconds: float) -> None:
+        """Let time pass for the watch of a broker, without a stall."""
+        for _ in range(round(seconds / INTERVAL_S)):
+            self._stalls[broker_id][1].advance(INTERVAL_S)
 
 
 class Direct:

@@ -1,4 +1,4 @@
-"""Why a partition, a group or a plan is as it is: of whichever broker is asked, also when the controller is gone."""
+"""Why a partition, a group, a plan or a broker is as it is: of any broker, also when the controller is gone."""
 
 from __future__ import annotations
 
@@ -290,3 +290,46 @@ def test_a_group_that_nobody_coordinates():
     assert why["state"] == "no_coordinator"
     (request,) = requests(why)
     assert request[1].startswith("/v1/why/partitions/__consumer_offsets/")
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------------
+
+REQUEST = "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:51234"
+
+
+def test_a_broker_without_stalls():
+    """It is healthy, and another broker passes the question on."""
+    scene = Scene()
+    why = scene.why("brokers/2", asked=2)
+    assert (why["subject"], why["state"]) == ("broker 2", "healthy")
+    assert why["facts"] == {"stalls_since_start": 0, "stalls": []}
+    assert scene.why("brokers/2", asked=3) == why
+
+
+def test_a_broker_whose_event_loop_was_blocked():
+    """The stalls have times, durations and causes, the newest first; after five minutes they are only history."""
+    scene = Scene()
+    scene.apis.stall(2, "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1", 0.15)
+    scene.apis.stall(2, REQUEST, 0.24)
+    why = scene.why("brokers/2", asked=3)
+    assert why["state"] == "stalling"
+    assert "blocked 2 times in the last 5 minutes" in why["summary"]
+    assert why["summary"].endswith(f"by: {REQUEST}.")
+    newest, older = why["facts"]["stalls"]
+    assert (newest["duration_ms"], newest["cause"]) == (240, REQUEST)
+    assert older["duration_ms"] == 150
+    assert newest["at_ms"] - older["at_ms"] == pytest.approx(290, abs=1)
+    assert scene.why("brokers/3", asked=2)["state"] == "healthy"
+    scene.apis.pass_time(2, 301)
+    why = scene.why("brokers/2", asked=2)
+    assert why["state"] == "healthy"
+    assert why["facts"]["stalls_since_start"] == len(why["facts"]["stalls"]) == 2
+
+
+def test_a_broker_that_does_not_answer():
+    """The explanation says so, with the reason."""
+    scene = Scene()
+    scene.kill(3)
+    why = scene.why("brokers/3", asked=2)
+    assert why["state"] == "unknown"
+    assert len(why["problems"]) == 1

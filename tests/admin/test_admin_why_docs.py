@@ -71,6 +71,12 @@ def held_up():
     return scene.why("groups/readers")
 
 
+def stalling():
+    scene = Scene()
+    scene.apis.stall(2, "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:51234", 0.24)
+    return scene.why("brokers/2")
+
+
 EXAMPLES = {
     "a partition without a leader": without_leader,
     "too few in sync": too_few_in_sync,
@@ -78,6 +84,7 @@ EXAMPLES = {
     "a plan": plan,
     "a group that shares out anew": rebalancing,
     "a group that is held up": held_up,
+    "a broker that was blocked": stalling,
 }
 """In the order of the page."""
 

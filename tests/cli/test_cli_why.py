@@ -37,6 +37,7 @@ WHY = {
         (("partition", "orders:0"), "/v1/why/partitions/orders/0"),
         (("group", "kitchen"), "/v1/why/groups/kitchen"),
         (("plan", "plan-1"), "/v1/why/plans/plan-1"),
+        (("broker", "2"), "/v1/why/brokers/2"),
     ],
 )
 def test_why(admin, kreplica, words, path):
@@ -53,10 +54,22 @@ def test_why(admin, kreplica, words, path):
     assert json.loads(kreplica("why", *words, "--json").stdout) == WHY
 
 
+def test_stalls_of_a_broker(admin, kreplica):
+    """Each has its time, its duration and the request that caused it."""
+    cause = "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1"
+    stall = {"at_ms": 1_790_000_000_000, "duration_ms": 240, "cause": cause}
+    facts = {"stalls_since_start": 1, "stalls": [stall]}
+    admin.answers["GET /v1/why/brokers/2"] = {**WHY, "decided": [], "facts": facts}
+    titles, row = kreplica("why", "broker", "2").stdout.splitlines()[-2:]
+    assert titles.split() == ["BLOCKED", "UNTIL", "FOR", "BY"]
+    assert row.split(maxsplit=4)[2:] == ["240", "ms", cause]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "command"),
     [
         ("GET", "/v1/why/partitions/orders/3", None, "kreplica why partition orders:3"),
+        ("GET", "/v1/why/brokers/2", None, "kreplica why broker 2"),
         ("GET", "/v1/plans/plan-1/moves", None, "kreplica plan show plan-1 --moves"),
         ("DELETE", "/v1/plans/plan-1", None, "kreplica plan delete plan-1"),
         ("POST", "/v1/plans/plan-1/cancel", {"rollback": True}, "kreplica plan cancel plan-1 --rollback"),

@@ -49,6 +49,7 @@ def test_short_delays_are_counted_and_not_logged(lines: list[dict[str, Any]]) ->
     assert lines == []
     assert sum(watch.counts) == 1
     assert not watch.recent
+    assert (watch.stalls, watch.longest_s) == (0, 0.0)
 
 
 def test_lines_are_few(lines: list[dict[str, Any]]) -> None:
@@ -61,4 +62,7 @@ def test_lines_are_few(lines: list[dict[str, Any]]) -> None:
     stall(clock, LOG_INTERVAL_S)
     assert [line["unlogged"] for line in lines] == [0, 3]
     assert {line["cause"] for line in lines} == {UNKNOWN}
-    assert len(watch.recent) == 5
+    assert len(watch.recent) == watch.stalls == 5
+    assert watch.stalled_s == pytest.approx(4 * 0.2 + LOG_INTERVAL_S)
+    assert watch.longest_s == pytest.approx(LOG_INTERVAL_S)
+    assert watch.ago_s(watch.recent[-2]) == pytest.approx(LOG_INTERVAL_S + INTERVAL_S)

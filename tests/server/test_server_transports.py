@@ -99,6 +99,27 @@ def test_a_long_pipeline_lets_others_in_between(monkeypatch: pytest.MonkeyPatch)
     play("fast", story)
 
 
+@pytest.mark.parametrize("size", [10, 900_000])
+def test_a_request_that_takes_long_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Whether it comes with one read or many, the report names API, version, size, client and address."""
+    monkeypatch.setattr(transport, "READ_BUDGET_S", 0.0)
+    monkeypatch.setattr(transport, "LONG_S", 0.0)
+    reports: list[tuple[str, float]] = []
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        scene.server.resources.turn.slices.on_long = lambda cause, seconds: reports.append((cause, seconds))
+        client = await scene.connect()
+        frame = produce_frame(1, b"x" * size)
+        client.send(frame)
+        assert await client.answered_ids(1) == [1]
+        ((cause, seconds),) = reports
+        assert cause.startswith(f"Produce 7 of {len(frame) - 4} bytes from client 'test' at 127.0.0.1:")
+        assert 0 <= seconds < 60
+
+    play("fast", story)
+
+
 def test_too_many_waiting_requests_stop_only_their_own_connection(play_story: Play) -> None:
     """A connection with as many unanswered requests as it may have is read no further, and others are not disturbed."""
 

@@ -1,4 +1,4 @@
-"""``/v1/why``: what a partition, a group or a plan is, who decided it, what it waits for and what one can do."""
+"""``/v1/why``: the state of a partition, group, plan or broker, its cause, what it waits for and what one can do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from kreplica.admin.problems import Problem
 from kreplica.admin.published import BrokerConnections
 from kreplica.admin.registrations import Registrations
 from kreplica.admin.resources import timeline
-from kreplica.admin.schemas import IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
+from kreplica.admin.schemas import IN_BROKER, IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
+from kreplica.admin.why.brokers import StallFacts, explain_broker, without_answer
 from kreplica.admin.why.decisions import Memory, of_the_znode, remembered, together
 from kreplica.admin.why.explanation import DECIDED, WHY, Advice, Explanation
 from kreplica.admin.why.groups import NAMED_MAX, GroupFacts, GroupPartition, explain_group
@@ -30,6 +31,7 @@ from kreplica.cluster.plans.plan import StepState
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
+from kreplica.runtime.stalls import StallWatch
 from kreplica.wire.messages import LIST_GROUPS
 from kreplica.zookeeper import ZooKeeperClient, read_all
 
@@ -77,12 +79,14 @@ class Known:
 
     :param memory: what it decided.
     :param chronicle: what it saw happen.
+    :param stalls: of its event loop.
     """
 
     broker_id: int
     memory: Memory
     chronicle: Chronicle
     groups: GroupsSeen
+    stalls: StallWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class Why:
         self._others = others
 
     def routes(self) -> Sequence[Route]:
-        """Three, and what this broker remembers."""
+        """One for each kind of subject, and what this broker remembers."""
         return (
             Route(
                 "GET",
@@ -133,6 +137,14 @@ class Why:
                 "Why a plan is as it is.",
                 answer=WHY,
                 problems={404: "There is no such plan."},
+            ),
+            Route(
+                "GET",
+                "/v1/why/brokers/{broker_id}",
+                self.broker,
+                "Why a broker answers slowly: stalls of its event loop, and the requests that caused them.",
+                answer=WHY,
+                query=(IN_BROKER,),
             ),
             Route(
                 "GET",
@@ -249,6 +261,25 @@ class Why:
             problems,
         )
         return Answer(explanation.document())
+
+    # --- brokers -----------------------------------------------------------------------------------------------------
+
+    async def broker(self, call: Call) -> Answer:
+        """``GET /v1/why/brokers/{broker_id}``."""
+        broker_id = int(call.path["broker_id"])
+        if broker_id == self._known.broker_id:
+            stalls, now_ms = self._known.stalls, self._now_ms()
+            rows = [
+                StallFacts(now_ms - round(stalls.ago_s(each) * 1000), round(each.seconds * 1000), each.cause)
+                for each in reversed(stalls.recent)
+            ]
+            return Answer(explain_broker(broker_id, rows, stalls.stalls, now_ms).document())
+        try:
+            return Answer(await self._others.ask(broker_id, call, f"/v1/why/brokers/{broker_id}", PEER_WHY))
+        except Problem as problem:
+            if call.forwarded:
+                raise
+            return Answer(without_answer(broker_id, problem.detail).document())
 
     async def _happened_to(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
         async def here() -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""Why a broker answers slowly: the recent stalls of its event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from kreplica.admin.why.explanation import Advice, Explanation, time_text
+
+RECENT_MS = 5 * 60 * 1000
+"""A stall that is older than this no longer makes the broker ``stalling``."""
+
+
+@dataclass(frozen=True, slots=True)
+class StallFacts:
+    """One stall of the event loop.
+
+    :param at_ms: when it ended, in milliseconds since 1970.
+    :param cause: the request (API, version, size, client and address) or the task; ``unknown`` if none was reported.
+    """
+
+    at_ms: int
+    duration_ms: int
+    cause: str
+
+
+def explain_broker(broker_id: int, stalls: Sequence[StallFacts], count: int, now_ms: int) -> Explanation:
+    """Explain whether the event loop of a broker is blocked.
+
+    :param stalls: the recent ones, newest first.
+    :param count: of all since the broker started.
+    """
+    recent = [each for each in stalls if now_ms - each.at_ms <= RECENT_MS]
+    if recent:
+        longest = max(recent, key=lambda each: each.duration_ms)
+        state = "stalling"
+        times = "once" if len(recent) == 1 else f"{len(recent)} times"
+        summary = (
+            f"The event loop of broker {broker_id} was blocked {times} in the last 5 minutes, the longest time for "
+            f"{longest.duration_ms} ms until {time_text(longest.at_ms)} by: {longest.cause}."
+        )
+        advice = [Advice("Have the clients that are named below send smaller requests, or disconnect them.")]
+    else:
+        state, advice = "healthy", []
+        summary = f"The event loop of broker {broker_id} was not blocked in the last 5 minutes."
+    facts = {"stalls_since_start": count, "stalls": [asdict(each) for each in stalls]}
+    return Explanation(f"broker {broker_id}", state, summary, you_can=advice, facts=facts)
+
+
+def without_answer(broker_id: int, problem: str) -> Explanation:
+    """Explain that a broker cannot be asked.
+
+    :param problem: the reason, a sentence.
+    """
+    return Explanation(
+        f"broker {broker_id}",
+        "unknown",
+        f"Broker {broker_id} does not answer, so its stalls are not known.",
+        you_can=[Advice(f"See whether broker {broker_id} hangs or is cut off.")],
+        problems=[problem],
+    )
