@@ -14,6 +14,8 @@ from kreplica.runtime import real_runtime
 from kreplica.runtime.lean_polling import poll_leanly
 from kreplica.runtime.parent import end_with_parent
 from kreplica.service.broker import Broker
+from kreplica.service.data_directories import check_owners
+from kreplica.service.private_files import warn_of_readable_secrets
 from kreplica.settings.broker_settings import load
 
 log = Logger()
@@ -64,10 +66,18 @@ class ChildBrokerProcess(BrokerProcess):
 
 
 def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> BrokerProcess:
-    """:raise SettingsError: whatever is wrong with the file, with its line."""
+    """:raise SettingsError: a setting, with its line; or a log directory that another user controls."""
     parent_id = options["child-of"]
     if parent_id is not None:
         end_with_parent(parent_id)
     poll_leanly(reactor)
     kind = BrokerProcess if parent_id is None else ChildBrokerProcess
-    return kind(real_runtime(reactor), load(options["config"], options["overrides"]), failed)
+    settings = load(options["config"], options["overrides"])
+    warn_of_readable_secrets(options["config"], settings)
+    if not {"log.dir", "log.dirs"} & set(settings.given):
+        log.warn(
+            "the data is kept in {directories}, where systems remove files and others may make files: set log.dirs",
+            directories=", ".join(settings.log_dirs),
+        )
+    check_owners(settings.log_dirs)
+    return kind(real_runtime(reactor), settings, failed)

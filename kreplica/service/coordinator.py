@@ -14,11 +14,14 @@ from twisted.python.failure import Failure
 
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
+from kreplica.service.data_directories import check_owners
 from kreplica.zookeeper.embedded.quota import QuotaBounds
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.serving import CoordinatorSettings
 
 log = Logger()
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class CoordinatorProcess:
@@ -82,6 +85,12 @@ def coordinator_failed(failed: Callable[[str], None], failure: Failure) -> None:
 def coordinator_from_options(
     reactor: Any, options: dict[str, Any], failed: Callable[[str], None]
 ) -> CoordinatorProcess:
+    check_owners([options["data-dir"]])
+    if options["interface"] not in LOOPBACK:
+        log.warn(
+            "the coordinator listens on {interface}, and authenticates no client: all who reach it rule the cluster",
+            interface=options["interface"],
+        )
     return CoordinatorProcess(
         real_runtime(reactor),
         os.path.abspath(options["data-dir"]),

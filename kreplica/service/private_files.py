@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+if TYPE_CHECKING:
+    from kreplica.settings import BrokerSettings
+
+log = Logger()
+
+_SECRET = re.compile(r"password|secret|credential|(^|\.)token$|jaas")
 
 OTHERS = 0o077
 """The permission bits of the group and of all others."""
@@ -14,3 +26,19 @@ def keep_files_private() -> None:
     ``twistd --umask`` is applied later, for those who want a group to read the data.
     """
     os.umask(os.umask(OTHERS) | OTHERS)
+
+
+def warn_of_readable_secrets(config: str, settings: BrokerSettings) -> None:
+    """Log a warning for each file with a secret that every user of the machine may read.
+
+    :param config: the settings' file.
+    """
+    in_config = any(_SECRET.search(name) for name in settings.given)
+    named = (settings["kreplica.admin.token.file"], settings["kreplica.admin.tls.key.file"])
+    for path in filter(None, (config if in_config else "", *named)):
+        if os.path.exists(path) and os.stat(path).st_mode & stat.S_IROTH:
+            log.warn(
+                "{path} holds a secret, and every user of this machine may read it: chmod 600 {path} "
+                "(640 if it belongs to root and is read by a group)",
+                path=path,
+            )

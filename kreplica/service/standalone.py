@@ -20,6 +20,7 @@ from kreplica.service.banner import banner
 from kreplica.service.broker import Broker
 from kreplica.service.coordinator import coordinator_failed, start_coordinator
 from kreplica.service.coordinators import coordinator_settings
+from kreplica.service.data_directories import check_owners
 from kreplica.service.stopping import stop_all
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.checkpoints import META_PROPERTIES, read_meta_properties
@@ -210,6 +211,7 @@ class StandaloneProcess:
 
 
 def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> StandaloneProcess:
+    check_owners([options["data-dir"]])
     config = StandaloneConfig(
         data_directory=os.path.abspath(options["data-dir"]),
         brokers=options["brokers"],

@@ -1,0 +1,146 @@
+"""Data directories that another user controls are refused; files with secrets that others read are named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogEvent, globalLogPublisher
+
+from kreplica.errors import SettingsError
+from kreplica.service.broker_process import broker_from_options
+from kreplica.service.coordinator import coordinator_from_options
+from kreplica.service.data_directories import check_owners
+from kreplica.service.options import CoordinatorOptions
+from kreplica.service.private_files import warn_of_readable_secrets
+from kreplica.settings.broker_settings import load
+
+STRANGER = 54321
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user, which takes root")
+
+
+@pytest.fixture
+def everybodys(tmp_path: Path) -> Path:
+    """A directory such as /tmp."""
+    directory = tmp_path / "everybodys"
+    directory.mkdir()
+    directory.chmod(0o1777)
+    return directory
+
+
+@pytest.fixture
+def warnings():
+    found: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        if event["log_level"].name == "warn":
+            found.append(event["log_format"].format(**event))
+
+    globalLogPublisher.addObserver(observe)
+    yield found
+    globalLogPublisher.removeObserver(observe)
+
+
+@as_root
+@pytest.mark.parametrize("below", ["", "data", "data/more"])
+def test_a_directory_that_somebody_else_made_first(everybodys, below):
+    """The directory, or one above it, belongs to another user in a place where everybody may make directories."""
+    taken = everybodys / "kafka-logs"
+    taken.mkdir()
+    os.chown(taken, STRANGER, -1)
+    with pytest.raises(SettingsError, match=f"{taken} belongs to the user with ID {STRANGER}"):
+        check_owners([str(taken / below)])
+
+
+@as_root
+def test_a_symbolic_link_of_somebody_else(everybodys, tmp_path):
+    """A link that another user made leads the data to a place of his choice, which may even be the broker's own."""
+    own = tmp_path / "own"
+    own.mkdir()
+    link = everybodys / "kafka-logs"
+    link.symlink_to(own)
+    check_owners([str(link)])
+    os.chown(link, STRANGER, -1, follow_symlinks=False)
+    with pytest.raises(SettingsError, match="is a symbolic link of the user with ID"):
+        check_owners([str(link)])
+    with pytest.raises(SettingsError, match="is a symbolic link of the user with ID"):
+        check_owners([str(link / "data")])
+
+
+@as_root
+def test_what_lies_behind_a_link_is_checked(everybodys, tmp_path):
+    """A link of the broker's own user that leads to another user's directory in such a place."""
+    taken = everybodys / "kafka-logs"
+    taken.mkdir()
+    os.chown(taken, STRANGER, -1)
+    link = tmp_path / "link"
+    link.symlink_to(taken)
+    with pytest.raises(SettingsError, match="belongs to the user"):
+        check_owners([str(link)])
+
+
+@as_root
+def test_a_volume_of_another_user(tmp_path):
+    """A directory that only its owner and root can have put there is used, as containers do with volumes."""
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    os.chown(volume, STRANGER, -1)
+    check_owners([str(volume), str(volume / "data")])
+
+
+def test_own_directories(everybodys):
+    """A directory of this user, or none yet, is fine wherever it is."""
+    own = everybodys / "own"
+    check_owners([str(own)])
+    own.mkdir()
+    check_owners([str(own), str(own / "data")])
+
+
+@as_root
+def test_a_broker_does_not_start_in_a_directory_of_somebody_else(everybodys, tmp_path):
+    """The error names the directory and the setting."""
+    taken = everybodys / "kafka-logs"
+    taken.mkdir()
+    os.chown(taken, STRANGER, -1)
+    file = tmp_path / "broker.properties"
+    file.write_text(f"broker.id=1\nzookeeper.connect=127.0.0.1:2181\nlog.dirs={taken}\n")
+    options = {"config": str(file), "overrides": [], "child-of": None}
+    with pytest.raises(SettingsError, match=r"set another directory \(log.dirs; --data-dir\)"):
+        broker_from_options(MemoryReactorClock(), options, lambda _: None)
+
+
+SECRETS = ("kreplica.plugin.audit.password=x", "kreplica.admin.token.file={token}")
+
+
+@pytest.mark.parametrize("line", SECRETS)
+def test_a_file_with_a_secret_that_everybody_may_read(tmp_path, warnings, line):
+    """The warning names the file and the command; a file of mode 600 or 640, or without a secret, has none."""
+    token = tmp_path / "token"
+    token.write_text("x" * 32)
+    file = tmp_path / "broker.properties"
+    file.write_text(f"broker.id=1\nzookeeper.connect=127.0.0.1:2181\n{line.format(token=token)}\n")
+    named = token if "token" in line else file
+    for mode, count in ((0o644, 1), (0o640, 0), (0o600, 0)):
+        warnings.clear()
+        file.chmod(mode)
+        token.chmod(mode)
+        warn_of_readable_secrets(str(file), load(file))
+        assert [f"chmod 600 {named}" in text for text in warnings] == [True] * count
+    file.write_text("broker.id=1\nzookeeper.connect=127.0.0.1:2181\n")
+    file.chmod(0o644)
+    warn_of_readable_secrets(str(file), load(file))
+    assert warnings == []
+
+
+@pytest.mark.parametrize(("given", "warned"), [([], 0), (["--interface", "::1"], 0), (["--interface", "0.0.0.0"], 1)])
+def test_the_coordinator_listens_on_loopback(tmp_path, warnings, given, warned):
+    """Unless it is asked to listen elsewhere, which is logged: it authenticates no client."""
+    options = CoordinatorOptions()
+    options.parseOptions(["--data-dir", str(tmp_path / "data"), *given])
+    process = coordinator_from_options(MemoryReactorClock(), options, lambda _: None)
+    process._runtime.offload.stop()
+    assert process._coordinator.interface == (given[-1] if given else "127.0.0.1")
+    assert ["authenticates no client" in text for text in warnings] == [True] * warned
