@@ -12,6 +12,7 @@ import click
 
 from kreplica.cli.log_entries import Entry, Unreadable, entries_of
 from kreplica.cli.log_lines import line_of
+from kreplica.cli.screen import echo
 from kreplica.cli.session import Failed
 from kreplica.runtime.disk import ReadOnlyDisk
 from kreplica.storage.checkpoints import PARTITION_METADATA
@@ -34,14 +35,14 @@ def command(path: Path, records: bool, from_offset: int, limit: int | None, full
     damaged = False
     for file in _files(path):
         if not as_json and path.is_dir():
-            click.echo(f"{file}:")
+            echo(f"{file}:")
         try:
             for entry in _limited(entries_of(ReadOnlyDisk(), str(file), records, from_offset), limit):
                 damaged = damaged or entry.get("crc_valid") is False
-                click.echo(json.dumps({"file": str(file), **entry}) if as_json else line_of(entry, full=full))
+                echo(json.dumps({"file": str(file), **entry}) if as_json else line_of(entry, full=full))
         except Unreadable as error:
             damaged = True
-            click.echo(f"kreplica: {file}: {error}", err=True)
+            echo(f"kreplica: {file}: {error}", err=True)
         except FileNotFoundError:
             continue  # a broker that runs removes and renames files
         except OSError as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from kreplica.cli.screen import Screen, bad, bytes_text, counted, seconds_text, time_text
+from kreplica.cli.screen import Screen, bad, bytes_text, counted, plain, seconds_text, time_text
 
 MOVES_SHOWN = 20
 
@@ -16,7 +16,7 @@ _STYLES = {"completed": "green", "running": "cyan", "failed": "bold red", "cance
 
 def state_text(state: str) -> Text:
     """A plan's state, or a move's."""
-    return Text(state, _STYLES.get(state, ""))
+    return Text(plain(state), _STYLES.get(state, ""))
 
 
 def describe_plans(screen: Screen, document: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from twisted.internet.task import deferLater
 
 from kreplica.cli.plan_views import data_done, moves_done
 from kreplica.cli.rest import RestClient, Unreachable
-from kreplica.cli.screen import seconds_text
+from kreplica.cli.screen import echo, seconds_text
 from kreplica.cli.session import Session, connected, path_of
 
 POLL_S = 0.5
@@ -57,7 +57,7 @@ async def watch(session: Session, client: RestClient, plan_id: str) -> int:
                    f"kreplica plan cancel {plan_id} ends it.", err=True)  # fmt: skip
         return INTERRUPTED
     if not session.as_json:
-        click.echo(_conclusion(plan))
+        echo(_conclusion(plan))
     return 0 if plan["state"] == "completed" else 1
 
 
@@ -72,7 +72,7 @@ async def _followed(client: RestClient, plan_id: str, show: Show) -> dict[str, A
                 return plan
         except Unreachable as error:
             if unanswered_s == 0.0:
-                click.echo(f"kreplica: {error}; trying again", err=True)
+                echo(f"kreplica: {error}; trying again", err=True)
             unanswered_s += POLL_S
             if unanswered_s > UNANSWERED_S_MAX:
                 raise
@@ -126,7 +126,7 @@ class _Notes(_Watching):
         line, now_s = _words(plan), self._reactor.seconds()
         last, last_s = self._last
         if line != last and now_s - last_s >= LINE_S:
-            click.echo(line, err=True)
+            echo(line, err=True)
             self._last = (line, now_s)
 
 

@@ -92,6 +92,11 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda found: "\n" if found[0] == "\n" else f"\\x{ord(found[0]):02x}", text)
 
 
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a line of prose without what a terminal would obey."""
+    click.echo(plain(text), err=err)
+
+
 def time_text(at_ms: int | None) -> str | None:
     """A time of the reader's own zone, to the millisecond; None stays None."""
     if at_ms is None or at_ms < 0:

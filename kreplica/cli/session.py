@@ -30,7 +30,7 @@ class Failed(click.ClickException):
     """What was asked for could not be done: exit status 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"kreplica: {self.message}", file=file, err=file is None)
+        click.echo(f"kreplica: {plain(self.message)}", file=file, err=file is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
 from kreplica.cli.rest import RestClient, Unreachable
-from kreplica.cli.screen import Screen, time_text
+from kreplica.cli.screen import Screen, echo, time_text
 from kreplica.cli.session import Session, connected
 
 RETRY_S = 1.0
@@ -77,7 +77,7 @@ class _Following:
                     failures = 1 if self._last_id != before else failures + 1
                     if failures >= RETRIES_MAX:
                         raise
-                    click.echo(f"kreplica: {error}; trying again", err=True)
+                    echo(f"kreplica: {error}; trying again", err=True)
                 await deferLater(client.reactor, RETRY_S)
         except CancelledError:
             return  # Ctrl-C is how this ends

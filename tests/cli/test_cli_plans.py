@@ -190,6 +190,17 @@ def test_a_broker_that_dies_does_not_end_the_watching(admin, kreplica):
     assert done.stderr.count("trying again") == 1
 
 
+CLEARS = "\x1b[2J\x9b2J\x07"
+
+
+def test_a_reason_does_not_control_the_terminal(admin, kreplica):
+    """Escapes in what the server says are shown, in a plan's end and in its state."""
+    admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("failed", reason=f"broker {CLEARS}2")]
+    done = kreplica("plan", "watch", PLAN_ID)
+    assert r"broker \x1b[2J\x9b2J\x072" in done.stdout
+    assert not set(CLEARS) & set("\x1b\x9b\x07") & set(done.output)
+
+
 def test_the_bars(admin, kreplica, monkeypatch):
     """On a terminal, moves and bytes grow."""
     monkeypatch.setattr(plan_watch, "Console", lambda **options: Console(**options, force_terminal=True, width=100))

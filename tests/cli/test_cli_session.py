@@ -17,6 +17,7 @@ from rich.console import Console
 
 from kreplica.cli import SUBCOMMANDS, main, screen
 from kreplica.cli.lazy import LazyGroup
+from kreplica.cli.session import Failed
 
 CLUSTER = {
     "cluster_id": "abc",
@@ -51,6 +52,12 @@ def test_json_is_the_document(admin, kreplica):
     done = kreplica("cluster", "--json")
     assert json.loads(done.stdout) == CLUSTER
     assert done.stderr == ""
+
+
+def test_an_error_does_not_control_the_terminal(capsys):
+    """An error may quote what a broker sent, a file's name or a record."""
+    Failed("no topic 'a\x1b[2J\x9bb'\nlook").show()
+    assert capsys.readouterr().err == "kreplica: no topic 'a\\x1b[2J\\x9bb'\nlook\n"
 
 
 def test_a_problem_says_what_to_do(admin, kreplica):
