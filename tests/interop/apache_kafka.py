@@ -69,6 +69,16 @@ def streams_class_path(version: str) -> str:
     return _class_path(JARS.with_name(f"kafka-streams-{version}"), (f"kafka-streams:{version}",))
 
 
+def connect_class_path() -> str:
+    """That of Kafka Connect with its file connectors, and of MirrorMaker 2.
+
+    :raise NoKafka: as ``class_path``.
+    """
+    names = ("connect-runtime", "connect-file", "connect-mirror")
+    artifacts = tuple(f"{name}:{KAFKA_VERSION}" for name in names)
+    return _class_path(JARS.with_name(f"kafka-connect-{KAFKA_VERSION}"), artifacts)
+
+
 def jars_alone(name: str, artifacts: Sequence[str]) -> list[Path]:
     """Some jars without what they need, fetched once.
 

@@ -1,4 +1,7 @@
-"""An Apache Kafka broker in a cluster whose controller is kreplica's; needs Java and Maven, so it is part of the soak."""
+"""An Apache Kafka broker in a cluster whose controller is kreplica's.
+
+Needs Java and Maven, so it is part of the soak.
+"""
 
 from __future__ import annotations
 
