@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -18,6 +18,8 @@ from kreplica.server.request import Handler, Request
 from kreplica.zookeeper import ConnectionLoss, SessionExpired
 
 log = Logger()
+
+T = TypeVar("T")
 
 
 NO_LEADER_HINT = {"leader_id": -1, "leader_epoch": -1}
@@ -110,6 +112,15 @@ def answer_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> N
         answered_by(request, _answer_rest(request, steps))
     elif result is not None:
         request.answer(result)
+
+
+async def in_slices(request: Request, steps: Steps[T]) -> T:
+    """Run the work of a request in slices; short work is done at once.
+
+    :raise CancelledError: the connection has closed.
+    """
+    result = request.connection.slices.begin(steps)
+    return await request.in_slices(steps) if isinstance(result, Pending) else result
 
 
 async def _answer_rest(request: Request, steps: Steps[dict[str, Any] | None]) -> None:

@@ -8,8 +8,12 @@ from kreplica.coordination import ClusterView
 from kreplica.errors import ErrorCode
 from kreplica.groups.offset_commits import is_metadata_acceptable
 from kreplica.groups.records import NO_LEADER_EPOCH, NO_TIME, CommittedOffset, build_offset_value
+from kreplica.runtime.slices import Steps
 
 Row = dict[str, Any]
+
+STEP_OFFSETS = 32
+"""Offsets that are read in one step; each takes about 3 us."""
 
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -17,20 +21,18 @@ _TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 
 class OffsetRows:
-    """One request's offsets, read.
+    """Offsets of one request; ``read`` fills it in slices.
 
-    :param asked: the topics of an OffsetCommit or TxnOffsetCommit.
     :param now_ms: when they were committed, where the request says nothing else (OffsetCommit 1).
     :param expire_timestamp_ms: when they expire, or ``NO_TIME``.
     :ivar values: of the offsets that may be committed, as ``Offsets.commit`` takes them.
     :ivar topics: as the answer has them; where nothing is wrong with an offset, its row says so already.
     """
 
-    __slots__ = ("_open", "topics", "values")
+    __slots__ = ("_expire_timestamp_ms", "_metadata_characters_max", "_now_ms", "_open", "_view", "topics", "values")
 
     def __init__(
         self,
-        asked: list[Row],
         view: ClusterView,
         metadata_characters_max: int,
         now_ms: int,
@@ -39,9 +41,23 @@ class OffsetRows:
         self.values: list[tuple[str, list[tuple[int, bytes]]]] = []
         self.topics: list[Row] = []
         self._open: list[Row] = []
+        self._view = view
+        self._metadata_characters_max = metadata_characters_max
+        self._now_ms = now_ms
+        self._expire_timestamp_ms = expire_timestamp_ms
+
+    def read(self, asked: list[Row]) -> Steps[OffsetRows]:
+        """Read the topics of an OffsetCommit or TxnOffsetCommit.
+
+        :return: these rows.
+        """
+        count = 0
         for topic in asked:
             name = topic["name"]
-            is_known = view.partition_count(name) is not None
+            is_known = self._view.partition_count(name) is not None
+            count += 1
+            if count % STEP_OFFSETS == 0:
+                yield
             values: list[tuple[int, bytes]] = []
             rows: list[Row] = []
             for partition in topic["partitions"]:
@@ -51,7 +67,7 @@ class OffsetRows:
                 rows.append(row)
                 if not is_known or index < 0:
                     row["error_code"] = _UNKNOWN
-                elif not is_metadata_acceptable(metadata, metadata_characters_max):
+                elif not is_metadata_acceptable(metadata, self._metadata_characters_max):
                     row["error_code"] = _TOO_LARGE
                 else:
                     self._open.append(row)
@@ -60,13 +76,17 @@ class OffsetRows:
                         partition["committed_offset"],
                         partition.get("committed_leader_epoch", NO_LEADER_EPOCH),
                         metadata,
-                        now_ms if timestamp_ms == NO_TIME else timestamp_ms,
-                        expire_timestamp_ms,
+                        self._now_ms if timestamp_ms == NO_TIME else timestamp_ms,
+                        self._expire_timestamp_ms,
                     )
                     values.append((index, build_offset_value(committed)))
+                count += 1
+                if count % STEP_OFFSETS == 0:
+                    yield
             if values:
                 self.values.append((name, values))
             self.topics.append({"name": name, "partitions": rows})
+        return self
 
     def fail(self, code: ErrorCode) -> None:
         """Answer so for all offsets that nothing else is wrong with."""

@@ -9,6 +9,8 @@ from typing import Any
 from kreplica.coordination import ClusterView
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.request import Request
 from kreplica.server.transaction_codes import fenced_code
 from kreplica.transactions import Identity, TransactionCoordinator
@@ -20,6 +22,9 @@ BATCHED_FROM = 4
 
 ABORTABLE_FROM = 5
 """From here on a partition that is not in the transaction is TRANSACTION_ABORTABLE, before INVALID_TXN_STATE."""
+
+STEP_TRANSACTIONS = 20
+"""Transactions of one request that are handled in one step."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
 Row = dict[str, Any]
@@ -41,17 +46,27 @@ class AddPartitionsToTxn:
                 "producer_epoch": body["v3_and_below_producer_epoch"],
                 "topics": body["v3_and_below_topics"],
             }
-            self._serve(one, lambda codes: request.answer(_single(codes, request.version)))
+            steps: Steps[Row | None] = self._serve(
+                one, lambda codes: answer_in_slices(request, _single(codes, request.version))
+            )
         else:
-            _Batch(request).serve(self._serve)
+            steps = _Batch(request).serve(self._serve)
+        answer_in_slices(request, steps)
 
-    def _serve(self, asked: Row, answered: Callable[[Codes], None]) -> None:
-        keys = {
-            TopicPartition(topic["name"], number): None for topic in asked["topics"] for number in topic["partitions"]
-        }
+    def _serve(self, asked: Row, answered: Callable[[Codes], None]) -> Steps[None]:
+        """Read the partitions in slices, then add all of them in one step."""
+        keys: dict[TopicPartition, None] = {}
+        unknown = []
+        for topic in asked["topics"]:
+            for number in topic["partitions"]:
+                key = TopicPartition(topic["name"], number)
+                keys[key] = None
+                if not self._is_known(key):
+                    unknown.append(key)
+                if len(keys) % STEP_ROWS == 0:
+                    yield
         transactional_id = asked["transactional_id"]
         claimed = Identity(asked["producer_id"], asked["producer_epoch"])
-        unknown = [key for key in keys if not self._is_known(key)]
         if not keys:
             answered({})
         elif asked.get("verify_only", False):
@@ -78,33 +93,40 @@ class _Batch:
         self._codes: list[Codes | None] = [None] * len(self._asked)
         self._missing = len(self._asked)
 
-    def serve(self, serve: Callable[[Row, Callable[[Codes], None]], None]) -> None:
+    def serve(self, serve: Callable[[Row, Callable[[Codes], None]], Steps[None]]) -> Steps[Row | None]:
         for index, asked in enumerate(self._asked):
-            serve(asked, partial(self._answered, index))
-        if not self._asked:
-            self._request.answer({"error_code": 0, "results_by_transaction": []})
+            yield from serve(asked, partial(self._answered, index))
+            if index % STEP_TRANSACTIONS == STEP_TRANSACTIONS - 1:
+                yield
+        return None if self._asked else {"error_code": 0, "results_by_transaction": []}
 
     def _answered(self, index: int, codes: Codes) -> None:
         self._codes[index] = codes
         self._missing -= 1
         if not self._missing:
-            version = self._request.version
-            rows = [
-                {"transactional_id": asked["transactional_id"], "topic_results": _topics(codes or {}, version)}
-                for asked, codes in zip(self._asked, self._codes, strict=True)
-            ]
-            self._request.answer({"error_code": 0, "results_by_transaction": rows})
+            answer_in_slices(self._request, self._answer())
+
+    def _answer(self) -> Steps[Row]:
+        rows = []
+        for asked, codes in zip(self._asked, self._codes, strict=True):
+            topics = yield from _topics(codes or {}, self._request.version)
+            rows.append({"transactional_id": asked["transactional_id"], "topic_results": topics})
+            if len(rows) % STEP_TRANSACTIONS == 0:
+                yield
+        return {"error_code": 0, "results_by_transaction": rows}
 
 
-def _single(codes: Codes, version: int) -> Row:
-    return {"results_by_topic_v3_and_below": _topics(codes, version)}
+def _single(codes: Codes, version: int) -> Steps[Row]:
+    return {"results_by_topic_v3_and_below": (yield from _topics(codes, version))}
 
 
-def _topics(codes: Codes, version: int) -> list[Row]:
+def _topics(codes: Codes, version: int) -> Steps[list[Row]]:
     rows: dict[str, list[Row]] = {}
-    for key, code in codes.items():
+    for number, (key, code) in enumerate(codes.items(), 1):
         row = {"partition_index": key.partition, "partition_error_code": _told(code, version)}
         rows.setdefault(key.topic, []).append(row)
+        if number % STEP_ROWS == 0:
+            yield
     return [{"name": topic, "results_by_partition": partitions} for topic, partitions in rows.items()]
 
 

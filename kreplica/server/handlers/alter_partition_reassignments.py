@@ -9,7 +9,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
-from kreplica.server.answers import answer_from
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.answers import answer_from, in_slices
 from kreplica.server.request import Request
 
 Row = dict[str, Any]
@@ -30,26 +31,34 @@ class AlterPartitionReassignments:
         self._ask = ask
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request.body))
+        answer_from(request, self._answer(request, request.body))
 
-    async def _answer(self, body: Row) -> Row:
-        targets: dict[TopicPartition, tuple[int, ...] | None] = {
-            TopicPartition(topic["name"], row["partition_index"]): (
-                None if row["replicas"] is None else tuple(row["replicas"])
-            )
-            for topic in body["topics"]
-            for row in topic["partitions"]
-        }
+    async def _answer(self, request: Request, body: Row) -> Row:
+        targets = await in_slices(request, _targets(body["topics"]))
         try:
             results = await self._ask(targets)
         except KafkaError as error:
             return {"error_code": int(error.code), "error_message": error.message or None, "responses": []}
-        return {"error_code": 0, "error_message": None, "responses": _rows(results)}
+        return {"error_code": 0, "error_message": None, "responses": await in_slices(request, _rows(results))}
 
 
-def _rows(results: Mapping[TopicPartition, KafkaError | None]) -> list[Row]:
+def _targets(topics: list[Row]) -> Steps[dict[TopicPartition, tuple[int, ...] | None]]:
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for topic in topics:
+        for row in topic["partitions"]:
+            replicas = row["replicas"]
+            key = TopicPartition(topic["name"], row["partition_index"])
+            targets[key] = None if replicas is None else tuple(replicas)
+            if len(targets) % STEP_ROWS == 0:
+                yield
+    return targets
+
+
+def _rows(results: Mapping[TopicPartition, KafkaError | None]) -> Steps[list[Row]]:
     topics: dict[str, list[Row]] = {}
-    for (topic, partition), error in results.items():
+    for number, ((topic, partition), error) in enumerate(results.items(), 1):
+        if number % STEP_ROWS == 0:
+            yield
         topics.setdefault(topic, []).append(
             {
                 "partition_index": partition,

@@ -9,7 +9,10 @@ from kreplica.groups.consumer.assignment import NOTHING, Assignment, to_rows
 from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.consumer.members import Member
 from kreplica.groups.consumer.state import GroupState, StateName
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.authorized_operations import NOT_ASKED, AuthorizedOperations
+from kreplica.server.handlers.describe_groups import STEP_GROUPS
 from kreplica.server.request import Request
 
 CONSUMER_MEMBER = 1
@@ -17,15 +20,23 @@ CONSUMER_MEMBER = 1
 
 
 class ConsumerGroupDescribe:
-    """Answers at once; one group's failure is that group's answer."""
+    """Answers in slices; one group's failure is that group's answer."""
 
     def __init__(self, groups: ConsumerCoordinator, operations: AuthorizedOperations) -> None:
         self._groups = groups
         self._operations = operations
 
     def __call__(self, request: Request) -> None:
-        rows = [self._group(request, group_id) for group_id in request.body["group_ids"]]
-        request.answer({"throttle_time_ms": 0, "groups": rows})
+        answer_in_slices(request, self._answer(request))
+
+    def _answer(self, request: Request) -> Steps[dict[str, Any]]:
+        rows = []
+        for number, group_id in enumerate(request.body["group_ids"], 1):
+            row = self._group(request, group_id)
+            rows.append(row)
+            if row.get("members") or number % STEP_GROUPS == 0:
+                yield
+        return {"throttle_time_ms": 0, "groups": rows}
 
     def _group(self, request: Request, group_id: str) -> dict[str, Any]:
         try:

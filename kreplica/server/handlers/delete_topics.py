@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import ZERO_UUID
-from kreplica.server.answers import answer_from
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.answers import answer_from, in_slices
 from kreplica.server.handlers.topic_results import gather_by_topic
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import Request
 from kreplica.server.topic_admin import TopicAdmin
 
 Row = dict[str, Any]
+
+
+def _counted(asked: list[Row]) -> Steps[Counter[tuple[str | None, UUID]]]:
+    """Count how often each topic is named."""
+    counts: Counter[tuple[str | None, UUID]] = Counter()
+    for number, row in enumerate(asked, 1):
+        counts[row["name"], row["topic_id"]] += 1
+        if number % STEP_ROWS == 0:
+            yield
+    return counts
 
 
 class DeleteTopics:
@@ -38,7 +50,7 @@ class DeleteTopics:
             {"name": name, "topic_id": ZERO_UUID} for name in dict.fromkeys(body.get("topic_names") or ())
         ]
         timeout_s = body["timeout_ms"] / 1000
-        counts = Counter((row["name"], row["topic_id"]) for row in asked)
+        counts = await in_slices(request, _counted(asked))
 
         async def one(row: Row) -> Row:
             if counts[row["name"], row["topic_id"]] > 1:

@@ -7,29 +7,41 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.requests import Description
 from kreplica.groups.coordinator import NOT_FOUND, GroupCoordinator
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.authorized_operations import AuthorizedOperations
 from kreplica.server.request import Request
 
 NOT_FOUND_FROM = 6
 """From this version on a group that does not exist is an error; before, it is one that is dead (KIP-1043)."""
 
+STEP_GROUPS = 20
+"""Groups without members that are described in one step."""
+
 NOTHING_KNOWN = Description("")
 
 
 class DescribeGroups:
-    """Answers at once; one group's failure is that group's answer."""
+    """Answers in slices; one group's failure is that group's answer."""
 
     def __init__(self, groups: GroupCoordinator, operations: AuthorizedOperations) -> None:
         self._groups = groups
         self._operations = operations
 
     def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._answer(request))
+
+    def _answer(self, request: Request) -> Steps[dict[str, Any]]:
         asked = request.body.get("include_authorized_operations")
-        rows = [self._describe(group_id, request.version) for group_id in request.body["groups"]]
-        for row in rows:
+        rows = []
+        for number, group_id in enumerate(request.body["groups"], 1):
+            row = self._describe(group_id, request.version)
             if asked and not row["error_code"]:
                 row["authorized_operations"] = self._operations.on_group(request, row["group_id"])
-        request.answer({"throttle_time_ms": 0, "groups": rows})
+            rows.append(row)
+            if row["members"] or number % STEP_GROUPS == 0:
+                yield
+        return {"throttle_time_ms": 0, "groups": rows}
 
     def _describe(self, group_id: str, version: int) -> dict[str, Any]:
         try:

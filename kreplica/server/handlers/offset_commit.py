@@ -9,6 +9,8 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.offset_commits import Committer, commit, is_writable
 from kreplica.groups.records import NO_TIME
 from kreplica.groups.shard import GroupShard
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.handlers.join_group import client_host
 from kreplica.server.offset_rows import OffsetRows
 from kreplica.server.request import Request
@@ -36,12 +38,21 @@ class OffsetCommit:
         self._metadata_characters_max = metadata_characters_max
 
     def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._read(request))
+
+    def _read(self, request: Request) -> Steps[None]:
+        """Read the offsets in slices, then commit all of them in one step."""
         body = request.body
-        group_id = body["group_id"]
         now_ms = self._wall_clock_ms()
         retention_ms = body.get("retention_time_ms", NO_TIME)
         expires_ms = NO_TIME if retention_ms == NO_TIME else min(max(now_ms + retention_ms, 0), TIME_MS_MAX)
-        rows = OffsetRows(body["topics"], self._view, self._metadata_characters_max, now_ms, expires_ms)
+        rows = OffsetRows(self._view, self._metadata_characters_max, now_ms, expires_ms)
+        yield from rows.read(body["topics"])
+        self._commit(request, rows)
+
+    def _commit(self, request: Request, rows: OffsetRows) -> None:
+        body = request.body
+        group_id = body["group_id"]
 
         def answer(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:

@@ -8,10 +8,13 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import KafkaError
-from kreplica.runtime.slices import Pending, Steps
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import in_slices
 from kreplica.server.request import Request
 
 Row = dict[str, Any]
+
+_MISSING: Row = {}
 
 
 async def gather_by_topic(
@@ -24,24 +27,28 @@ async def gather_by_topic(
 
     Rows are started in slices.  Any other error, or cancellation, cancels those that are running.
     """
-    running: list[Deferred[Row]] = []
+    results: list[Row] = []
+    running: list[Deferred[None]] = []
 
-    async def one(row: Row) -> Row:
+    async def one(row: Row, number: int) -> None:
         try:
-            return await handle(row)
+            results[number] = await handle(row)
         except KafkaError as error:
-            return refuse(row, error)
+            results[number] = refuse(row, error)
 
     def start() -> Steps[None]:
-        for row in list(asked):
-            running.append(Deferred.fromCoroutine(one(row)))
+        for number, row in enumerate(asked):
+            results.append(_MISSING)
+            started = Deferred.fromCoroutine(one(row, number))
+            if results[number] is _MISSING:
+                running.append(started)
             yield
 
     try:
-        steps = start()
-        if isinstance(request.connection.slices.begin(steps), Pending):
-            await request.in_slices(steps)
-        return [await each for each in running]
+        await in_slices(request, start())
+        for each in running:
+            await each
+        return results
     except BaseException:
         for each in running:
             each.addErrback(lambda _: None)

@@ -14,6 +14,8 @@ from kreplica.groups.offset_commits import Committer, commit_in_transaction, is_
 from kreplica.groups.offsets import Answer
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import answer_in_slices
 from kreplica.server.handlers.join_group import client_host
 from kreplica.server.offset_rows import OffsetRows
 from kreplica.server.request import Request
@@ -53,8 +55,16 @@ class TxnOffsetCommit:
         self._metadata_characters_max = metadata_characters_max
 
     def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._read(request))
+
+    def _read(self, request: Request) -> Steps[None]:
+        """Read the offsets in slices, then have the producer admitted."""
+        rows = OffsetRows(self._view, self._metadata_characters_max, self._wall_clock_ms())
+        yield from rows.read(request.body["topics"])
+        self._admit(request, rows)
+
+    def _admit(self, request: Request, rows: OffsetRows) -> None:
         body = request.body
-        rows = OffsetRows(body["topics"], self._view, self._metadata_characters_max, self._wall_clock_ms())
 
         def answer(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:

@@ -1,0 +1,308 @@
+"""Large requests about groups and topics are handled in slices, and a commit is still decided as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from server_scene import parse_answer, request_frame
+from test_server_large_requests import Broker, Client
+from twisted.internet.defer import succeed
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.coordinator import NOT_FOUND, Listed
+from kreplica.model import TopicPartition
+from kreplica.server.authorized_operations import AuthorizedOperations
+from kreplica.server.handlers.add_partitions_to_txn import AddPartitionsToTxn
+from kreplica.server.handlers.alter_partition_reassignments import AlterPartitionReassignments
+from kreplica.server.handlers.consumer_group_describe import ConsumerGroupDescribe
+from kreplica.server.handlers.delete_groups import DeleteGroups
+from kreplica.server.handlers.delete_topics import DeleteTopics
+from kreplica.server.handlers.describe_groups import STEP_GROUPS, DescribeGroups
+from kreplica.server.handlers.list_groups import ListGroups
+from kreplica.server.handlers.offset_commit import OffsetCommit
+from kreplica.server.handlers.offset_delete import OffsetDelete
+from kreplica.server.metadata import MetadataCache
+from kreplica.server.request import Handler, HandlerEntry
+from kreplica.wire import messages
+from kreplica.wire.messages import Api
+
+ROWS = 20_000
+STEPS_MAX = 64
+Answer = Callable[[ErrorCode], None]
+
+
+class Coordinator:
+    """Coordinates ``g``, a group without members, and counts what it is asked.
+
+    :ivar calls: so far.
+    :ivar subscribed: topics that the group is subscribed to.
+    :ivar waiting: deletions that are not over.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.commits: list[Any] = []
+        self.subscribed: set[str] = set()
+        self.waiting: list[Answer] | None = None
+        self.offsets = self
+        self.view = self
+
+    def describe(self, group_id: str) -> Any:
+        self.calls += 1
+        return NOT_FOUND
+
+    def delete(self, group_id: str, answer: Answer) -> None:
+        self.calls += 1
+        if self.waiting is None:
+            answer(ErrorCode.GROUP_ID_NOT_FOUND)
+        else:
+            self.waiting.append(answer)
+
+    async def list_groups(self, states: object, types: object) -> tuple[ErrorCode, list[Listed]]:
+        return ErrorCode.NONE, [Listed(f"g{number}", "consumer", "Empty", "classic") for number in range(ROWS)]
+
+    # --- its one shard and group -------------------------------------------------------------------------------------
+
+    def shard_of(self, group_id: str) -> Coordinator:
+        return self
+
+    def group(self, group_id: str) -> Coordinator:
+        return self
+
+    def check_commit(self, *arguments: object, **more: object) -> None:
+        """Admit everybody."""
+
+    def check_offset_delete(self) -> None:
+        """Admit everybody."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscribed
+
+    def remove_if_unused(self, group_id: str) -> None:
+        """Keep it."""
+
+    def partition_count(self, topic: str) -> int:
+        return ROWS
+
+    def commit(self, group_id: str, values: Any, answer: Answer) -> None:
+        self.commits.append(values)
+        answer(ErrorCode.NONE)
+
+    def tombstones(self, group_id: str, wanted: Callable[[str, int], bool]) -> list[TopicPartition]:
+        return [TopicPartition(topic, index) for topic in ("t", "u") for index in range(ROWS) if wanted(topic, index)]
+
+    def remove(self, records: list[TopicPartition], answer: Answer) -> None:
+        self.commits.append(records)
+        answer(ErrorCode.NONE)
+
+
+def serving(api: Api, handler: Handler) -> tuple[Broker, Client]:
+    broker = Broker()
+    broker.dispatch.table[api.key] = HandlerEntry.of(api, handler)
+    return broker, broker.connect()
+
+
+def answer_of(client: Client, api: Api, version: int) -> dict[str, Any]:
+    (frame,) = client.transport.frames()
+    return parse_answer(frame, api.key, version)[1]
+
+
+NAMES = [f"g{number}" for number in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("api", "handler", "body", "rows"),
+    [
+        (messages.DESCRIBE_GROUPS, lambda c: DescribeGroups(c, AuthorizedOperations(None)), "groups", "groups"),
+        (
+            messages.CONSUMER_GROUP_DESCRIBE,
+            lambda c: ConsumerGroupDescribe(c, AuthorizedOperations(None)),
+            "group_ids",
+            "groups",
+        ),
+        (messages.DELETE_GROUPS, DeleteGroups, "groups_names", "results"),
+    ],
+    ids=["DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups"],
+)
+def test_many_groups_are_handled_in_slices(api: Api, handler: Any, body: str, rows: str) -> None:
+    """An iteration handles a bounded number of groups, and the answer names each in its place."""
+    coordinator = Coordinator()
+    if api is messages.CONSUMER_GROUP_DESCRIBE:
+
+        def describe(group_id: str) -> Any:
+            coordinator.calls += 1
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+
+        coordinator.describe = describe  # type: ignore[method-assign]
+    broker, client = serving(api, handler(coordinator))
+    version = api.versions[0]
+    more = {"include_authorized_operations": False} if body == "group_ids" else {}
+    client.send(request_frame(api, version, 1, {body: NAMES, **more}))
+    before = 0
+    while broker.clock.getDelayedCalls():
+        broker.clock.iterate()
+        assert coordinator.calls - before <= (STEPS_MAX + 8) * STEP_GROUPS
+        before = coordinator.calls
+    answered = answer_of(client, api, version)[rows]
+    assert [row["group_id"] for row in answered] == NAMES
+
+
+def test_deletions_of_groups_that_end_later_are_answered_together() -> None:
+    """The last one that is over answers, also if some ended while others were started."""
+    coordinator = Coordinator()
+    coordinator.waiting = []
+    broker, client = serving(messages.DELETE_GROUPS, DeleteGroups(coordinator))  # type: ignore[arg-type]
+    client.send(request_frame(messages.DELETE_GROUPS, 0, 1, {"groups_names": NAMES}))
+    broker.clock.iterate()
+    early = len(coordinator.waiting)
+    assert early < ROWS
+    for answer in coordinator.waiting[:early]:
+        answer(ErrorCode.NONE)
+    broker.iterations()
+    assert client.answers() == 0
+    for answer in coordinator.waiting[early:]:
+        answer(ErrorCode.NON_EMPTY_GROUP)
+    broker.iterations()
+    codes = [row["error_code"] for row in answer_of(client, messages.DELETE_GROUPS, 0)["results"]]
+    assert codes.count(0) == early
+    assert codes.count(int(ErrorCode.NON_EMPTY_GROUP)) == ROWS - early
+
+
+def test_many_groups_are_listed_in_slices() -> None:
+    """The answer is complete after many iterations."""
+    broker, client = serving(messages.LIST_GROUPS, ListGroups(Coordinator()))  # type: ignore[arg-type]
+    client.send(request_frame(messages.LIST_GROUPS, 4, 1, {"states_filter": []}))
+    assert client.answers() == 0
+    assert broker.iterations() > 3
+    assert [row["group_id"] for row in answer_of(client, messages.LIST_GROUPS, 4)["groups"]] == NAMES
+
+
+def commit_frame(correlation_id: int, count: int) -> bytes:
+    offsets = [
+        {"partition_index": number, "committed_offset": number, "committed_metadata": ""} for number in range(count)
+    ]
+    body = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    return request_frame(
+        messages.OFFSET_COMMIT, 2, correlation_id, {**body, "topics": [{"name": "t", "partitions": offsets}]}
+    )
+
+
+def test_a_large_commit_is_read_in_slices_and_decided_as_one() -> None:
+    """Its connection is not read meanwhile, and another connection's commit goes in between."""
+    coordinator = Coordinator()
+    handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
+    broker, client = serving(messages.OFFSET_COMMIT, handler)
+    other = broker.connect()
+    client.send(commit_frame(1, ROWS))
+    assert not client.transport.is_reading
+    broker.clock.iterate()
+    other.send(commit_frame(2, 2))
+    assert not client.transport.is_reading
+    broker.iterations()
+    assert client.transport.is_reading
+    assert [sum(len(rows) for _, rows in values) for values in coordinator.commits] == [2, ROWS]
+    (topic,) = answer_of(client, messages.OFFSET_COMMIT, 2)["topics"]
+    assert [row["partition_index"] for row in topic["partitions"]] == list(range(ROWS))
+
+
+def test_a_commit_whose_client_has_gone_is_not_begun() -> None:
+    """The connection closes while the rows are read: none of them is committed."""
+    coordinator = Coordinator()
+    handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
+    broker, client = serving(messages.OFFSET_COMMIT, handler)
+    client.send(commit_frame(1, ROWS))
+    broker.clock.iterate()
+    client.connection.lost()
+    broker.iterations()
+    assert coordinator.commits == []
+
+
+def test_offsets_of_a_topic_that_is_subscribed_to_meanwhile_are_kept() -> None:
+    """OffsetDelete of many partitions looks again when it has read them all."""
+    coordinator = Coordinator()
+    handler = OffsetDelete(coordinator, coordinator)  # type: ignore[arg-type]
+    broker, client = serving(messages.OFFSET_DELETE, handler)
+    rows = [{"partition_index": number} for number in range(ROWS)]
+    topics = [{"name": name, "partitions": rows} for name in ("t", "u")]
+    client.send(request_frame(messages.OFFSET_DELETE, 0, 1, {"group_id": "g", "topics": topics}))
+    broker.clock.iterate()
+    assert not coordinator.commits
+    coordinator.subscribed.add("t")
+    broker.iterations()
+    (removed,) = coordinator.commits
+    assert {record.topic for record in removed} == {"u"}
+    answered = answer_of(client, messages.OFFSET_DELETE, 0)["topics"]
+    codes = {topic["name"]: {row["error_code"] for row in topic["partitions"]} for topic in answered}
+    assert codes == {"t": {int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)}, "u": {0}}
+
+
+def test_many_topics_are_deleted_in_slices() -> None:
+    """Names are counted, started and answered over many iterations; one that is named twice is refused."""
+
+    class NoTopics:
+        """Knows no topic."""
+
+        async def delete(self, name: str, timeout_s: float) -> bool:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    broker = Broker()
+    handler = DeleteTopics(NoTopics(), MetadataCache(broker.clock), lambda: True, enabled=True)  # type: ignore[arg-type]
+    broker.dispatch.table[messages.DELETE_TOPICS.key] = HandlerEntry.of(messages.DELETE_TOPICS, handler)
+    client = broker.connect()
+    rows = [{"name": name} for name in (*NAMES, NAMES[0])]
+    client.send(request_frame(messages.DELETE_TOPICS, 6, 1, {"topics": rows, "timeout_ms": 1000}))
+    assert broker.iterations() > 10
+    answered = answer_of(client, messages.DELETE_TOPICS, 6)["responses"]
+    assert [row["name"] for row in answered] == [*NAMES, NAMES[0]]
+    codes = [row["error_code"] for row in answered]
+    assert codes[0] == codes[-1] == int(ErrorCode.INVALID_REQUEST)
+    assert set(codes[1:-1]) == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+
+
+def test_partitions_come_into_a_transaction_as_one() -> None:
+    """AddPartitionsToTxn reads and answers many partitions in slices, and adds them in one step."""
+
+    class Transactions:
+        """Takes what is added."""
+
+        def __init__(self) -> None:
+            self.added: list[list[TopicPartition]] = []
+
+        def add(self, transactional_id: str, claimed: object, keys: list[TopicPartition], answer: Answer) -> None:
+            self.added.append(keys)
+            answer(ErrorCode.NONE)
+
+    transactions = Transactions()
+    handler = AddPartitionsToTxn(transactions, Coordinator())  # type: ignore[arg-type]
+    broker, client = serving(messages.ADD_PARTITIONS_TO_TXN, handler)
+    topics = [{"name": "t", "partitions": list(range(ROWS))}]
+    names = ("transactional_id", "producer_id", "producer_epoch", "topics")
+    body = {f"v3_and_below_{name}": value for name, value in zip(names, ("x", 1, 0, topics), strict=True)}
+    client.send(request_frame(messages.ADD_PARTITIONS_TO_TXN, 1, 1, body))
+    assert client.answers() == 0
+    assert broker.iterations() > 5
+    assert [len(keys) for keys in transactions.added] == [ROWS]
+    (topic,) = answer_of(client, messages.ADD_PARTITIONS_TO_TXN, 1)["results_by_topic_v3_and_below"]
+    assert [row["partition_index"] for row in topic["results_by_partition"]] == list(range(ROWS))
+
+
+def test_many_reassignments_are_asked_for_as_one() -> None:
+    """AlterPartitionReassignments reads and answers in slices, and the controller is asked once."""
+    asked: list[Mapping[TopicPartition, tuple[int, ...] | None]] = []
+
+    def ask(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Any:
+        asked.append(targets)
+        return succeed(dict.fromkeys(targets))
+
+    broker, client = serving(messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask))
+    rows = [{"partition_index": number, "replicas": [1, 2]} for number in range(ROWS)]
+    body = {"timeout_ms": 1000, "topics": [{"name": "t", "partitions": rows}]}
+    client.send(request_frame(messages.ALTER_PARTITION_REASSIGNMENTS, 0, 1, body))
+    assert client.answers() == 0
+    assert broker.iterations() > 5
+    (targets,) = asked
+    assert targets == dict.fromkeys((TopicPartition("t", number) for number in range(ROWS)), (1, 2))
+    (topic,) = answer_of(client, messages.ALTER_PARTITION_REASSIGNMENTS, 0)["responses"]
+    assert [row["partition_index"] for row in topic["partitions"]] == list(range(ROWS))
