@@ -347,6 +347,8 @@ def test_partitions_that_nobody_leads(cluster: StandaloneProcess) -> None:
     rows = asked(cluster, f"/v1/topics/{EMPTY}/partitions")["partitions"]
     leaders = {row["partition"]: row["leader"] for row in rows}
     lost = leaders[0]
+    for partition in leaders:
+        asked(cluster, f"/v1/topics/{EMPTY}/messages", "POST", {"partition": partition, "value": "kept"})
     asked(cluster, f"/v1/standalone/brokers/{lost}/kill", "POST")
     try:
         page = messages(cluster, EMPTY, partition=0)
