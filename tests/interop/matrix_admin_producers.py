@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from matrix_clusters import OURS
 from matrix_members import EAGER, filled, member
 from matrix_reading import read_some
-from matrix_table import Other, scenario
+from matrix_table import scenario
 from matrix_world import World, outcome_of, told
 
 from kreplica.client import Producer, ProducerOptions, TopicPartition
@@ -160,7 +159,6 @@ async def replaced(world: World) -> object:
     SUBJECT,
     "moves a replica to a directory that is not there",
     {0: "BrokerRefused LOG_DIR_NOT_FOUND"},
-    {OURS: Other({0: "UnsupportedVersion"}, "brokers of kreplica do not move replicas between directories")},
 )
 async def directories(world: World) -> object:
     admin, topic = Admin(world.cluster), await world.topic()
@@ -177,7 +175,6 @@ async def features(world: World) -> object:
     SUBJECT,
     "tells what a client may do with the cluster, a topic, a group",
     (True, True, True),
-    {OURS: Other((None, None, True), "where nothing is forbidden, brokers of kreplica tell it of groups alone")},
 )
 async def operations(world: World) -> object:
     admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
