@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from crates import LIBRDKAFKA_SUITE, RDKAFKA_SUITE
 from go_clients import FRANZ_GO, FRANZ_GO_ADMIN, KAFKA_GO, SARAMA
-from go_suites import GoSuite
 from kafka_python import KAFKA_PYTHON, OLDER_KAFKA_PYTHON
-from suites import ROOT, Suite
+from suites import ROOT, Expected, Suite
 from unpublished_suites import UNPUBLISHED
 
 GO_SUITES = (FRANZ_GO, FRANZ_GO_ADMIN, SARAMA, KAFKA_GO)
+CRATES = (LIBRDKAFKA_SUITE, RDKAFKA_SUITE)
 PAGE = ROOT / "docs" / "upstream-tests.md"
 
 PROGRAMS = (
@@ -17,6 +18,9 @@ PROGRAMS = (
     "tests/interop/test_interop_java_transactions.py",
     "tests/interop/test_interop_message_copier.py",
     "tests/interop/test_interop_kafka_streams.py",
+    "tests/interop/test_interop_kafka_connect.py",
+    "tests/interop/test_interop_mirror_maker.py",
+    "tests/interop/test_interop_kafka_members.py",
 )
 PAGE_TEXT = """\
 # Other people's tests
@@ -36,10 +40,20 @@ the run, and so does a listed test that passes. The newest version is part of `m
 They are published with their modules, which the Go proxy serves by version and checksum; `make soak` runs them.
 
 {go_suites}
+## Suites in Rust crates
+
+The crate rdkafka publishes its tests, and the crate rdkafka-sys librdkafka's source with its tests in C. Cargo fetches
+both by version, their checksums are compared, and both are built from source; `make soak` runs them. librdkafka's tests
+run in its quick mode, by the classic protocol of groups, without those that need no broker.
+rdkafka's `test_base_producer_timeout` is not run: it passes only if a broker takes more than 100 ms to create a topic.
+
+{crates}
 ## Scenarios after suites that are not published
 
 The source distributions of aiokafka and confluent-kafka leave their tests out. What their integration tests ask of a
-broker is asked here in tests of our own, with these clients, against three brokers.
+broker is asked here in tests of our own, with these clients, against three brokers. kafkajs leaves all but a unit test
+out of its npm package (2.2.4), and has no test here; node-rdkafka publishes its own (`e2e/`), which are not run: it is
+built on librdkafka, whose suite is.
 
 {unpublished}
 Who has a checkout of confluent-kafka's repository can point its own tests at a broker, with settings as in
@@ -64,8 +78,8 @@ def suite(one: Suite) -> str:
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table, ""])
 
 
-def go_suite(one: GoSuite) -> str:
-    """What a suite of a Go client is, and why some of it does not pass."""
+def other_suite(one: Expected) -> str:
+    """What a suite of a client in another language is, and why some of it does not pass."""
     left = one.tests_count - one.passed_count
     counts = f"{one.tests_count} tests run, {one.passed_count} pass, {left} do not" + (":" if left else ".")
     rows = [f"| `{name}` | {reason} |" for name, reason in one.not_passed.items()]
@@ -99,7 +113,8 @@ def text() -> str:
     """The page."""
     return PAGE_TEXT.format(
         suites="\n".join(map(suite, (KAFKA_PYTHON, OLDER_KAFKA_PYTHON))),
-        go_suites="\n".join(map(go_suite, GO_SUITES)),
+        crates="\n".join(map(other_suite, CRATES)),
+        go_suites="\n".join(map(other_suite, GO_SUITES)),
         unpublished=unpublished(),
         programs=programs(),
     )
