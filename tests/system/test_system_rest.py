@@ -78,7 +78,7 @@ def same(data, chosen):
 def held(tree, path):
     """What a znode holds, as the answers show it; None where there is none."""
     try:
-        text = tree.get(path)[0].decode()
+        text = (tree.get(path)[0] or b"").decode()  # persistent paths have no data
     except NoNodeError:
         return None
     return json.loads(text) if text else text
