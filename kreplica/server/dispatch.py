@@ -15,16 +15,13 @@ from kreplica.server.connection import Connection
 from kreplica.server.handlers.api_versions import ApiVersions
 from kreplica.server.metrics import ServerMetrics
 from kreplica.server.produce_runs import ProduceRuns
-from kreplica.server.request import HandlerEntry, HandlerTable, Request, Route
+from kreplica.server.request import COPIED_BYTES_MAX, HandlerEntry, HandlerTable, Request, Route
 from kreplica.server.turn import Turn
 from kreplica.wire.headers import RequestHeader, parse_request_header
 from kreplica.wire.messages import API_VERSIONS, APIS, LEADER_AND_ISR, PRODUCE, STOP_REPLICA, UPDATE_METADATA
 from kreplica.wire.primitives import COST_BYTES, COST_MAX, Buffer
 
 log = Logger()
-
-COPIED_BYTES_MAX = 256 * 1024
-"""Large frames up to this size are copied before they are parsed in slices; longer ones stay where they were read."""
 
 _UNBOUNDED = frozenset({PRODUCE.key, LEADER_AND_ISR.key, STOP_REPLICA.key, UPDATE_METADATA.key})
 """APIs whose frames are bounded by ``socket.request.max.bytes`` and ``COST_MAX`` alone."""

@@ -34,6 +34,9 @@ Amend = Callable[[dict[str, Any]], dict[str, Any]]
 LARGE_BYTES = 16 * 1024
 """Requests from this size on are parsed in slices."""
 
+COPIED_BYTES_MAX = 256 * 1024
+"""Large frames up to this size are copied before they are handled in slices; longer ones stay where they were read."""
+
 NEVER = 2**31
 """More bytes than any frame has."""
 
@@ -75,6 +78,14 @@ class Route:
         self.response_header_version = api.response_header_version(version)
         self._amend: Amend | None = None
 
+    def sliced(self) -> Route:
+        """The same, but answers are built in slices."""
+        route = Route(self.api, self.version, self.handle, self.metrics)
+        route._amend = amend = self._amend
+        plain = self.api.response.sliced_builder(self.version)
+        route.sliced_build = plain if amend is None else lambda value, prefix: plain(amend(value), prefix)
+        return route
+
     def amended(self, amend: Amend) -> Route:
         """The same, but for what an answer says when it is built; of several the first comes first."""
         route = Route(self.api, self.version, self.handle, self.metrics)
@@ -103,6 +114,7 @@ class Request:
     :ivar size: of its frame, in bytes.
     :ivar is_waiting: it is neither answered nor abandoned.
     :ivar is_complete: its answer is built, or it needs none.
+    :ivar is_sliced: its answer is prepared and built in slices whatever its API (``slice_answer``).
     """
 
     __slots__ = (
@@ -116,6 +128,7 @@ class Request:
         "connection",
         "correlation_id",
         "is_complete",
+        "is_sliced",
         "is_waiting",
         "pieces",
         "size",
@@ -138,6 +151,7 @@ class Request:
         self.size = size
         self.is_waiting = True
         self.is_complete = False
+        self.is_sliced = False
         self._route = route
         self._received_s = received_s
         self._is_answered = False
@@ -211,6 +225,11 @@ class Request:
         result.addBoth(resume)
         self.on_abandoned(result.cancel)
         return result
+
+    def slice_answer(self) -> None:
+        """Have the answer, which will be a large one, built in slices."""
+        self.is_sliced = True
+        self._route = self._route.sliced()
 
     def amend_answer(self, amend: Amend) -> None:
         """Have the answer, when there is one, say what this makes of it; before it is answered."""

@@ -12,12 +12,12 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.server.authorized_operations import AuthorizedOperations
 from kreplica.server.bounds import Bounds
 from kreplica.server.connection import Connection
-from kreplica.server.dispatch import COPIED_BYTES_MAX, Dispatch
+from kreplica.server.dispatch import Dispatch
 from kreplica.server.handlers.metadata import Metadata
 from kreplica.server.handlers.offset_fetch import OffsetFetch
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.metrics import ServerMetrics
-from kreplica.server.request import HandlerEntry
+from kreplica.server.request import COPIED_BYTES_MAX, HandlerEntry
 from kreplica.server.turn import Turn
 from kreplica.testing.iterated_clock import IteratedClock
 from kreplica.wire.messages import API_VERSIONS, METADATA, OFFSET_FETCH

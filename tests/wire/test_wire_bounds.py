@@ -199,7 +199,7 @@ def test_versions_out_of_range_are_refused() -> None:
 
 
 def test_a_produce_request_has_a_bounded_number_of_partitions() -> None:
-    """It is handled in one step: a hundred megabytes of tiny batches must not occupy the broker for seconds."""
+    """It is parsed in one step: a hundred megabytes of tiny batches must not occupy the broker for seconds."""
 
     def request(partitions: int) -> bytes:
         rows = b"".join(pack(">ii", index, 0) for index in range(partitions))

@@ -10,6 +10,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer
+from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.acknowledgement import (
     ALL_IN_SYNC,
     LEADER_ONLY,
@@ -19,7 +20,7 @@ from kreplica.server.acknowledgement import (
     is_reached,
 )
 from kreplica.server.answer_forms import AnswerForms
-from kreplica.server.answers import LeaderHints
+from kreplica.server.answers import LeaderHints, answer_in_slices
 from kreplica.server.batch_validation import (
     PACKED_SIZE_MAX,
     BatchValidation,
@@ -27,6 +28,7 @@ from kreplica.server.batch_validation import (
     must_be_read,
     to_validate,
 )
+from kreplica.server.large_produce import PARTITIONS_AT_ONCE, Appended, LargeProduce
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.produce_runs import ProduceRun
 from kreplica.server.produced import answer_body, appended_row, error_row, find_partition
@@ -40,7 +42,7 @@ from kreplica.wire.repeated import KnownProduce
 FORMAT_2_FROM = 3
 """From this version on Produce carries batches of format 2 only."""
 
-_ACKS = (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY)
+ACKS = (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY)
 
 Row = dict[str, Any]
 
@@ -71,26 +73,33 @@ class Produce:
 
     def __call__(self, request: Request, *, validated: bool = False) -> None:
         body = request.body
+        count = 0
         if not validated:
             look = request.size > PACKED_SIZE_MAX or "transactional_id" not in body  # before version 3
             try:
                 for topic in body["topic_data"]:
                     for data in topic["partition_data"]:
+                        count += 1
                         if data["records"][ATTRIBUTES_POSITION] & CODEC_MASK:
                             look = True
             except (IndexError, TypeError):  # no records, or too few bytes
                 look = True
+                count = sum([len(topic["partition_data"]) for topic in body["topic_data"]])
+            if count > PARTITIONS_AT_ONCE and body.get("transactional_id") is None:
+                refusal = None if body["acks"] in ACKS else wrong_acks(body["acks"])
+                LargeProduce(self, request, refusal).begin()
+                return
             if look and self._validate_later(request):
                 return
         acks = body["acks"]
-        if acks not in _ACKS:
-            self._append_all(request, acks, _wrong_acks(acks))
+        if acks not in ACKS:
+            self.append_all(request, acks, wrong_acks(acks))
         elif body.get("transactional_id") is not None:
             timeout_s = body["timeout_ms"] / 1000
-            self._transactional.begin(request, lambda produced: self._finish(request, acks, timeout_s, *produced))
+            self._transactional.begin(request, lambda produced: self.finish(request, acks, timeout_s, *produced))
             request.body = {}  # what has to wait was copied: the buffer that the request came in may go
         else:
-            self._append_all(request, acks, None)
+            self.append_all(request, acks, None)
 
     def _validate_later(self, request: Request) -> bool:
         """Validate the batches whose records have to be read.
@@ -114,6 +123,17 @@ class Produce:
             request.connection, batches, lambda: self(request, validated=True), needed=body["acks"] != NO_ANSWER
         )
         return True
+
+    def unvalidated(self, request: Request, topics: Sequence[Row]) -> list[Unvalidated]:
+        """Return the batches of these topics that have to be read, except those that were validated at once."""
+        before_2 = request.version < FORMAT_2_FROM
+        batches = to_validate(self._partitions, topics, is_large=True, formats_before_2=before_2)
+        return [] if self._validation.validate_now(batches) else batches
+
+    def validate_later(self, request: Request, batches: list[Unvalidated], done: Callable[[], None]) -> None:
+        """Validate batches, which are copies, away from the reactor."""
+        needed = request.body["acks"] != NO_ANSWER
+        self._validation.validate_later(request.connection, batches, done, needed=needed)
 
     def handle_run(self, run: ProduceRun) -> None:
         """Requests that differ in their records only: what is in the log is answered with numbers filled in."""
@@ -176,15 +196,22 @@ class Produce:
                 pending.append(Pending(partition, outcome.last_offset + 1, known.acks, row))
         failed = outcome if isinstance(outcome, KafkaError) else None
         responses = [{"name": topic, "partition_responses": [row]}]
-        self._finish(request, known.acks, known.timeout_ms / 1000, responses, pending, failed)
+        self.finish(request, known.acks, known.timeout_ms / 1000, responses, pending, failed)
 
-    def _append_all(self, request: Request, acks: int, refusal: KafkaError | None) -> None:
+    def append_all(
+        self, request: Request, acks: int, refusal: KafkaError | None, part: Appended | None = None
+    ) -> None:
+        """Append all batches and answer.
+
+        :param refusal: of all of them.
+        :param part: append its topics in place of the request's, note in it what becomes of them, and do not answer.
+        """
         body = request.body
         now_ms = self._wall_clock_ms()
-        pending: list[Pending] = []
+        pending: list[Pending] = [] if part is None else part.pending
         failed: KafkaError | None = None
         responses = []
-        for topic in body["topic_data"]:
+        for topic in body["topic_data"] if part is None else part.topics:
             rows = []
             for data in topic["partition_data"]:
                 key = TopicPartition(topic["name"], data["index"])
@@ -201,9 +228,13 @@ class Produce:
                 if not is_reached(partition, result.last_offset + 1, acks):
                     pending.append(Pending(partition, result.last_offset + 1, acks, row))
             responses.append({"name": topic["name"], "partition_responses": rows})
-        self._finish(request, acks, body["timeout_ms"] / 1000, responses, pending, failed)
+        if part is None:
+            self.finish(request, acks, body["timeout_ms"] / 1000, responses, pending, failed)
+        else:
+            part.responses = responses
+            part.failed = failed or part.failed
 
-    def _finish(
+    def finish(
         self,
         request: Request,
         acks: int,
@@ -231,6 +262,9 @@ class Produce:
 
     def _answer(self, request: Request, responses: list[Row]) -> None:
         """Answer with errors, and where to go instead."""
+        if request.is_sliced:
+            answer_in_slices(request, self._hinted(request, responses))
+            return
         hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
         for topic in responses:
             for row in topic["partition_responses"]:
@@ -238,6 +272,17 @@ class Produce:
                     key = TopicPartition(topic["name"], row["index"])
                     row["current_leader"] = hints.leader_of(key, ErrorCode.of(row["error_code"]))
         request.answer(answer_body(responses, hints.endpoints()))
+
+    def _hinted(self, request: Request, responses: list[Row]) -> Steps[Row]:
+        hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
+        for topic in responses:
+            for number, row in enumerate(topic["partition_responses"]):
+                if row["error_code"]:
+                    key = TopicPartition(topic["name"], row["index"])
+                    row["current_leader"] = hints.leader_of(key, ErrorCode.of(row["error_code"]))
+                if number % STEP_ROWS == 0:
+                    yield
+        return answer_body(responses, hints.endpoints())
 
     def _append(
         self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
@@ -260,6 +305,6 @@ def _all_reached(
     return is_reached(partition, end_offset, acks)
 
 
-def _wrong_acks(acks: int) -> KafkaError:
+def wrong_acks(acks: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
 

@@ -1,0 +1,185 @@
+"""Produce requests of hundreds of partitions are appended in slices, in order, whatever becomes of their frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server_scene import parse_answer, request_frame
+from test_server_produce_runs import Broker, batch, large_batch, produce
+
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.runtime.slices import SLICE_STEPS_MAX
+from kreplica.server.connection import Connection
+from kreplica.server.large_produce import PARTITIONS_AT_ONCE, STEP_PARTITIONS
+from kreplica.server.request import COPIED_BYTES_MAX
+from kreplica.wire.compression import Codec
+from kreplica.wire.messages import PRODUCE
+
+MANY = PARTITIONS_AT_ONCE + 100
+VERSION = 10
+UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class Many(Broker):
+    """Leads ``many``, a topic of hundreds of partitions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster.run_until(self.cluster.client().create_topic("many", MANY))
+        self.cluster.wait_in_sync("many", range(MANY))
+
+    def give(self, frame: bytes) -> None:
+        """Give a frame to the dispatch; its memory is used again unless it is kept."""
+        buffer = bytearray(frame[4:])
+        with self.resources.turn:
+            self.resources.dispatch.frame_received(self.connection, memoryview(buffer))
+        if not self.connection.keeps_frame:
+            buffer[:] = bytes(len(buffer))
+
+    def ends(self) -> list[int]:
+        """Return the log end offset of each partition."""
+        found = [self.program.partitions.get(TopicPartition("many", index)) for index in range(MANY)]
+        return [partition.log.log_end_offset for partition in found]
+
+    def finish(self) -> int:
+        """Run until the connection is read again.
+
+        :return: the most batches that were appended in one iteration of the event loop.
+        """
+        most, before = 0, sum(self.ends())
+
+        def is_over() -> bool:
+            nonlocal most, before
+            now = sum(self.ends())
+            most, before = max(most, now - before), now
+            return not self.connection.paused
+
+        self.cluster.run_until(is_over)
+        return most
+
+    def rows(self, number: int = 0) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of an answer by topic."""
+        body = parse_answer(memoryview(self.answers()[number]), PRODUCE.key, VERSION)[1]
+        rows = {topic["name"]: topic["partition_responses"] for topic in body["responses"]}
+        assert len(rows) == len(body["responses"])
+        return rows
+
+
+@pytest.fixture(scope="module")
+def shared() -> Many:
+    return Many()
+
+
+@pytest.fixture
+def broker(shared: Many) -> Many:
+    """The broker, with a connection of the test's own."""
+    shared.connection = shared.connect()
+    return shared
+
+
+def frame_of(topics: dict[str, list[bytes]], correlation_id: int = 1, acks: int = 1) -> bytes:
+    data = [
+        {"name": name, "partition_data": [{"index": index, "records": each} for index, each in enumerate(batches)]}
+        for name, batches in topics.items()
+    ]
+    body = {"acks": acks, "timeout_ms": 1000, "topic_data": data}
+    return request_frame(PRODUCE, VERSION, correlation_id, body)
+
+
+@pytest.mark.parametrize("size", [10, 2000], ids=["copied", "kept"])
+def test_an_iteration_appends_a_bounded_number_of_batches(broker: Many, size: int) -> None:
+    """All are appended, the answer has a row for each in its place, and a small produce goes in between."""
+    frame = frame_of({"many": [batch(b"v" * size)] * MANY, "nowhere": [batch()] * MANY})
+    assert (len(frame) > COPIED_BYTES_MAX) == (size == 2000)
+    before = broker.ends()
+    broker.give(frame)
+    assert broker.connection.paused
+    assert broker.answers() == []
+    other: Connection = broker.connect()
+    broker.read(produce(7, batch()), connection=other)
+    assert len(broker.answers(other)) == 1
+    assert sum(broker.ends()) < sum(before) + MANY
+    assert 0 < broker.finish() <= SLICE_STEPS_MAX * STEP_PARTITIONS
+    broker.cluster.run_until(lambda: broker.answers())
+    assert broker.ends() == [end + 1 for end in before]
+    rows = broker.rows()
+    assert list(rows) == ["many", "nowhere"]
+    assert [(row["index"], row["error_code"], row["base_offset"]) for row in rows["many"]] == [
+        (index, 0, end) for index, end in enumerate(before)
+    ]
+    assert [(row["index"], row["error_code"]) for row in rows["nowhere"]] == [(i, UNKNOWN) for i in range(MANY)]
+    assert not broker.connection.keeps_frame
+
+
+def test_what_was_read_is_stored(broker: Many) -> None:
+    """The memory of the frame is used again after the handler has returned; the log has the batches as sent."""
+    contents = [batch(b"content %d" % index) for index in range(MANY)]
+    before = broker.ends()
+    broker.give(frame_of({"many": contents}))
+    broker.finish()
+    for index, expected in enumerate(contents):
+        log = broker.program.partitions.get(TopicPartition("many", index)).log
+        part = log.read(before[index], size_max=1 << 20, offset_max=log.log_end_offset)
+        stored = b"".join(piece.read() for piece in part.ranges)
+        assert stored[61:] == expected[61:]
+
+
+def test_the_next_request_of_the_connection_comes_after_it(broker: Many) -> None:
+    """It is not read before all batches are appended."""
+    last = MANY - 1
+    end = broker.ends()[last]
+    broker.give(frame_of({"many": [batch()] * MANY}, correlation_id=1))
+    broker.finish()
+    broker.give(produce(2, batch(), version=VERSION, topic="many", index=last))
+    broker.cluster.run_until(lambda: len(broker.answers()) == 2)
+    assert [int.from_bytes(answer[:4], "big") for answer in broker.answers()] == [1, 2]
+    assert [broker.rows(number)["many"][-1]["base_offset"] for number in (0, 1)] == [end, end + 1]
+
+
+def test_compressed_batches_are_validated_before_any_is_appended(broker: Many) -> None:
+    """A bomb among hundreds of small batches is opened away from the event loop, and all are appended."""
+    before = broker.ends()
+    contents = [batch()] * MANY
+    contents[5] = large_batch(5, Codec.GZIP)
+    contents[6] = contents[6][:-3]
+    broker.give(frame_of({"many": contents}))
+    broker.finish()
+    broker.cluster.run_until(lambda: broker.answers())
+    codes = [row["error_code"] for row in broker.rows()["many"]]
+    assert codes[6] != 0
+    assert [code for index, code in enumerate(codes) if index != 6] == [0] * (MANY - 1)
+    assert sum(broker.ends()) == sum(before) + MANY - 1
+
+
+def test_wrong_acks_refuse_all(broker: Many) -> None:
+    """Nothing is appended, and every row has the error."""
+    before = broker.ends()
+    broker.give(frame_of({"many": [batch()] * MANY}, acks=5))
+    broker.finish()
+    broker.cluster.run_until(lambda: broker.answers())
+    assert {row["error_code"] for row in broker.rows()["many"]} == {int(ErrorCode.INVALID_REQUIRED_ACKS)}
+    assert broker.ends() == before
+
+
+def test_without_acks_there_is_no_answer(broker: Many) -> None:
+    """All batches are appended all the same."""
+    before = broker.ends()
+    broker.give(frame_of({"many": [batch()] * MANY}, acks=0))
+    broker.finish()
+    assert broker.ends() == [end + 1 for end in before]
+    assert broker.answers() == []
+    assert broker.connection.is_settled
+
+
+def test_a_connection_that_closes_ends_the_work(broker: Many) -> None:
+    """What was not appended by then never is, and the frame's memory is free."""
+    before = sum(broker.ends())
+    broker.give(frame_of({"many": [batch(b"v" * 2000)] * MANY}))
+    assert broker.connection.keeps_frame
+    broker.connection.lost()
+    assert not broker.connection.keeps_frame
+    assert len(broker.resources.turn.slices) == 0 or broker.cluster.run(1) is None
+    assert sum(broker.ends()) < before + MANY
+    assert len(broker.resources.turn.slices) == 0
