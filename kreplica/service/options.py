@@ -8,7 +8,10 @@ from typing import Any, ClassVar
 from twisted.python import usage
 
 from kreplica.service.log_output import FORMATS
-from kreplica.zookeeper.embedded.quota import QuotaBounds
+
+ZNODES_MAX = 1_000_000
+ZNODE_BYTES_MAX = 384 * 2**20
+"""The defaults of ``QuotaBounds``, whose package must not be imported here: it would load Twisted's TLS."""
 
 BROKER_ID_MAX = 1000
 """Kafka's default of ``reserved.broker.max.id``."""
@@ -119,8 +122,8 @@ class CoordinatorOptions(_Options):
         ["data-dir", "d", "coordinator-data", "where the znodes are kept; made where it is absent"],
         ["port", "p", 2181, "the port", _port],
         ["interface", "i", "127.0.0.1", "the address to listen on"],
-        ["znodes-max", None, QuotaBounds().count_max, "how many znodes there may be", _positive],
-        ["znode-bytes-max", None, QuotaBounds().bytes_max, "how many bytes all znodes may hold", _positive],
+        ["znodes-max", None, ZNODES_MAX, "how many znodes there may be", _positive],
+        ["znode-bytes-max", None, ZNODE_BYTES_MAX, "how many bytes all znodes may hold", _positive],
     ]
 
 

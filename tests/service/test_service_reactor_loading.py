@@ -4,6 +4,9 @@ import subprocess
 import sys
 import textwrap
 
+from kreplica.service import options
+from kreplica.zookeeper.embedded.quota import QuotaBounds
+
 LOADED = """
     import sys
     from kreplica.service.reactor_loading import load_without_tls
@@ -96,3 +99,8 @@ def test_where_tls_is_loaded_already() -> None:
         """,
     )
     assert lines == ["True"]
+
+
+def test_options_have_the_defaults_of_the_coordinators_quota() -> None:
+    """The options module repeats them, because it must not import the coordinator."""
+    assert (QuotaBounds().count_max, QuotaBounds().bytes_max) == (options.ZNODES_MAX, options.ZNODE_BYTES_MAX)
