@@ -140,7 +140,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     assert line.startswith(f"kreplica: broker 2: cannot listen on PLAINTEXT://127.0.0.1:{process.port + 1}")
     assert "--port" in line
     lines = [json.loads(line) for line in process.output.splitlines() if line.startswith("{")]
-    assert {each.get("host") for each in lines} == {None, "broker-1"}
+    assert {each.get("host") for each in lines} == {None, "broker-1", "broker-2"}
     started = {each["fields"]["process"] for each in lines if "is process" in each["message"]}
     assert len(started) == 2
     assert not any(map(lives, started))
