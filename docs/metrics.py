@@ -131,7 +131,7 @@ class Scene:
     def scrape(self, broker: int) -> str:
         """What Prometheus gets of one broker."""
         program = self.cluster.brokers[broker].program
-        (route,) = Metrics(BrokerFigures(program, self._watches[broker]), program.runtime.offload).routes()
+        (route,) = Metrics(BrokerFigures(program, self._watches[broker]), program.runtime.reactor).routes()
         answered: Any = self.cluster.run_until(route.handler(None))
         return bytes(answered.content).decode()
 

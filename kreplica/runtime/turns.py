@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 
-TURN_SECONDS_MAX = 0.01
+TURN_SECONDS_MAX = 0.005
 """So long a loop over many things may keep the reactor: requests that come meanwhile wait for it."""
 
 

@@ -36,7 +36,7 @@ def admin_site(broker: Broker, stalls: StallWatch, listener: tuple[str, int]) ->
     :param listener: the host and the port to listen on.
     :raise SettingsError: what it needs to ask who somebody is is no good.
     """
-    metrics = Metrics(BrokerFigures(broker, stalls), broker.runtime.offload)
+    metrics = Metrics(BrokerFigures(broker, stalls), broker.runtime.reactor)
     host, port = listener
     access = admin_access(broker.runtime.disk, broker.settings, host)
     tls = admin_tls(broker.runtime.disk, broker.settings)

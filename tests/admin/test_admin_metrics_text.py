@@ -1,0 +1,92 @@
+"""``/metrics`` is made in turns, and is the text that Prometheus's own client would make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+from twisted.internet.defer import Deferred
+
+from kreplica.admin.metrics import SAMPLES_AT_ONCE, Metrics, exposition
+from kreplica.interfaces import Buckets, Family, Histogram, MetricKind, Sample
+from kreplica.runtime.turns import TURN_SECONDS_MAX
+from kreplica.testing.iterated_clock import IteratedClock
+
+VALUES = (0, 1, 0.5, -1.0, 1e-9, 123456.0, 1234567.0, 1e15, 1e300, math.inf, -math.inf, math.nan)
+
+
+class Collected(Collector):
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        family = self._family
+        make = CounterMetricFamily if family.kind is MetricKind.COUNTER else GaugeMetricFamily
+        metric = make(family.name, family.help, labels=family.labels)
+        for labels, value in family.samples:
+            metric.add_metric(labels, value)
+        yield metric
+
+
+@pytest.mark.parametrize("kind", list(MetricKind))
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        ((), [()]),
+        (("topic", "partition"), [("orders", "0"), ('quo"ted', "1"), ("back\\slash\nline", "2"), ("é", ""), ("", "4")]),
+        (("topic",), []),
+    ],
+)
+def test_the_text_is_that_of_the_client_library(kind: MetricKind, labels: tuple[str, ...], values: list[Any]) -> None:
+    """Labels are sorted and escaped, and numbers are written as Go does."""
+    samples = [Sample(each, value) for each in values for value in VALUES]
+    family = Family("kreplica_something", kind, 'Help with \\ and "quotes"\nand lines.', labels, samples)
+    assert b"".join(exposition(family)) == generate_latest(Collected(family))
+
+
+def test_a_long_family_comes_in_bounded_pieces() -> None:
+    """Each piece has at most ``SAMPLES_AT_ONCE`` lines."""
+    samples = [Sample((str(number),), number) for number in range(10 * SAMPLES_AT_ONCE + 1)]
+    pieces = list(exposition(Family("many", MetricKind.GAUGE, "Many.", ("n",), samples)))
+    assert max(piece.count(b"\n") for piece in pieces) == SAMPLES_AT_ONCE
+    assert b"".join(pieces).count(b"\n") == len(samples) + 2
+
+
+def test_a_turn_makes_a_bounded_part_of_the_page() -> None:
+    """Other work is done between the pieces of the page, and the page is whole."""
+    clock = IteratedClock()
+    seconds = clock.seconds
+    looks = 0
+
+    def busy() -> float:
+        """Time passes with each look at the clock: one piece takes a turn."""
+        nonlocal looks
+        looks += 1
+        return seconds() + looks * TURN_SECONDS_MAX
+
+    clock.seconds = busy  # type: ignore[method-assign]
+
+    class Figures:
+        async def families(self) -> AsyncIterator[Family | Histogram]:
+            samples = [Sample((str(number),), number) for number in range(20 * SAMPLES_AT_ONCE)]
+            yield Family("many", MetricKind.GAUGE, "Many.", ("n",), samples)
+            yield Histogram("times", "Times.", (), [Buckets((), [("0.1", 1.0), ("+Inf", 2.0)], 0.5)])
+
+    (route,) = Metrics(Figures(), clock).routes()  # type: ignore[arg-type]
+    running: Deferred[Any] = Deferred.fromCoroutine(route.handler(None))  # type: ignore[arg-type]
+    turns = 0
+    while not running.called:
+        clock.iterate()
+        turns += 1
+        assert turns < 100
+    assert turns >= 10
+    pages: list[Any] = []
+    running.addCallback(pages.append)
+    text = pages[0].content.decode()
+    assert text.count("\nmany{") == 20 * SAMPLES_AT_ONCE
+    assert 'times_bucket{le="+Inf"} 2.0' in text
