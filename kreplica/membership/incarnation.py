@@ -81,6 +81,14 @@ class Incarnations:
         """What the next registration says."""
         return self._intact_since
 
+    def is_intact(self, directory: str) -> bool:
+        """Return whether a directory holds everything that earlier processes of this broker had written.
+
+        It does if a broker registered with it since the machine was started: its logs were recovered before that.
+        """
+        note = self._read(os.path.join(directory, FILE_NAME))
+        return note is not None and is_same_boot(self._boot_id, note.boot_id)
+
     def begin(self) -> None:
         """Find out whether the last incarnation lost anything: what is in a directory that is offline, say."""
         directories = self._directories.directories

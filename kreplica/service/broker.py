@@ -177,7 +177,9 @@ class Broker:
         cluster_id = await self._read_cluster(steps)
         timings.done("cluster and settings")
         self.metadata.cluster_id = cluster_id
-        await self.directories.open(cluster_id, self.broker_id, self.dynamic_settings.log_config)
+        await self.directories.open(
+            cluster_id, self.broker_id, self.dynamic_settings.log_config, self.incarnations.is_intact
+        )
         self._opened = True
         timings.done("logs")
         self.incarnations.begin()

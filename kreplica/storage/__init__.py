@@ -54,7 +54,7 @@ What a log remembers besides its batches:
 
 Coming back after a stop, a kill or a power loss:
 
-* ``loading`` opening and recovering one log
+* ``loading`` opening and recovering one log; ``resuming`` from where on after a kill; ``opening`` many on threads
 * ``leftovers`` files that an interrupted deletion or compaction left
 * ``checkpoints`` the small files of a log directory
 """

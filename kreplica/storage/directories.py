@@ -90,10 +90,17 @@ class LogDirectories:
         for directory in self.directories:
             directory.abandon()
 
-    async def open(self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig]) -> None:
+    async def open(
+        self,
+        cluster_id: str,
+        broker_id: int,
+        config_of: Callable[[str], LogConfig],
+        is_intact: Callable[[str], bool] = lambda path: False,
+    ) -> None:
         """Open all directories and their logs.
 
         :param config_of: the settings of a topic's logs.
+        :param is_intact: True for a directory that holds everything that earlier processes had written.
         A directory whose device fails is offline, as long as there is another.
 
         :raise StorageError: a directory is in use, belongs to another cluster or broker, or a log is in two of them;
@@ -105,7 +112,7 @@ class LogDirectories:
                 if directory.offline is not None:
                     continue
                 try:
-                    await directory.open(cluster_id, broker_id, config_of)
+                    await directory.open(cluster_id, broker_id, config_of, is_intact)
                 except OSError as error:
                     self._begin_without(directory, error)
                 self._take_over(directory)

@@ -36,13 +36,13 @@ from kreplica.storage.log import Log
 from kreplica.storage.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.new_directories import Made, NewDirectories
 from kreplica.storage.open_segments import OpenSegments
-from kreplica.storage.opening import LogToOpen, open_all
+from kreplica.storage.opening import LogToOpen, open_on_threads
 from kreplica.storage.readable_log import ReadableLog
 from kreplica.storage.removals import Removals
 from kreplica.storage.segments import remove_files
 
 _AT_ONCE_MAX = 50
-"""Logs opened by one call on another thread: the way there and back costs more than opening a small one."""
+"""Logs closed by one call on another thread: the way there and back costs more than closing a small one."""
 
 _REFUSED_TOLD_SECONDS = 60.0
 """A full disk is told again after so long, not for each record that it refuses."""
@@ -94,17 +94,20 @@ class LogDirectory(CheckpointedDirectory):
         self._flusher = Flusher(runtime, synced, self._failed)
     # --- opening ---
 
-    async def open(self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig]) -> None:
+    async def open(
+        self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig], is_intact: Callable[[str], bool]
+    ) -> None:
         """Take the lock, see whose directory it is, and open all logs in it.
 
         :param config_of: the settings of a topic's logs.
+        :param is_intact: True for a directory that holds everything that earlier processes had written.
         :raise StorageError: it is in use, or belongs to another cluster or broker.
         :raise OSError: the device fails.
         """
         self.lock()
         try:
             check_identity(self._disk, self.path, cluster_id, broker_id)
-            await self._load(config_of)
+            await self._load(config_of, is_intact)
         except BaseException:
             self.abandon()
             raise
@@ -136,7 +139,7 @@ class LogDirectory(CheckpointedDirectory):
         if lock is not None:
             lock.release()
 
-    async def _load(self, config_of: Callable[[str], LogConfig]) -> None:
+    async def _load(self, config_of: Callable[[str], LogConfig], is_intact: Callable[[str], bool]) -> None:
         self.clean_broker_epoch = read_clean_shutdown(self._disk, self._at(CLEAN_SHUTDOWN))
         clean = self.clean_broker_epoch is not None
         sync_failed = is_marked(self._disk, self.path)
@@ -152,19 +155,21 @@ class LogDirectory(CheckpointedDirectory):
         self.cleaner_offsets = self._offsets.read(CLEANER_OFFSETS)
         found = self._find_logs()
         self.missing = sorted(recovery_points.keys() - set(found))
-        for first in range(0, len(found), _AT_ONCE_MAX):
-            work = [
-                replace(
-                    self._to_open(key, config_of(key.topic)),
-                    recovery_point=recovery_points.get(key, 0),
-                    log_start_offset=start_offsets.get(key),
-                    clean_shutdown=clean and not sync_failed,
-                    sync_failed=sync_failed,
-                )
-                for key in found[first : first + _AT_ONCE_MAX]
-            ]
-            for one, opened in zip(work, await self._runtime.offload.run(open_all, work), strict=True):
-                self._adopt(one, opened)
+        intact = is_intact(self.path)
+        work = [
+            replace(
+                self._to_open(key, config_of(key.topic)),
+                recovery_point=recovery_points.get(key, 0),
+                log_start_offset=start_offsets.get(key),
+                clean_shutdown=clean and not sync_failed,
+                is_intact=intact,
+                sync_failed=sync_failed,
+            )
+            for key in found
+        ]
+        failure = await open_on_threads(self._runtime.offload, work, self._adopt)
+        if failure is not None:
+            failure.raiseException()
         if sync_failed and not self.failed_logs:
             remove_mark(self._disk, self.path)
 
@@ -197,7 +202,7 @@ class LogDirectory(CheckpointedDirectory):
     def _adopt(self, one: LogToOpen, opened: tuple[Log, UUID] | StorageError) -> None:
         key = one.key
         if isinstance(opened, StorageError):
-            self.failed_logs[key] = FailedLog(opened, one)
+            self.failed_logs[key] = FailedLog(opened, replace(one, is_intact=False))
             _log.error("{log} is offline: {error}", log=str(key), error=str(opened))
             return
         log, self.topic_ids[key] = opened

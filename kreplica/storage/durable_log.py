@@ -79,7 +79,7 @@ class DurableLog(ReadableLog):
         self._sync(self._to_sync(segments, segments, *paths))
 
     def _note_complete(self, segment: Segment) -> None:
-        """Note what a segment's index of aborted transactions holds, now that nothing more will be appended.
+        """Note what a segment's index of aborted transactions holds.
 
         :raise OSError: the device fails, or is full.
         """

@@ -1,13 +1,14 @@
 """Opening a log's directory: what a stop, a kill or a power loss left behind becomes a log that can be used.
 
-After an orderly stop nothing is scanned but the end of the last segment.  Otherwise the segments from the one that
-holds the recovery point on are read again, every CRC is checked, their indexes are made anew, and what is torn at the
-end is cut off.
+After an orderly stop nothing is scanned but the end of the last segment.  After a kill on a machine that stayed up the
+batches behind the last snapshot are read again (``resuming``).  Otherwise the segments from the one that holds the
+recovery point on are read again.  Whatever is read has every CRC checked and its index entries made anew, and what is
+torn at the end is cut off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,6 +27,7 @@ from kreplica.storage.leftovers import clear_leftovers
 from kreplica.storage.open_segments import OpenSegments
 from kreplica.storage.producer_snapshots import SnapshotFiles
 from kreplica.storage.producers import ProducerStates
+from kreplica.storage.resuming import find_resume_point, keep_resume_point
 from kreplica.storage.scanning import header_after, scan_batches
 from kreplica.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
 from kreplica.storage.segments import Segments, remove_files
@@ -34,6 +36,9 @@ from kreplica.wire.batches import BatchHeader, verify_crc
 from kreplica.wire.control_records import EndMarker
 
 _log = Logger()
+
+_SCANNED_BYTES_MIN = 1024 * 1024
+"""After reading so much a start writes a resume point, so that the next one does not read it again."""
 
 
 @dataclass(slots=True)
@@ -93,11 +98,15 @@ class Loading:
         self._writes_anew: bool
         self._keeps_damage: bool
         self._damages: dict[int, Damage] = {}
-        self._rebuilt: list[Segment] = []
-        """Segments whose indexes are made anew."""
+        self._snapshots = SnapshotFiles(path, disk)
+        self._aborted_checkpoint = AbortedCheckpoint(path, disk)
+        self._is_intact = False
+        self._rebuilt: dict[Segment, int] = {}
+        """Segments whose indexes are made anew, each with the offset from which on they are."""
         self._epochs: list[tuple[int, int]] = []
         """(leader epoch, offset) as recovery met them."""
         self._was_cut = False
+        self._scanned_bytes = 0
 
     def run(
         self,
@@ -105,6 +114,7 @@ class Loading:
         recovery_point: int,
         log_start_offset: int | None,
         clean_shutdown: bool,
+        is_intact: bool,
         sync_failed: bool,
         keep_damage: bool,
         producer_expiration_ms: int,
@@ -113,6 +123,7 @@ class Loading:
         """Open it.
 
         :param log_start_offset: as the checkpoint has it; None where it has nothing.
+        :param is_intact: the process was killed and its machine stayed up: what it had written is there.
         :param sync_failed: write what was not synced anew: only then another sync says anything about it.
         :param keep_damage: there is no better copy: go on past damaged batches whose place is certain.
         :raise StorageError: a batch below the recovery point is damaged.
@@ -120,11 +131,13 @@ class Loading:
         self._now_ms = now_ms
         self._keeps_damage = keep_damage
         self._writes_anew = sync_failed
+        self._is_intact = is_intact and not (clean_shutdown or sync_failed or keep_damage)
         self._disk.make_directories(self._path)
         names = clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
         segments = self._list_segments(names, start_offset)
         self._segments = Segments(self._disk, segments, partial(remove_files, self._disk))
+        self._aborted_checkpoint.load()
         self._check_indexes(self._segments if clean_shutdown else self._segments.closed, set(names))
         if not clean_shutdown:
             self._recover_from(recovery_point)
@@ -139,8 +152,10 @@ class Loading:
             )
             end_offset = self._start_anew(start_offset)
         epochs = self._load_epochs(start_offset, end_offset)
-        producers, snapshots = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
-        aborted_checkpoint = self._check_aborted(clean_shutdown, end_offset)
+        producers = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
+        self._check_aborted(clean_shutdown, end_offset)
+        if self._scanned_bytes >= _SCANNED_BYTES_MIN:
+            keep_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
         return Opened(
             self._segments,
             start_offset,
@@ -148,8 +163,8 @@ class Loading:
             end_offset if clean_shutdown else min(recovery_point, end_offset),
             epochs,
             producers,
-            snapshots,
-            aborted_checkpoint,
+            self._snapshots,
+            self._aborted_checkpoint,
             clean_shutdown and not self._rebuilt,
             self._was_cut,
             self._damages,
@@ -190,7 +205,9 @@ class Loading:
 
     def _recover_from(self, recovery_point: int) -> None:
         """Scan the segments that may hold what was not synced."""
-        for segment in self._segments.not_durable(recovery_point):
+        segments = list(self._segments.not_durable(recovery_point))
+        self._is_intact = self._is_intact and all(self._is_sealed(each) for each in segments[:-1])
+        for segment in segments[-1:] if self._is_intact else segments:
             whole = self._recover(segment, recovery_point) and not self._lost_its_end(segment)
             if segment is not self._segments.active:
                 segment.seal()
@@ -198,6 +215,14 @@ class Loading:
                 self._was_cut = True
                 self._drop_after(segment)
                 return
+
+    def _is_sealed(self, segment: Segment) -> bool:
+        """Return whether a closed segment ends with the whole batch that the next segment follows."""
+        with reading(segment.path(), segment.base_offset):
+            end, next_offset = 0, segment.base_offset
+            for position, header in segment.headers(segment.offset_index.last[1]):
+                end, next_offset = position + header.size, header.next_offset
+        return end == segment.size and (self._config.compacted or next_offset == self._segments.end_of(segment))
 
     def _recover(self, segment: Segment, recovery_point: int) -> bool:
         """Check every batch and make the indexes again.
@@ -210,14 +235,12 @@ class Loading:
 
     def _recover_readable(self, segment: Segment, recovery_point: int) -> bool:
         size = segment.size
-        segment.reset()
-        segment.aborted.truncate_to(segment.base_offset)
-        self._rebuilt.append(segment)
+        next_offset = self._rebuilt[segment] = self._begin_scan(segment)
         if not size:
             return True
-        next_offset = segment.base_offset
         latest_epoch = self._epochs[-1][0] if self._epochs else NO_EPOCH
-        for position, header, data in scan_batches(segment.file, 0, size):
+        start = segment.size
+        for position, header, data in scan_batches(segment.file, start, size):
             if self._is_out_of_place(segment, position, header, next_offset):
                 break
             if not verify_crc(data, header) and not self._keep(segment, position, header, recovery_point):
@@ -233,6 +256,7 @@ class Loading:
                 latest_epoch = header.partition_leader_epoch
                 self._epochs.append((latest_epoch, header.base_offset))
             next_offset = header.next_offset
+        self._scanned_bytes += segment.size - start
         if segment.size == size:
             return True
         if next_offset < recovery_point:
@@ -252,6 +276,17 @@ class Loading:
         )
         segment.cut_back(segment.size)
         return False
+
+    def _begin_scan(self, segment: Segment) -> int:
+        """Forget what is to be read again of a segment; return the offset of the first batch to be read."""
+        if self._is_intact and segment.size:
+            point = find_resume_point(segment, self._snapshots, self._aborted_checkpoint)
+            if point is not None:
+                segment.resume(point.position, point.largest)
+                return point.offset
+        segment.reset()
+        segment.aborted.truncate_to(segment.base_offset)
+        return segment.base_offset
 
     def _is_out_of_place(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> bool:
         """Whether its offset, which no checksum covers, cannot be what was written.
@@ -336,7 +371,7 @@ class Loading:
             _log.warn("{log}: finds its leader epochs in the batches, since {why}", log=self._name, why=str(error))
             epochs = LeaderEpochs.empty(path, self._disk)
         # The file is older than the batches: where these were read, they alone say which epochs there are.
-        read_from = min((segment.base_offset for segment in self._rebuilt), default=end_offset)
+        read_from = min(self._rebuilt.values(), default=end_offset)
         known = epochs.entries or read_from <= self._segments.first.base_offset
         epochs.truncate_to(min(read_from, end_offset))
         for epoch, offset in self._epochs if known else self._all_epochs():
@@ -354,20 +389,17 @@ class Loading:
 
     def _load_producers(
         self, expiration_ms: int, start_offset: int, end_offset: int, now_ms: int
-    ) -> tuple[ProducerStates, SnapshotFiles]:
-        snapshots = SnapshotFiles(self._path, self._disk)
-        snapshots.remove_strays((segment.base_offset for segment in self._segments), end_offset)
-        last = min((segment.base_offset for segment in self._rebuilt), default=end_offset)
+    ) -> ProducerStates:
+        last = min(self._rebuilt.values(), default=end_offset)
+        self._snapshots.remove_strays((segment.base_offset for segment in self._segments), end_offset, last)
         producers = ProducerStates(expiration_ms)
-        restore_producers(producers, snapshots, self._segments, start_offset, last, self._rebuilt)
+        restore_producers(producers, self._snapshots, self._segments, start_offset, last, self._rebuilt)
         producers.expire(now_ms)
-        return producers, snapshots
+        return producers
 
-
-    def _check_aborted(self, clean_shutdown: bool, end_offset: int) -> AbortedCheckpoint:
+    def _check_aborted(self, clean_shutdown: bool, end_offset: int) -> None:
         """Make indexes of aborted transactions again that are not what they were when their segment was closed."""
-        checkpoint = AbortedCheckpoint(self._path, self._disk)
-        checkpoint.load()
+        checkpoint = self._aborted_checkpoint
         files: list[SegmentFile] = []
         for index, segment in enumerate(self._segments):
             files.append(SegmentFile.of(segment))
@@ -388,7 +420,6 @@ class Loading:
                     segment.aborted.replace(recompute(self._disk, files, compacted=self._config.compacted).aborted)
                     checkpoint.note(segment)
         checkpoint.write(self._segments)
-        return checkpoint
 
 
 def restore_producers(
@@ -397,7 +428,7 @@ def restore_producers(
     segments: Segments,
     start_offset: int,
     last: int,
-    rebuilt: Sequence[Segment],
+    rebuilt: Collection[Segment],
 ) -> None:
     """Take the latest snapshot up to ``last``, then every batch that follows it.
 

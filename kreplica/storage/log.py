@@ -28,6 +28,9 @@ from kreplica.wire.batches import LENGTH_END
 _ENTRIES_WAITING_MAX = 512
 """Index entries that may wait in memory before they are written."""
 
+_SNAPSHOT_PRODUCERS_MAX = 500
+"""Largest number of producers of which an interim snapshot is written: encoding it takes about 2 ms."""
+
 _RECENT_MAX = 16
 """Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
 
@@ -47,6 +50,7 @@ class Log(TruncatableLog):
         recovery_point: int = 0,
         log_start_offset: int | None = None,
         clean_shutdown: bool = False,
+        is_intact: bool = False,
         sync_failed: bool = False,
         keep_damage: bool = False,
         producer_expiration_ms: int = DAY_MS,
@@ -56,6 +60,7 @@ class Log(TruncatableLog):
         :param recovery_point: up to where the checkpoint says it was durable.
         :param log_start_offset: as the checkpoint has it.
         :param clean_shutdown: the directory was closed in order: nothing is scanned.
+        :param is_intact: the process was killed and its machine stayed up: what it had written is there.
         :param keep_damage: there is no better copy: what is damaged is not served, and the rest is.
         :param sync_failed: what was not synced may be in memory only, and clean to the kernel: it is written anew.
         :raise StorageError: something that was durable is damaged.
@@ -66,6 +71,7 @@ class Log(TruncatableLog):
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
+            is_intact=is_intact,
             sync_failed=sync_failed,
             keep_damage=keep_damage,
             producer_expiration_ms=producer_expiration_ms,
@@ -261,14 +267,21 @@ class Log(TruncatableLog):
                     self._note_aborted(segment, aborted)
         self.log_end_offset = header.next_offset
         if segment.entries_waiting >= _ENTRIES_WAITING_MAX:
-            self._write_indexes(segment)
+            self._write_resume_point(segment)
         self._flush_if_due()
 
-    def _write_indexes(self, segment: Segment) -> None:
+    def _write_resume_point(self, segment: Segment) -> None:
+        """Write what a start after a kill needs to read only the batches that follow (``resuming``)."""
         try:
-            segment.write_indexes()
+            if len(self.producers) > _SNAPSHOT_PRODUCERS_MAX:
+                segment.write_indexes()
+                return
+            segment.seal()
+            self._note_complete(segment)
+            self.leader_epochs.write()
+            self._snapshots.write_interim(self.log_end_offset, self.producers.entries)
         except OSError as error:
-            # The records are in the log, and there may be room (or a descriptor) for the index later.
+            # The records are in the log, and there may be room (or a descriptor) for these files later.
             if not is_passing(error):
                 self.fail(error)
 

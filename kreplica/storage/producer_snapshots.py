@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import crc32c
 
@@ -78,11 +79,15 @@ def _unpack(row: tuple[int, ...]) -> ProducerEntry:
 
 
 class SnapshotFiles:
-    """The snapshots of one log's directory: one at the base of each segment, one at a clean close."""
+    """The snapshots of one log's directory: one at the base of each segment, and at most one interim snapshot.
+
+    The interim snapshot lies within the active segment, and is replaced by the next snapshot of either kind.
+    """
 
     def __init__(self, directory: str, disk: Disk) -> None:
         self._directory = directory
         self._disk = disk
+        self._interim_offset: int | None = None
 
     def path(self, offset: int) -> str:
         """The file of the state before ``offset``."""
@@ -95,8 +100,23 @@ class SnapshotFiles:
         return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Keep what is known of the producers before ``offset``; not synced."""
+        """Keep what is known of the producers before ``offset``, the base of a segment; not synced."""
+        self._write(offset, entries)
+        self._replace_interim(offset, None)
+
+    def write_interim(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Keep what is known of the producers before ``offset``, which lies within the active segment; not synced."""
+        self._write(offset, entries)
+        self._replace_interim(offset, offset)
+
+    def _write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
         self._disk.write_file(self.path(offset), encode_snapshot(entries), sync=False)
+
+    def _replace_interim(self, offset: int, interim_offset: int | None) -> None:
+        before, self._interim_offset = self._interim_offset, interim_offset
+        if before is not None and before != offset:
+            with suppress(FileNotFoundError):  # a truncation has removed it
+                self._disk.remove(self.path(before))
 
     def load_latest(self, first: int, last: int) -> tuple[int, list[ProducerEntry]] | None:
         """The latest good snapshot between two offsets; damaged ones are removed on the way."""
@@ -116,10 +136,14 @@ class SnapshotFiles:
             if later >= offset:
                 self._disk.remove(self.path(later))
 
-    def remove_strays(self, bases: Iterable[int], end_offset: int) -> None:
-        """Remove those beyond the log's end, and of the others all but the latest and those at a segment's base."""
-        offsets = self.offsets()
-        kept = {*bases, *[offset for offset in offsets if offset <= end_offset][-1:]}
+    def remove_strays(self, bases: Iterable[int], end_offset: int, trusted_end: int) -> None:
+        """Remove those beyond the log's end, and of the others all but the latest and those at a segment's base.
+
+        :param trusted_end: a snapshot beyond it that is not at a segment's base may be of another history.
+        """
+        offsets, bases = self.offsets(), set(bases)
+        latest = [offset for offset in offsets if offset <= min(end_offset, trusted_end)][-1:]
         for offset in offsets:
-            if offset > end_offset or offset not in kept:
+            if offset > end_offset or offset not in {*bases, *latest}:
                 self._disk.remove(self.path(offset))
+        self._interim_offset = latest[0] if latest and latest[0] not in bases else None

@@ -215,6 +215,15 @@ class Segment:
         self.offset_index.truncate_to(self.base_offset)
         self.time_index.truncate_to(self.base_offset)
 
+    def resume(self, size: int, largest: tuple[int, int]) -> None:
+        """Continue with indexes that hold all batches before a position, to have the others added by ``note``.
+
+        :param largest: as ``largest`` is at that position.
+        """
+        self.size = size
+        self._bytes_since_index = 0
+        self._largest = largest
+
     def take_back(self, size: int) -> None:
         """Cut off what a write that failed may have left; where the file could not be opened, nothing was written."""
         self.size = size
@@ -246,7 +255,7 @@ class Segment:
         return header.base_offset
 
     def seal(self) -> None:
-        """Complete the indexes once nothing more will be appended: a last time entry, and both files written."""
+        """Complete the indexes of the batches so far: a last time entry, and all files written."""
         self.time_index.append(*self.largest)
         self.write_indexes()
 

@@ -208,3 +208,20 @@ def test_no_room_for_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.undo()
     world.kill()
     assert world.start() == NO_BROKER_EPOCH
+
+
+def test_a_directory_is_intact_if_its_machine_stayed_up(world: World) -> None:
+    """Recovery may trust what a killed process had written; after a power loss it reads everything."""
+    directory = world.paths[0]
+    world.start()
+    assert not world.incarnations.is_intact(directory)
+    world.registered(10)
+    world.kill()
+    world.start()
+    assert world.incarnations.is_intact(directory)
+    world.power_loss()
+    world.start()
+    assert not world.incarnations.is_intact(directory)
+    world.kill()
+    world.start()
+    assert not world.incarnations.is_intact(directory)  # this one was killed before it registered

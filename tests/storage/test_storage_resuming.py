@@ -1,0 +1,234 @@
+"""A process is killed, its machine stays up: the next one reads only the batches behind the last snapshot."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from storage_world import SMALL, batch, idempotent, marker, open_log, read_bytes, records_of
+
+from kreplica.storage import loading, resuming
+from kreplica.storage import log as log_module
+from kreplica.storage.producers import Origin
+from kreplica.storage.segment import Segment
+from kreplica.testing.disk import MemoryDisk
+
+PATH = "/data/orders-0"
+CONFIG = dataclasses.replace(SMALL, segment_bytes=2500, index_interval_bytes=80)
+
+
+class Killed(BaseException):
+    """The process ends in the middle of a system call."""
+
+
+class KillingDisk(MemoryDisk):
+    """Kills the process at the n-th change; a write leaves a part of its bytes, its beginning."""
+
+    def __init__(self, changes_left: int | None = None, keep: float = 0.0) -> None:
+        super().__init__(directories=["/data"])
+        self.changes_left = changes_left
+        self.keep = keep
+        self.changes = 0
+
+    def _change(self) -> bool:
+        self.changes += 1
+        if self.changes_left is None:
+            return False
+        self.changes_left -= 1
+        return self.changes_left < 0
+
+    def write(self, content, path, position, piece):
+        if self._change():
+            super().write(content, path, position, bytes(piece)[: int(len(piece) * self.keep)])
+            raise Killed
+        super().write(content, path, position, piece)
+
+    def resize(self, content, path, size):
+        if self._change():
+            raise Killed
+        super().resize(content, path, size)
+
+    def rename(self, old, new):
+        if self._change():
+            raise Killed
+        super().rename(old, new)
+
+    def remove(self, path):
+        if self._change():
+            raise Killed
+        super().remove(path)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """A resume point after every three index entries."""
+    monkeypatch.setattr(log_module, "_ENTRIES_WAITING_MAX", 3)
+
+
+def write(log, done, count=60):
+    """Batches of two producers in growing epochs, some in transactions, one truncation; ``done`` is the log's end."""
+    for number in range(count):
+        epoch = number // 15
+        now_ms = 1000 + number
+        if number % 12 == 11:
+            end = marker(9, committed=number % 24 == 11)
+            log.append_as_leader(end, epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        elif number % 3 == 2:
+            data = idempotent(done.setdefault("sequence", 0), producer_id=9, transactional=True, timestamp_ms=now_ms)
+            log.append_as_leader(data, epoch, now_ms=now_ms)
+            done["sequence"] += 1
+        else:
+            log.append_as_leader(batch(f"{number}".ljust(90), timestamp_ms=now_ms), epoch, now_ms=now_ms)
+        done["end"] = log.log_end_offset
+        if number == 40:
+            done["end"] = 35
+            log.truncate_to(35)
+            done["sequence"] = log.producers.get(9).batches[-1].last_sequence + 1
+    log.close()
+
+
+def state(log):
+    """Everything that a log knows of its batches."""
+    return (
+        log.log_end_offset,
+        read_bytes(log),
+        log.leader_epochs.entries,
+        sorted(map(producer, log.producers.entries)),
+        list(log.aborted_transactions(0, log.log_end_offset)),
+    )
+
+
+def producer(entry):
+    """What counts of a producer; a snapshot keeps one timestamp for its last batch and for a marker behind it."""
+    batches = [(batch.last_sequence, batch.last_offset, batch.offset_delta) for batch in entry.batches]
+    return entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.transaction_first_offset, batches
+
+
+def kill_at(change, keep):
+    """Kill the process at one change; compare the resumed log with one of which every batch is read."""
+    disk = KillingDisk(change, keep)
+    done = {"end": 0}
+    with pytest.raises(Killed):
+        write(open_log(PATH, CONFIG, disk), done)
+    disk.changes_left = None
+    disk.kill()
+    log = open_log(PATH, CONFIG, disk, is_intact=True)
+    resumed = state(log)
+    assert log.log_end_offset >= done["end"]
+    log.release()
+    again = open_log(PATH, CONFIG, disk)
+    assert state(again) == resumed
+    for number in range(20):
+        again.append_as_leader(batch(f"more {number}".ljust(90), timestamp_ms=5000 + number), 9, now_ms=1)
+    before = state(again)
+    disk.kill()
+    third = open_log(PATH, CONFIG, disk, is_intact=True)
+    assert state(third) == before
+    assert [record.offset for record in records_of(read_bytes(third))] == list(range(third.log_end_offset))
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.4, 0.99])
+def test_a_process_that_is_killed_in_any_write_loses_nothing(keep):
+    """Whichever call is interrupted, the log has all that was appended, and is as if every batch had been read."""
+    disk = KillingDisk()
+    write(open_log(PATH, CONFIG, disk), {})
+    assert disk.changes > 150
+    for change in range(disk.changes):
+        kill_at(change, keep)
+
+
+def test_only_what_follows_the_snapshot_is_read(monkeypatch):
+    """The time that a start takes does not grow with the segment."""
+    disk = MemoryDisk(directories=["/data"])
+    config = dataclasses.replace(CONFIG, segment_bytes=10**9)
+    log = open_log(PATH, config, disk)
+    for number in range(2000):
+        log.append_as_leader(idempotent(number, timestamp_ms=1000 + number), number // 500, now_ms=1)
+    before = state(log)
+    disk.kill()
+    noted = []
+    original = Segment.note
+    monkeypatch.setattr(Segment, "note", lambda *args: noted.append(args) or original(*args))
+    monkeypatch.setattr(Segment, "reset", lambda self: pytest.fail("the whole segment was read"))
+    log = open_log(PATH, config, disk, is_intact=True)
+    assert state(log) == before
+    assert 0 < len(noted) < 20
+    assert len([name for name in disk.list_directory(PATH) if name.endswith(".snapshot")]) == 1
+
+
+def test_a_start_that_has_read_much_leaves_a_resume_point(monkeypatch):
+    """A broker that is killed again soon, or that was written by another version, reads its logs once."""
+    monkeypatch.setattr(loading, "_SCANNED_BYTES_MIN", 100)
+    monkeypatch.setattr(log_module, "_ENTRIES_WAITING_MAX", 10**6)
+    disk = MemoryDisk(directories=["/data"])
+    log = open_log(PATH, CONFIG, disk)
+    for number in range(12):
+        log.append_as_leader(idempotent(number, timestamp_ms=1000 + number), 0, now_ms=1)
+    before = state(log)
+    disk.kill()
+    assert state(open_log(PATH, CONFIG, disk)) == before
+    disk.kill()
+    monkeypatch.setattr(Segment, "reset", lambda self: pytest.fail("the whole segment was read"))
+    assert state(open_log(PATH, CONFIG, disk, is_intact=True)) == before
+
+
+def test_without_the_promise_every_batch_is_read():
+    """After a power loss a snapshot says nothing about the batches before it."""
+    disk, end = damaged_below_the_snapshot()
+    assert open_log(PATH, CONFIG, disk).log_end_offset < end
+
+
+def test_damage_below_the_snapshot_is_left_to_the_scrubber():
+    """It is no torn write: the log is not cut there."""
+    disk, end = damaged_below_the_snapshot()
+    assert open_log(PATH, CONFIG, disk, is_intact=True).log_end_offset == end
+
+
+def damaged_below_the_snapshot():
+    disk = MemoryDisk(directories=["/data"])
+    log = open_log(PATH, CONFIG, disk)
+    for number in range(10):
+        log.append_as_leader(batch(f"{number}".ljust(90), timestamp_ms=1000 + number), 0, now_ms=1)
+    end = log.log_end_offset
+    disk.kill()
+    disk.flip_bit(log._segments.first.path(), 100)
+    return disk, end
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
+@pytest.mark.parametrize("how", ["missing", "short", "noise"])
+def test_files_that_do_not_agree_are_made_again(suffix, how):
+    """Snapshot and indexes are believed only as far as the batches bear them out."""
+    disk = MemoryDisk(directories=["/data"])
+    log = open_log(PATH, dataclasses.replace(CONFIG, segment_bytes=10**9), disk)
+    for number in range(60):
+        log.append_as_leader(idempotent(number, producer_id=9, transactional=True, timestamp_ms=number), 0, now_ms=1)
+    log.append_as_leader(marker(9, committed=False), 0, now_ms=61, origin=Origin.COORDINATOR)
+    for number in range(60):
+        log.append_as_leader(batch(f"{number}".ljust(90), timestamp_ms=100 + number), 0, now_ms=1)
+    expected = state(log)
+    disk.kill()
+    for name in disk.list_directory(PATH):
+        if name.endswith(suffix):
+            path = f"{PATH}/{name}"
+            data = disk.read_file(path)
+            assert data
+            if how == "missing":
+                disk.remove(path)
+            else:
+                disk.write_file(path, data[: len(data) - 5] if how == "short" else bytes([1]) * len(data))
+    log = open_log(PATH, CONFIG, disk, is_intact=True)
+    assert state(log) == expected
+
+
+def test_a_log_of_many_producers_writes_no_snapshot_in_between(monkeypatch):
+    """Encoding them would hold up the reactor; such a log is read from its segment's start."""
+    monkeypatch.setattr(log_module, "_SNAPSHOT_PRODUCERS_MAX", 2)
+    disk = MemoryDisk(directories=["/data"])
+    log = open_log(PATH, CONFIG, disk)
+    for number in range(12):
+        log.append_as_leader(idempotent(0, producer_id=number, timestamp_ms=number), 0, now_ms=1)
+    before = state(log)
+    disk.kill()
+    assert resuming.find_resume_point(log._segments.active, log._snapshots, log._aborted_checkpoint) is None
+    assert state(open_log(PATH, CONFIG, disk, is_intact=True)) == before
