@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from server_scene import parse_answer, request_frame
 from test_server_dispatch import MemoryTransport
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.runtime import turns
 from kreplica.server.authorized_operations import AuthorizedOperations
 from kreplica.server.bounds import Bounds
 from kreplica.server.connection import Connection
 from kreplica.server.dispatch import Dispatch
+from kreplica.server.handlers.control import LeaderAndIsr
 from kreplica.server.handlers.metadata import Metadata
 from kreplica.server.handlers.offset_fetch import OffsetFetch
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.metrics import ServerMetrics
-from kreplica.server.request import COPIED_BYTES_MAX, HandlerEntry
+from kreplica.server.request import COPIED_BYTES_MAX, HandlerEntry, Request
 from kreplica.server.turn import Turn
 from kreplica.testing.iterated_clock import IteratedClock
-from kreplica.wire.messages import API_VERSIONS, METADATA, OFFSET_FETCH
+from kreplica.wire.messages import API_VERSIONS, LEADER_AND_ISR, METADATA, OFFSET_FETCH
 
 NAMES = 50_000
 SOFTWARE = {"client_software_name": "librdkafka", "client_software_version": "2.16.0-a"}
@@ -257,3 +262,50 @@ def test_offsets_of_many_partitions_are_fetched_in_slices() -> None:
     ((topic,),) = (parse_answer(frame, OFFSET_FETCH.key, 1)[1]["topics"],)
     assert [row["partition_index"] for row in topic["partitions"]] == list(range(NAMES))
     assert {row["error_code"] for row in topic["partitions"]} == {int(ErrorCode.NOT_COORDINATOR)}
+
+
+def test_the_roles_of_many_partitions_are_read_and_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LeaderAndIsr lets others have a turn while its rows are read, and while its answer is made."""
+    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # every partition takes a turn
+    count = 50
+
+    class Obedient:
+        """The fence, admission, replicas and settings of a broker that does as it is told."""
+
+        def admit(self, request: Request, decided: Callable[[ErrorCode], None]) -> None:
+            decided(ErrorCode.NONE)
+
+        async def in_order(self, obey: Callable[[], Awaitable[Any]]) -> Any:
+            return await obey()
+
+        def refusal(self, *epochs: int) -> ErrorCode:
+            return ErrorCode.NONE
+
+        def knows(self, topic: str) -> bool:
+            return True
+
+        async def learn(self, topics: list[str]) -> None:
+            assert topics == []
+
+        async def lead_and_follow(self, leaderships: dict[TopicPartition, Any]) -> dict[TopicPartition, ErrorCode]:
+            return dict.fromkeys(leaderships, ErrorCode.NONE)
+
+    broker, obedient = Broker(), Obedient()
+    handler = LeaderAndIsr(broker.clock, obedient, obedient, obedient, obedient)  # type: ignore[arg-type]
+    broker.dispatch.table[LEADER_AND_ISR.key] = HandlerEntry.of(LEADER_AND_ISR, handler)
+    client = broker.connect()
+    row = {
+        "controller_epoch": 1, "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1],
+        "adding_replicas": [], "removing_replicas": [], "is_new": False,
+    }  # fmt: skip
+    rows = [{"partition_index": number, **row} for number in range(count)]
+    states = [{"topic_name": "t", "topic_id": UUID(int=1), "partition_states": rows}]
+    body = {
+        "controller_id": 1, "controller_epoch": 1, "broker_epoch": 1, "type": 0, "topic_states": states,
+        "live_leaders": [],
+    }  # fmt: skip
+    client.send(request_frame(LEADER_AND_ISR, 5, 1, body))
+    assert broker.iterations() >= 2 * count
+    (frame,) = client.transport.frames()
+    ((topic,),) = (parse_answer(frame, LEADER_AND_ISR.key, 5)[1]["topics"],)
+    assert [row["partition_index"] for row in topic["partition_errors"]] == list(range(count))

@@ -63,6 +63,7 @@ class LeaderAndIsr:
         errors = await self._partitions.lead_and_follow(leaderships)
         flat: list[Row] = []
         topics = []
+        turns = Turns(self._reactor)
         for topic in body["topic_states"]:
             name = topic["topic_name"]
             rows = []
@@ -70,6 +71,8 @@ class LeaderAndIsr:
                 index = state["partition_index"]
                 error = errors[TopicPartition(name, index)]
                 rows.append({"topic_name": name, "partition_index": index, "error_code": int(error)})
+                if turns.is_over:
+                    await turns.next()
             flat += rows
             topics.append({"topic_id": topic.get("topic_id", ZERO_UUID), "partition_errors": rows})
         return _leader_and_isr_answer(ErrorCode.NONE, topics, flat)
