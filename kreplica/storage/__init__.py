@@ -7,7 +7,7 @@ A broker's data, from the outside in:
 * ``checkpointed_directory`` its checkpoints, and the logs that wait for them
 * ``directory_files`` its identity and its checkpoints
 * ``new_directories`` making its logs' directories
-* ``opening`` opening its logs on another thread
+* ``opening`` opening its logs on other threads
 * ``names`` the names of directories in it
 * ``cleaner`` which log is compacted next
 * ``coalescing`` work that many ask for and one run serves
@@ -54,7 +54,7 @@ What a log remembers besides its batches:
 
 Coming back after a stop, a kill or a power loss:
 
-* ``loading`` opening and recovering one log; ``resuming`` from where on after a kill; ``opening`` many on threads
+* ``loading`` opening and recovering one log; ``resuming`` where recovery starts after a kill
 * ``leftovers`` files that an interrupted deletion or compaction left
 * ``checkpoints`` the small files of a log directory
 """
