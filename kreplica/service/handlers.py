@@ -194,7 +194,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
             messages.METADATA,
             once_known(metadata, _metadata(broker, topics, operations)),
         ),
-        (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic)),
+        (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic, metadata)),
         (messages.STOP_REPLICA, StopReplica(reactor, admission, broker.fence, partitions, metadata)),
         (messages.UPDATE_METADATA, UpdateMetadata(admission, metadata, dynamic)),
         (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),

@@ -36,12 +36,14 @@ class LeaderAndIsr:
         fence: ControlFence,
         partitions: Partitions,
         settings: DynamicSettings,
+        metadata: MetadataCache,
     ) -> None:
         self._reactor = reactor
         self._admission = admission
         self._fence = fence
         self._partitions = partitions
         self._settings = settings
+        self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
         self._admission.admit(request, partial(self._decided, request))
@@ -61,6 +63,7 @@ class LeaderAndIsr:
         if refused is not ErrorCode.NONE:
             return _leader_and_isr_answer(refused)
         errors = await self._partitions.lead_and_follow(leaderships)
+        self._metadata.look_again()  # a start waits until every log has a role
         flat: list[Row] = []
         topics = []
         turns = Turns(self._reactor)
