@@ -72,6 +72,11 @@ class MetadataCache:
         self._removed: list[str] = []
         self._removal_observers: list[Callable[[Sequence[str]], None]] = []
 
+    @property
+    def is_empty(self) -> bool:
+        """True as long as no controller has named a topic, or has said that there is none."""
+        return not self.topics and not self.is_complete
+
     def topic(self, name: str) -> TopicMetadata | None:
         return self.topics.get(name)
 

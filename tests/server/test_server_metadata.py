@@ -99,3 +99,18 @@ def test_what_is_not_known_need_not_be_gone(metadata: MetadataCache) -> None:
     assert not metadata.is_complete
     metadata.update(piece(1, 2, "b"))
     assert metadata.is_complete
+
+
+def test_a_broker_that_was_told_nothing_is_empty() -> None:
+    """Until a controller has named a topic, or has said that there is none, no topic can be said to be unknown."""
+    fresh: MetadataCache = MetadataCache(Clock())  # type: ignore[arg-type]
+    fresh.update(told())
+    assert fresh.is_empty, "brokers alone say nothing of topics"
+    fresh.update(piece(0, 1))
+    assert not fresh.is_empty
+
+
+def test_one_topic_is_enough_to_know_of_others(metadata: MetadataCache) -> None:
+    """A controller that never says everything at once, such as Kafka's, names topics all the same."""
+    assert not metadata.is_complete
+    assert not metadata.is_empty

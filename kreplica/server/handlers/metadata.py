@@ -193,7 +193,7 @@ class Metadata:
         key = (request.version, listener, name, operations)
         if topic is None:
             self._built.pop(key, None)
-            return build(_unknown_topic_row(name))
+            return build(_unknown_topic_row(name, self._metadata.is_empty))
         if len(topic.partitions) <= STEP_ROWS:
             data = build(self._topic_row(topic, self._partition_rows(topic, listener), operations))
         else:
@@ -242,12 +242,18 @@ class Metadata:
         }
 
 
-def _unknown_topic_row(name: str) -> Row:
+def _unknown_topic_row(name: str, is_undecided: bool) -> Row:
+    """The row of a topic that is not known here.
+
+    :param is_undecided: the broker has just started and knows no topic yet: clients that were told that a topic does
+        not exist would fail the records they hold for it.
+    """
     try:
         check_topic_name(name)
     except KafkaError as error:
         return _error_row(name, ZERO_UUID, error.code)
-    return _error_row(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    code = ErrorCode.LEADER_NOT_AVAILABLE if is_undecided else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _error_row(name, ZERO_UUID, code)
 
 
 def _error_row(name: str | None, topic_id: UUID, error: ErrorCode) -> Row:
