@@ -65,11 +65,13 @@ class TestApplications:
         assert [fault.number for fault in with_them] == list(range(1, len(with_them) + 1))
 
     @pytest.mark.parametrize("seed", range(1, 3))
-    def test_come_through_a_storm(self, seed: int) -> None:
+    def test_come_through_a_storm(self, seed: int, logged_errors: list[str]) -> None:
         """Faults of all kinds, several at a time."""
         chosen = {"applications": "yes", "chain": "no", "seconds": "10", "messages_per_s": "5", "batch_records": "5"}
         outcome = run_storm(seed, options_of(seed, chosen))
         assert outcome.clean, outcome.details
+        # A bit that a fault flips takes the damaged replica out.
+        logged_errors[:] = [text for text in logged_errors if "is taken out, for others to lead" not in text]
 
 
 def record(offset: int, value: bytes, key: bytes | None = None) -> Record:
