@@ -238,7 +238,7 @@ class BoundedChannel(HTTPChannel):
         super().requestDone(request)  # type: ignore[no-untyped-call]
 
     def _expect(self, seconds: float | None) -> None:
-        """Close the connection unless this is called again within so many seconds; None: for as long as it takes."""
+        """Close the connection unless this is called again within that many seconds; None sets no limit."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

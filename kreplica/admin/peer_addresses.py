@@ -1,4 +1,4 @@
-"""Where another broker's admin API may be asked: whoever writes a registration must not collect the callers' tokens."""
+"""Checks the address of another broker's admin API: a forged registration must not collect the callers' tokens."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ PASSING = (ConnectionLoss, OperationTimeout, RequestTimeout, SessionExpired, Ses
 class StartSteps:
     """Owned by a broker that starts, until it is registered.
 
-    A session that ends meanwhile is replaced: whoever has read with it reads again after the registration.
+    A session that ends meanwhile is replaced; settings and watches that were read with it are read again afterwards.
     """
 
     def __init__(self, runtime: Runtime, client: ZooKeeperClient) -> None:

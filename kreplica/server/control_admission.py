@@ -77,7 +77,7 @@ class ControlAdmission:
                 self._confirming.addErrback(self._failed)
 
     def stop(self) -> None:
-        """Confirm no more commands; those that wait are abandoned with their connections."""
+        """Stop confirming commands; those that wait are abandoned with their connections."""
         self._stopped = True
         self._unconfirmed.clear()
         if self._confirming is not None:

@@ -221,7 +221,7 @@ class FetchSessions:
         return True
 
     def _has_memory(self, follower: bool, more: int, now_s: float) -> bool:
-        """Return whether sessions may hold so many more partitions.
+        """Return whether sessions may hold that many more partitions.
 
         Sessions that were not used for long end for it, and those of clients for a follower's.
         """

@@ -221,7 +221,7 @@ class Broker:
         )
 
     async def _register(self, registration: BrokerRegistration) -> None:
-        self._remember_session()  # before: whoever is killed right after it was registered left a note
+        self._remember_session()  # first, so that a broker killed right after its registration has left a note
         await self.membership.join(registration)
 
     async def _start_plugins(self) -> None:

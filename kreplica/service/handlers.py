@@ -61,7 +61,7 @@ LOWEST = {
     # Their first versions keep offsets in ZooKeeper.
     messages.OFFSET_COMMIT.key: 1,
     messages.OFFSET_FETCH.key: 1,
-    # Versions before carry no broker epoch, so that anybody could stop any broker (KIP-380).
+    # Earlier versions carry no broker epoch: any client could stop any broker (KIP-380).
     messages.CONTROLLED_SHUTDOWN.key: 2,
     # Older controllers group partitions otherwise.
     messages.LEADER_AND_ISR.key: 2,

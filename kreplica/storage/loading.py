@@ -2,8 +2,8 @@
 
 After an orderly stop nothing is scanned but the end of the last segment.  After a kill on a machine that stayed up the
 batches behind the last snapshot are read again (``resuming``).  Otherwise the segments from the one that holds the
-recovery point on are read again.  Whatever is read has every CRC checked and its index entries made anew, and what is
-torn at the end is cut off.
+recovery point on are read again.  Every batch that is read has its CRC checked and its index entries rebuilt, and a
+torn batch at the end is cut off.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Loading:
         self._aborted_checkpoint = AbortedCheckpoint(path, disk)
         self._is_intact = False
         self._rebuilt: dict[Segment, int] = {}
-        """Segments whose indexes are made anew, each with the offset from which on they are."""
+        """Segments whose indexes are rebuilt -> the first offset that is rebuilt."""
         self._epochs: list[tuple[int, int]] = []
         """(leader epoch, offset) as recovery met them."""
         self._was_cut = False

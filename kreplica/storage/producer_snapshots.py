@@ -100,12 +100,12 @@ class SnapshotFiles:
         return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Keep what is known of the producers before ``offset``, the base of a segment; not synced."""
+        """Write a snapshot of the producers before ``offset``, the base of a segment; not synced."""
         self._write(offset, entries)
         self._replace_interim(offset, None)
 
     def write_interim(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Keep what is known of the producers before ``offset``, which lies within the active segment; not synced."""
+        """Write a snapshot of the producers before ``offset``, an offset in the active segment; not synced."""
         self._write(offset, entries)
         self._replace_interim(offset, offset)
 

@@ -144,7 +144,7 @@ def _is_refused(sequence: int, refusal: Refusal) -> bool:
 
 
 def _again(known: Refusal, first: int, end: int, code: ErrorCode, now_ms: int) -> Refusal | None:
-    """What is known after another refusal of the same epoch."""
+    """Return this state updated by another refusal of the same epoch."""
     if not code.retriable:
         if not _is_refused(first, known):
             return known

@@ -130,7 +130,7 @@ class PipeliningProducer:
         self._running = Deferred.fromCoroutine(self._run())
 
     def wind_up(self) -> None:
-        """Write no more new values; continue until everything sent is acknowledged."""
+        """Stop writing new values; continue until everything sent is acknowledged."""
         self.is_finishing = True
         for lane in self._lanes:
             if lane.pipeline is not None:
@@ -146,7 +146,7 @@ class PipeliningProducer:
         return self.is_finishing and not lane.unacknowledged
 
     async def finish(self) -> None:
-        """Write no more new values, and wait until everything sent is acknowledged."""
+        """Stop writing new values, and wait until everything sent is acknowledged."""
         assert self._running is not None, "the producer was not started"
         self.wind_up()
         await self._running
@@ -264,7 +264,7 @@ class Pipeline:
             lane.pipeline = None
 
     def stop(self, error: Exception) -> None:
-        """Send no more; ``run`` raises this once nothing is in flight, unless it has another error already."""
+        """Stop sending; ``run`` raises this once nothing is in flight, unless it has another error already."""
         if self._error is None:
             self._error = error
         if not self._lane.in_flight and not self._over.called:

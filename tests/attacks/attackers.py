@@ -51,7 +51,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How long an attack goes on."""
+    """How long an attack lasts."""
 
     deadline_s: float
 

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -262,6 +263,7 @@ def main() -> int:
     options = parser.parse_args()
     directory = options.directory or Path(tempfile.mkdtemp(prefix="schedules-"))
     directory.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # namespaces, disks and brokers are removed then, too
     results = []
     for result in run_schedules(options.seeds, directory):
         print(json.dumps(asdict(result)), flush=True)

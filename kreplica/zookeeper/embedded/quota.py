@@ -88,7 +88,7 @@ class Quota:
             raise QuotaExceeded(path, f"{self.count} znodes hold {self.held_bytes} bytes")
 
     def check_ephemerals(self, path: str, count: int) -> None:
-        """Raise if a session that has so many ephemeral znodes may not have one more.
+        """Raise if a session with that many ephemeral znodes must not create another.
 
         :raise QuotaExceeded: it may not.
         """
