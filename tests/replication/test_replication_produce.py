@@ -24,6 +24,7 @@ class Sent:
     """A produce request of one batch, and the row of its answer."""
 
     version = 9
+    is_sliced = False
     connection = SimpleNamespace(listener="PLAINTEXT")
 
     size = 100

@@ -31,6 +31,7 @@ class Verify:
         options = ["--topic", topic, "--partitions", "1", "--seconds", "600", "--json", *words]
         command = [sys.executable, "-m", "kreplica.cli", "verify", "--bootstrap", cluster.bootstrap_servers, *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._seen = 0
 
     def __enter__(self):
         self.wait_for_more(SOME)
@@ -50,14 +51,16 @@ class Verify:
         wait_until(lambda: self._end() >= wanted, f"{wanted} records", timeout_s)
 
     def _end(self):
-        """The end of what is committed, as whoever knows most of it says: one that is cut off does not know."""
+        """The highest committed offset that any broker has named: without a leader none names one."""
         rows = [{"partition_index": 0, "timestamp": END_OF_LOG}]
         body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": self._topic, "partitions": rows}]}
         answers = [
             self._cluster.request(messages.LIST_OFFSETS, body, of=broker.broker_id)
             for broker in self._cluster.answering
         ]
-        return max(answer["topics"][0]["partitions"][0]["offset"] for answer in answers)
+        offsets = [answer["topics"][0]["partitions"][0]["offset"] for answer in answers]
+        self._seen = max(self._seen, *offsets)
+        return self._seen
 
     def outcome(self, status=0):
         """Interrupt the writing, and give what it says once all is settled."""

@@ -129,12 +129,15 @@ class TestFlippedBit:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_below_the_recovery_point_while_the_broker_is_down(self, seed: int) -> None:
-        """Recovery finds it: the replica is refused until others are relied on, then it begins anew from there."""
+        """Recovery finds it: the replica is refused until others are relied on, then it is fetched again from there.
+
+        The machine was off: after a kill alone the broker resumes its logs, and the scrubber finds the damage.
+        """
         with replicated(seed, lambda s: made(s, NO_SCRUB, CHECKPOINTS, configs=SYNCED)) as run:
             run.cluster.run(3)
             broker = run.leader() if seed % 2 else run.followers()[0]
             log = log_of(run, broker, run.keys[0])
-            run.kill(broker)
+            run.lose_power(broker)
             recovery_point = read_offsets(disk_of(run, broker), f"/data/logs/{RECOVERY_POINTS}")[run.keys[0]]
             segment = log.segments[log.segments.index_of(recovery_point - 1)]
             damage(run, broker, segment)
