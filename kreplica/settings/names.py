@@ -60,7 +60,7 @@ def not_obeyed(settings: Iterable[Setting]) -> tuple[str, ...]:
 
 
 def unkept_promise(setting: Setting, value: Value) -> str | None:
-    """Why this value must not be accepted: it promises a protection that nobody gets; None if it may be.
+    """Return why this value is refused: it promises a protection that is not given; None if it is accepted.
 
     :param value: typed.
     """

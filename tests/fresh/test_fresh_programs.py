@@ -96,7 +96,7 @@ def test_one_package_that_cannot_be_had_does_not_keep_the_others_out(
 def test_without_a_network_nothing_is_installed(
     programs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """If the package lists cannot be had, that is printed and make test goes on."""
+    """If the package lists cannot be had, that is printed and make test continues."""
     asked = tmp_path / "asked"
     program(programs / "apt-get", f'#!/bin/sh\necho "$@" >> {asked}\necho "E: no network" >&2\nexit 100\n')
     system_programs.install(["jq"])
