@@ -208,8 +208,8 @@ def rule_row(name: str, where: str, test: str) -> tuple[str, ...]:
     return (
         name,
         first_sentence(rule),
-        f"[`{function_name or module_name.rpartition('.')[2]}`](../{source})",
-        f"[`{test_name}`](../{test_file})",
+        f"[`{function_name or module_name.rpartition('.')[2]}`](../../{source})",
+        f"[`{test_name}`](../../{test_file})",
         ", ".join(dict.fromkeys(scenario_link(guard) for guard in GUARDS if removes(guard, where))) or "-",
     )
 
@@ -221,7 +221,7 @@ def removes(guard: Guard, where: str) -> bool:
 
 def scenario_link(guard: Guard) -> str:
     """To the order of events that shows the guard's absence."""
-    return f"[`{guard.scenario.__name__}`](../{guard.scenario.__module__.replace('.', '/')}.py)"
+    return f"[`{guard.scenario.__name__}`](../../{guard.scenario.__module__.replace('.', '/')}.py)"
 
 
 def guards() -> str:
@@ -234,7 +234,7 @@ def guards() -> str:
 def place_link(place: Place) -> str:
     """To what a guard replaces."""
     module_name, _, attribute = place.where.partition(":")
-    return f"[`{attribute}`](../{module_name.replace('.', '/')}.py)"
+    return f"[`{attribute}`](../../{module_name.replace('.', '/')}.py)"
 
 
 def leadership_fields() -> str:
@@ -268,7 +268,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 def pages() -> list[Path]:
     """The pages that have such parts."""
-    return sorted(page for page in HERE.glob("*.md") if PART.search(page.read_text()))
+    return sorted(page for page in HERE.rglob("*.md") if PART.search(page.read_text()))
 
 
 def written(page: Path) -> str:

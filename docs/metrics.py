@@ -23,7 +23,7 @@ from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 from kreplica.zookeeper import Create
 
-PAGE = Path(__file__).parent / "metrics.md"
+PAGE = Path(__file__).parent / "reference" / "metrics.md"
 SETTINGS = (
     "kreplica.metrics.reporters=log",  # so that figures are kept, though nobody listens
     "kreplica.plugin.log.names=none",
@@ -34,17 +34,18 @@ DOWN = 4
 
 HEAD = """# Metrics
 
-`GET /metrics` of a broker's admin listener (`kreplica.admin.listener`) is what Prometheus scrapes; metrics reporters
-([plugins](plugins.md)) are told the same. Names are those of Kafka's JMX exporter and of kafka_exporter where these
-have one; ours begin with `kreplica_`. Ask every broker: each tells of what it holds, leads and coordinates, and a
-partition or a group that is summed over all brokers comes once. Counters are named with `_total` at the end,
-histograms have `_bucket`, `_sum` and `_count`.
+Prometheus scrapes `GET /metrics` at each broker's admin listener (`kreplica.admin.listener`). Metrics reporters
+([plugins](../how-to/plugins.md)) receive the same values.
 
-`etc/grafana/kreplica.json` is a dashboard of them: import it, and choose your Prometheus.
+* Names are those of Kafka's JMX exporter and of kafka_exporter where these exist. Other names start with `kreplica_`.
+* Scrape every broker. Each broker reports its own logs, the partitions that it leads and the groups that it
+  coordinates, so a sum over all brokers counts each partition and each group once.
+* Counters end in `_total`. Histograms have `_bucket`, `_sum` and `_count`.
+* `etc/grafana/kreplica.json` is a Grafana dashboard: import it and select your Prometheus data source.
 
-This page is written by `python docs/metrics.py`.
+`python docs/metrics.py` generates this page from a simulated cluster.
 
-| name | kind | labels | what it is |
+| name | type | labels | description |
 | --- | --- | --- | --- |
 """
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks.tables import text as cell
 
-HERE = Path(__file__).parent
-BENCHMARKS = HERE.parent / "benchmarks"
+HERE = Path(__file__).parent / "reference"
+BENCHMARKS = HERE.parent.parent / "benchmarks"
 PAGE, KEPT = "performance.md", "performance"
 
 TITLES = {

@@ -1,6 +1,6 @@
 """kreplica: a replicated, partitioned log server on Twisted that speaks the Kafka protocol.
 
-A room stands on what it imports, and nothing imports upward (``docs/architecture.md`` draws the house).  From the top:
+Packages import only packages below them (``docs/explanation/architecture.md`` has the diagram).  From the top:
 
 * ``cli`` commands for people; ``testing`` simulation and fixtures; ``service`` the composition root
 * ``server`` listeners, dispatch, one handler per API

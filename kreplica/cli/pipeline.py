@@ -20,5 +20,5 @@ def command() -> None:
     """Whole topics through Spark, on this machine or on a cluster (--master).
 
     Needs what pip install 'kreplica[spark]' brings, and nothing else: a Java comes with it.  Each command's module is
-    also one for spark-submit (docs/pipelines.md).
+    also one for spark-submit (docs/how-to/pipelines.md).
     """

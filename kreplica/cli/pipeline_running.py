@@ -139,7 +139,7 @@ def cause_of(error: Exception) -> str:
             if sign and name in ("ValueError", "RuntimeError", "OSError"):
                 return text
             if name == "ModuleNotFoundError":
-                return f"{text} where Spark's tasks run: it has to be installed there too, or sent (docs/spark.md)"
+                return f"{text} on the Spark executors: install it there, or send it (docs/how-to/spark.md)"
     return "\n".join(lines[:20]) or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""What plugins may provide, and what they are given: all that a plugin needs to import (``docs/plugins.md``).
+"""What plugins may provide, and what they are given: all that a plugin needs to import (``docs/how-to/plugins.md``).
 
 * ``making`` how a plugin is found and made; ``context`` what its factory is given
 * ``cluster`` ``IReplicaPlacement``, ``ILeaderElection``

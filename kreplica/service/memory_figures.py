@@ -1,4 +1,4 @@
-"""Metrics of the memory that clients make a broker hold; docs/limits.md says what bounds each of them."""
+"""Metrics of the memory that clients make a broker hold; docs/reference/limits.md says what bounds each of them."""
 
 from __future__ import annotations
 

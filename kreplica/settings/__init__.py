@@ -10,7 +10,7 @@
 * ``consistency`` what settings must be together
 * ``dynamic`` static and dynamic layers to effective values, and the rows of DescribeConfigs
 * ``alterations`` what AlterConfigs, IncrementalAlterConfigs and CreateTopics may do
-* ``reference`` the page ``docs/settings.md``: ``python -m kreplica.settings > docs/settings.md``
+* ``reference`` the page ``docs/reference/settings.md``: ``python -m kreplica.settings > docs/reference/settings.md``
 """
 
 from kreplica.settings.alterations import (

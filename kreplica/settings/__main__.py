@@ -1,4 +1,4 @@
-"""``python -m kreplica.settings > docs/settings.md``: writes the reference page."""
+"""``python -m kreplica.settings > docs/reference/settings.md``: writes the reference page."""
 
 import sys
 

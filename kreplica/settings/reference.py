@@ -1,4 +1,4 @@
-"""The reference page of all settings, written from the tables: ``docs/settings.md``."""
+"""The reference page of all settings, written from the tables: ``docs/reference/settings.md``."""
 
 from __future__ import annotations
 

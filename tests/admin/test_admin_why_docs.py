@@ -1,4 +1,4 @@
-"""Whether ``docs/why.md`` is true: each answer that it shows is what a broker says in that situation."""
+"""Whether ``docs/how-to/why.md`` is true: each answer that it shows is what a broker says in that situation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from why_scenes import Members, Scene
 
 from kreplica.model import TopicPartition
 
-PAGE = Path(__file__).parents[2] / "docs" / "why.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "why.md"
 SHOWN = re.compile(r"`GET (/v1/why/[^`]+)`[^`]*```json\n(.*?)```", re.DOTALL)
 
 ORDERS = TopicPartition("orders", 0)

@@ -25,8 +25,8 @@ KEPT_BYTES_MAX = 96 << 20
 """More than before the attack that a broker may still occupy when the time to give back is over."""
 
 MEMORY_GROWTH_MAX = 1 << 30
-"""What the bounds of ``docs/limits.md`` add up to for the buffers that one kind of attack can fill: 512 MiB of
-incomplete frames, 256 MiB of batches that wait, and what they are decompressed to."""
+"""Sum of the limits (``docs/reference/limits.md``) of all buffers that one kind of attack can fill: 512 MiB of
+incomplete frames, 256 MiB of batches that wait, and their decompressed size."""
 
 JOINED = "has joined with epoch"
 SETTINGS = {

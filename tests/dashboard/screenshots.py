@@ -1,7 +1,7 @@
 """Makes the pictures of the dashboard anew: ``python -m tests.dashboard.screenshots [DIRECTORY]``.
 
 A cluster of three brokers, topics, clients that write and read, a plan that runs, a broker that was killed.  The four
-pictures of the documents go to ``docs/screenshots``; with a directory, every page goes there, light and dark.
+pictures of the documents go to ``docs/images``; with a directory, every page goes there, light and dark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kreplica.testing.standalone import StandaloneProcess
 
 from .browser import Browser, browser
 
-DOCUMENTS = Path(__file__).parents[2] / "docs" / "screenshots"
+DOCUMENTS = Path(__file__).parents[2] / "docs" / "images"
 OVERRIDES = ("min.insync.replicas=2", "zookeeper.session.timeout.ms=3000", "offsets.topic.num.partitions=4")
 TOPICS = {"orders": (6, 3), "payments": (12, 3), "clicks": (18, 2), "audit": (3, 3)}
 WARMING_S = 75

@@ -28,7 +28,7 @@ def test_the_contract_server_serves_the_pages():
 def test_the_pictures_are_those_that_the_script_makes():
     """Each picture in the README is there, is small, and is made by the command of the page on working on it."""
     assert "python -m tests.dashboard.screenshots" in page()
-    shown = re.findall(r"\]\(docs/screenshots/([\w.-]+)\)", (ROOT / "README.md").read_text())
+    shown = re.findall(r"\]\(docs/images/([\w.-]+)\)", (ROOT / "README.md").read_text())
     made = {path.name: path for path in screenshots.DOCUMENTS.iterdir()}
     assert sorted(shown) == sorted(made)
     assert len(shown) == 4
@@ -40,4 +40,4 @@ def test_the_pictures_are_those_that_the_script_makes():
 
 
 def page():
-    return (ROOT / "docs" / "dashboard.md").read_text()
+    return (ROOT / "docs" / "how-to" / "dashboard.md").read_text()

@@ -19,6 +19,9 @@ from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+GUIDE = "how-to/twisted-client.md"
+TUTORIAL = "tutorials/twisted-service.md"
+MIGRATION = "how-to/migrate-from-other-clients.md"
 PLACEHOLDER = "127.0.0.1:9092"
 TIMEOUT_S = 60.0
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
@@ -107,7 +110,7 @@ def commands(block: str) -> Iterator[tuple[str, list[str]]]:
 
 def test_the_tutorial_goes_as_shown(cluster: KafkaCluster, tmp_path: Path) -> None:
     """Each program is written down and run in turn, and prints what is shown."""
-    page = (DOCS / "client-tutorial.md").read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
+    page = (DOCS / TUTORIAL).read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
     ran = 0
     for language, text in BLOCK.findall(page):
         if language == "python":
@@ -122,7 +125,7 @@ def test_the_tutorial_goes_as_shown(cluster: KafkaCluster, tmp_path: Path) -> No
 
 def test_the_guides_fragments_work_one_after_the_other(cluster: KafkaCluster) -> None:
     """They are the inside of one coroutine; what they print, where it is shown, is what is shown."""
-    page = (DOCS / "client.md").read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
+    page = (DOCS / GUIDE).read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
     blocks = [(language, text) for language, text in BLOCK.findall(page) if language in ("python", "text")]
     programs = [text for language, text in blocks if language == "python"]
     done = subprocess.run(
@@ -156,9 +159,9 @@ def test_the_readmes_program_works(cluster: KafkaCluster, tmp_path: Path) -> Non
 
 def test_the_guide_has_every_error_and_every_public_name_exists() -> None:
     """What somebody may have to catch is explained; what is imported on the pages is there to be imported."""
-    pages = {page: (DOCS / page).read_text() for page in ("client.md", "client-tutorial.md", "coming-from.md")}
+    pages = {page: (DOCS / page).read_text() for page in (GUIDE, TUTORIAL, MIGRATION)}
     for name in errors.__all__:
-        assert f"`{name}`" in pages["client.md"], name
+        assert f"`{name}`" in pages[GUIDE], name
     for page, text in pages.items():
         for name in re.findall(r"`(?:Client|Producer|Consumer|Group)Options\.\w+`", text):
             options, field = name.strip("`").split(".")
@@ -167,6 +170,6 @@ def test_the_guide_has_every_error_and_every_public_name_exists() -> None:
 
 def test_code_side_by_side_is_code() -> None:
     """What stands beside other clients' code can be compiled."""
-    for language, text in BLOCK.findall((DOCS / "coming-from.md").read_text()):
+    for language, text in BLOCK.findall((DOCS / MIGRATION).read_text()):
         if language == "python":
-            compile(f"async def main():\n{re.sub('^', '    ', text, flags=re.MULTILINE)}", "coming-from.md", "exec")
+            compile(f"async def main():\n{re.sub('^', '    ', text, flags=re.MULTILINE)}", MIGRATION, "exec")

@@ -13,7 +13,7 @@ import pytest
 
 from kreplica.testing.standalone import StandaloneProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
 NOT_THE_SAME = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"), "TIME"),
     (re.compile(r"\b(id|topic_id) +[\w-]{22}(?!\S)"), r"\1 ID"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/simulation.md")
+PAGES = ("README.md", "docs/how-to/simulation.md")
 """Pages whose every ``kreplica`` command runs by itself, without a cluster that somebody has started."""
 
 

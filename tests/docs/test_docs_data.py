@@ -13,7 +13,7 @@ import pytest
 
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 PLACEHOLDER = "127.0.0.1:9092"
 
 
@@ -58,7 +58,7 @@ def test_the_commands_work_one_after_the_other(cluster: KafkaCluster, tmp_path: 
     cluster.create_topic("greetings", 3)
     lines = [
         line.removeprefix("$ ")
-        for block in blocks("data-commands.md", "console")
+        for block in blocks("produce-and-consume.md", "console")
         for line in block.splitlines()
         if line.startswith("$ ")
     ]

@@ -1,4 +1,4 @@
-"""docs/limits.md names settings, metrics and tests that exist, and every setting that bounds memory."""
+"""docs/reference/limits.md names settings, metrics and tests that exist, and every setting that bounds memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kreplica.settings.definitions.limits import LIMITS
 from kreplica.testing.cluster import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "limits.md").read_text()
-METRICS = (ROOT / "docs" / "metrics.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text()
+METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 QUOTED = re.compile(r"`([^`]+)`")
 
 

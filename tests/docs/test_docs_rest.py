@@ -1,4 +1,4 @@
-"""``docs/rest.md`` is what happens: its commands, its routes, its znodes."""
+"""``docs/reference/rest.md`` is what happens: its commands, its routes, its znodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from kreplica.testing.standalone import StandaloneProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "rest.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "rest.md").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from kreplica.spark import options, sink_options
 from kreplica.spark.client_settings import client_settings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "spark.md").read_text()
 
 
 def section(title: str) -> str:

@@ -1,4 +1,4 @@
-"""``docs/standalone.md`` is what happens: each command prints what stands below it."""
+"""``docs/how-to/standalone.md`` is what happens: each command prints what stands below it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.admin.resources.standalone import ACTIONS
 from kreplica.service.standalone import SESSION_TIMEOUT_MS
 from kreplica.testing.standalone import StandaloneProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "standalone.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "standalone.md").read_text()
 
 
 @pytest.mark.needs_program("curl", "jq", "kcat")

@@ -14,7 +14,7 @@ from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 pytest_plugins = "pytester"
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "testing.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes ``docs/client-matrix.md``: ``python tests/interop/matrix_page.py``; a test tells where that differs."""
+"""Generates ``docs/reference/client-matrix.md``: ``python tests/interop/matrix_page.py``; a test compares the two."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matrix_clusters import NAMES, OURS, VERSIONS
 from matrix_scenarios import SCENARIOS
 from matrix_table import Scenario
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "client-matrix.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "client-matrix.md"
 PAGE_TEXT = """\
 # The Twisted client on several clusters
 

@@ -115,6 +115,6 @@ def test_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
 def test_ours_are_moved_to_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
     """One of ours speaks the classic protocol, Java's the new one, in the same group (KIP-848's migration)."""
     if under_test.name != KAFKA_4:
-        pytest.skip("only 4.x has groups with members of both protocols by default (docs/divergence.md)")
+        pytest.skip("only 4.x accepts members of both protocols by default (docs/reference/kafka-compatibility.md)")
     ours: dict[str, object] = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
     with_java(under_test, tmp_path / "java.out", apache_kafka.NEWEST_VERSION, ours, {"group_protocol": "consumer"})

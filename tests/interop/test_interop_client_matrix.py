@@ -1,6 +1,6 @@
 """The library does the same on our cluster, on Apache Kafka 3.9, and on its newest 4.x; those two are for the soak.
 
-``docs/client-matrix.md`` tells of the table.
+``docs/reference/client-matrix.md`` tells of the table.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "plugins.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "plugins.md").read_text()
 COMMANDS = [
     line.replace("\\\n", " ")
     for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)

@@ -70,7 +70,7 @@ def test_all_is_there(contents):
         assert path in contents
     settings = {path.name for path in (ROOT / "etc/kreplica").iterdir()}
     assert {Path(path).name for path in contents if path.startswith("/etc/kreplica/")} == settings
-    for path in ("docs/operations.md", "docs/plugins/kreplica/plugins/tags.py", "grafana/kreplica.json"):
+    for path in ("docs/how-to/operations.md", "docs/plugins/kreplica/plugins/tags.py", "grafana/kreplica.json"):
         assert f"/opt/kreplica/{path}" in contents
     assert "/usr/share/doc/kreplica/copyright" in contents
     assert contents["/usr/bin/kreplica"].target == "/opt/kreplica/.venv/bin/kreplica"
@@ -130,7 +130,7 @@ def test_scripts_can_be_run(unpacked, name):
 
 def test_the_page_tells_of_what_is_there(contents):
     """Each unit and file that an operator is told to use is in the package."""
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "operations.md").read_text()
     commands = re.findall(r"^# (systemctl|cp|editor|apt) (.*)$", page, re.MULTILINE)
     assert len(commands) >= 6
     for program, rest in commands:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = sorted((ROOT / "etc/kreplica").glob("*.properties"))
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
 EXPOSURE_MAX = 1.5
-"""What docs/operations.md tells of, with some room for other versions of systemd."""
+"""What docs/how-to/operations.md tells of, with some room for other versions of systemd."""
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -123,7 +123,7 @@ def test_units_are_hardly_exposed(unit: Path) -> None:
     found = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)
     assert found is not None, said
     assert float(found[1]) <= EXPOSURE_MAX
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "operations.md").read_text()
     told = re.search(rf"\| `{re.escape(unit.name)}` \| ([\d.]+) \|", page)
     assert told is not None
     assert abs(float(told[1]) - float(found[1])) <= 0.3
@@ -157,8 +157,8 @@ def test_one_command_for_all_of_a_host(tmp_path: Path) -> None:
 
 
 def test_more_brokers_on_a_host(tmp_path: Path) -> None:
-    """What docs/operations.md says to type for cores beyond the third makes settings that differ where they must."""
-    page = (ROOT / "docs" / "operations.md").read_text()
+    """The commands of docs/how-to/operations.md for further brokers write settings files without conflicts."""
+    page = (ROOT / "docs" / "how-to" / "operations.md").read_text()
     found = re.search(r"^# (for i in \$\(seq 4 \$\(nproc\)\); do\n(?:>.*\n)+)", page, re.MULTILINE)
     assert found is not None
     script = found[1].replace("\n> ", "\n").replace("$(nproc)", "5").replace("/etc/kreplica", str(tmp_path))

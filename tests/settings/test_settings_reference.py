@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_up_to_date():
-    """docs/settings.md is written by: python -m kreplica.settings > docs/settings.md"""
-    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == reference_page()
+    """docs/reference/settings.md is written by: python -m kreplica.settings > docs/reference/settings.md"""
+    assert (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8") == reference_page()
 
 
 def test_the_page_has_every_setting():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark.md"
 PLACEHOLDER = "127.0.0.1:9092"
 BLOCK = re.compile(r"^```(python|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/upstream-tests.md``: ``python tests/upstream/upstream_page.py``; a test tells where that differs."""
+"""Generates ``docs/reference/upstream-tests.md``: ``python tests/upstream/upstream_page.py``; a test compares the two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unpublished_suites import UNPUBLISHED
 
 GO_SUITES = (FRANZ_GO, FRANZ_GO_ADMIN, SARAMA, KAFKA_GO)
 CRATES = (LIBRDKAFKA_SUITE, RDKAFKA_SUITE)
-PAGE = ROOT / "docs" / "upstream-tests.md"
+PAGE = ROOT / "docs" / "reference" / "upstream-tests.md"
 
 PROGRAMS = (
     "tests/interop/test_interop_kafka_tools.py",

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-# Tests of kazoo 2.11.0 that remain after ``DOES_NOT_APPLY``; the page docs/coordinator.md gives the same figure.
+# Tests of kazoo 2.11.0 that remain after ``DOES_NOT_APPLY``; docs/explanation/coordinator.md has the same number.
 TESTS_COUNT = 305
 # Most of them wait for something, so more at a time than there are processors.
 PROCESSES_COUNT = 6

@@ -2,7 +2,7 @@
 
 APIs that are not here need nothing (ApiVersions, ListGroups, DescribeCluster, which show little, and those that show
 only what other rules let in: DescribeProducers, DescribeTransactions, ListTransactions, OffsetForLeaderEpoch of
-clients; SASL and delegation tokens, which are refused anyway).  ``docs/plugins.md`` lists what that leaves open.
+clients; SASL and delegation tokens, which are refused anyway).  ``docs/how-to/plugins.md`` lists what that leaves open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds on the memory that clients can make a broker hold; docs/limits.md has all of them in one table."""
+"""Bounds on the memory that clients can make a broker hold; docs/reference/limits.md has all of them in one table."""
 
 from __future__ import annotations
 
