@@ -1,4 +1,4 @@
-"""Generates ``docs/reference/upstream-tests.md``: ``python tests/upstream/upstream_page.py``; a test compares the two."""
+"""Generates ``docs/reference/upstream-tests.md``: ``python tests/upstream/upstream_page.py``; a test compares them."""
 
 from __future__ import annotations
 
