@@ -16,6 +16,7 @@ from kreplica.server.acknowledgement import Pending
 from kreplica.server.answers import answered_by, in_slices
 from kreplica.server.batch_validation import Unvalidated
 from kreplica.server.request import COPIED_BYTES_MAX, Request
+from kreplica.server.transactional_produce import Produced, TransactionalProduces
 
 PARTITIONS_AT_ONCE = 200
 """Partitions of one request that are appended in one step; each takes from 10 us to 100 us."""
@@ -43,6 +44,10 @@ class Appended:
 
 class Appending(Protocol):
     """Appends batches and answers (``handlers.produce.Produce``)."""
+
+    @property
+    def transactional(self) -> TransactionalProduces:
+        """Appends the batches of transactions."""
 
     def unvalidated(self, request: Request, topics: Sequence[Row]) -> list[Unvalidated]:
         """Return the batches whose records have to be read, except those that were validated at once."""
@@ -95,19 +100,27 @@ class LargeProduce:
         connection = request.connection
         connection.suspend()
         try:
-            later = await in_slices(request, self._look()) if self._refusal is None else []
-            if later:
-                validated: Deferred[None] = Deferred()
-                produce.validate_later(request, later, lambda: validated.callback(None))
-                await validated
-            appended = Appended()
-            responses = await in_slices(request, self._append(appended))
+            if self._refusal is None:
+                await self._validate()
+            if self._refusal is None and request.body.get("transactional_id") is not None:
+                produced = await produce.transactional.append_in_slices(request)
+            else:
+                appended = Appended()
+                responses = await in_slices(request, self._append(appended))
+                produced = Produced(responses, appended.pending, appended.failed)
         finally:
             connection.release_frame()
             connection.resume()
         body = request.body
-        timeout_s = body["timeout_ms"] / 1000
-        produce.finish(request, body["acks"], timeout_s, responses, appended.pending, appended.failed)
+        produce.finish(request, body["acks"], body["timeout_ms"] / 1000, *produced)
+
+    async def _validate(self) -> None:
+        request, produce = self._request, self._produce
+        later = await in_slices(request, self._look())
+        if later:
+            validated: Deferred[None] = Deferred()
+            produce.validate_later(request, later, lambda: validated.callback(None))
+            await validated
 
     def _look(self) -> Steps[list[Unvalidated]]:
         later = []

@@ -5,14 +5,18 @@ Where that is known already, as for all but a transaction's first batches, it go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
+from kreplica.runtime.slices import Steps
 from kreplica.server.acknowledgement import ALL_IN_SYNC, Pending, is_reached
+from kreplica.server.answers import in_slices
 from kreplica.server.produced import appended_row, error_row, find_partition
 from kreplica.server.request import Request
 from kreplica.storage.producers import Origin
@@ -29,6 +33,12 @@ ABORTABLE_FROM = 11
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 """So much may be kept until coordinators have answered; more is refused for the moment."""
+
+ADMITTED_AT_ONCE = 500
+"""Partitions of a large request that its coordinator is asked for at once; each takes a few microseconds."""
+
+READ_PER_STEP, APPENDED_PER_STEP = 8, 2
+"""Batches of a large request that are read or appended in one step."""
 
 Row = dict[str, Any]
 Intercept = Callable[[Partition, Bytes], tuple[Bytes, Origin]]
@@ -84,6 +94,15 @@ class TransactionalProduces:
         """
         _UnderWay(self, request, produced).begin(request.body)
 
+    async def append_in_slices(self, request: Request) -> Produced:
+        """Append the batches of a large request in slices.
+
+        The caller keeps the memory of the batches, and does not read the connection until this has returned.
+
+        :raise CancelledError: the connection has closed; the batches that are left are not appended.
+        """
+        return await _UnderWay(self, request, lambda _: None).append_in_slices(request)
+
 
 class _UnderWay:
     """One request some of whose batches are not decided."""
@@ -103,7 +122,9 @@ class _UnderWay:
         self._left = 1  # this beginning counts as one: nothing is complete before it is
 
     def begin(self, body: Row) -> None:
-        batches = self._read(body["topic_data"])
+        batches: list[Batch] = []
+        for _ in self._read(body["topic_data"], batches):
+            pass  # the partitions are few: read at once
         refusal = self._refusal(batches)
         if refusal is not None:
             for batch in batches:
@@ -119,9 +140,67 @@ class _UnderWay:
             self._keep(batches)
         self._decided()
 
-    def _read(self, topics: list[Row]) -> list[Batch]:
-        """The batches that may go on; the others have their rows."""
-        batches = []
+    async def append_in_slices(self, request: Request) -> Produced:
+        """Have the batches admitted in parts, and append each part in slices."""
+        produces, body = self._produces, request.body
+        batches: list[Batch] = []
+        await in_slices(request, self._read(body["topic_data"], batches))
+        refusal = self._refusal(batches)
+        size = request.size
+        produces.kept_bytes += size
+        try:
+            for at in range(0, len(batches), ADMITTED_AT_ONCE):
+                part = batches[at : at + ADMITTED_AT_ONCE]
+                codes = [ErrorCode.NONE] * len(part) if refusal is not None else await self._codes(body, part)
+                await in_slices(request, self._append_part(part, codes, refusal))
+        finally:
+            produces.kept_bytes -= size
+        return Produced(self._responses, self._pending, self._error)
+
+    def _codes(self, body: Row, batches: Sequence[Batch]) -> Deferred[list[ErrorCode]]:
+        """Ask whether the partitions of batches are in the transaction; fires with a code for each batch."""
+        codes = [ErrorCode.NONE] * len(batches)
+        left = len(batches)
+        is_cancelled = False
+
+        def cancel(_: object) -> None:
+            nonlocal is_cancelled
+            is_cancelled = True
+
+        answered: Deferred[list[ErrorCode]] = Deferred(cancel)
+
+        def admitted(number: int, code: ErrorCode) -> None:
+            nonlocal left
+            codes[number] = code
+            left -= 1
+            if not left and not is_cancelled:
+                answered.callback(codes)
+
+        header = batches[0].header
+        self._produces.admission.admit(
+            Producer(body["transactional_id"], header.producer_id, header.producer_epoch),
+            [(batch.partition, partial(admitted, number)) for number, batch in enumerate(batches)],
+            adds=self._version >= ADDS_FROM,
+        )
+        return answered
+
+    def _append_part(
+        self, batches: Iterable[Batch], codes: Iterable[ErrorCode], refusal: KafkaError | None
+    ) -> Steps[None]:
+        """Append batches; an end marker since they were admitted refuses them (``append_in_transaction``)."""
+        for number, (batch, code) in enumerate(zip(batches, codes, strict=True), 1):
+            records, batch.records = batch.records, None
+            assert records is not None
+            if refusal is not None or code is not ErrorCode.NONE:
+                self._refuse(batch, refusal or self._unverified(code))
+            else:
+                self._append(batch, records)
+            if number % APPENDED_PER_STEP == 0:
+                yield
+
+    def _read(self, topics: list[Row], batches: list[Batch]) -> Steps[None]:
+        """Add the batches that may be appended to ``batches``; rows of the others have their error."""
+        count = 0
         for topic in topics:
             rows: list[Row] = []
             self._responses.append({"name": topic["name"], "partition_responses": rows})
@@ -133,7 +212,9 @@ class _UnderWay:
                     batches.append(self._batch(key, data["records"], row))
                 except KafkaError as error:
                     self._note(error, row)
-        return batches
+                count += 1
+                if count % READ_PER_STEP == 0:
+                    yield
 
     def _batch(self, key: TopicPartition, records: Bytes | None, row: Row) -> Batch:
         produces = self._produces

@@ -15,6 +15,7 @@ from kreplica.server.connection import Connection
 from kreplica.server.large_produce import PARTITIONS_AT_ONCE, STEP_PARTITIONS
 from kreplica.server.request import COPIED_BYTES_MAX
 from kreplica.wire.compression import Codec
+from kreplica.wire import messages
 from kreplica.wire.messages import PRODUCE
 
 MANY = PARTITIONS_AT_ONCE + 100
@@ -182,4 +183,95 @@ def test_a_connection_that_closes_ends_the_work(broker: Many) -> None:
     assert not broker.connection.keeps_frame
     assert len(broker.resources.turn.slices) == 0 or broker.cluster.run(1) is None
     assert sum(broker.ends()) < before + MANY
+    assert len(broker.resources.turn.slices) == 0
+
+
+def ask(broker: Many, api: messages.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request, sent again for as long as the coordinator is being found."""
+    for _ in range(100):
+        connection = broker.connect()
+        broker.read(request_frame(api, version, 1, body), connection=connection)
+        broker.cluster.run_until(lambda connection=connection: broker.answers(connection))
+        answer = parse_answer(memoryview(broker.answers(connection)[0]), api.key, version)[1]
+        if answer["error_code"] not in (14, 15, 16):
+            return answer
+        broker.cluster.run(0.1)
+    raise AssertionError(answer)
+
+
+class Writer:
+    """A transactional producer; each of its requests has a batch for every partition of ``many``."""
+
+    def __init__(self, broker: Many, transactional_id: str) -> None:
+        ask(broker, messages.FIND_COORDINATOR, 1, {"key": transactional_id, "key_type": 1})
+        body = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
+        answer = ask(broker, messages.INIT_PRODUCER_ID, 4, body)
+        assert answer["error_code"] == 0
+        self.transactional_id = transactional_id
+        self.producer = {key: answer[key] for key in ("producer_id", "producer_epoch")}
+
+    def frame(self, version: int, sequence: int = 0, size: int = 10, **of_first: int) -> bytes:
+        """Return a Produce; ``of_first`` is what the first batch says of its producer."""
+        options = self.producer | {"transactional": True, "base_sequence": sequence}
+        batches = [batch(b"v" * size, **options | of_first), *[batch(b"v" * size, **options)] * (MANY - 1)]
+        data = [{"index": index, "records": each} for index, each in enumerate(batches)]
+        topics = [{"name": "many", "partition_data": data}]
+        body = {"transactional_id": self.transactional_id, "acks": 1, "timeout_ms": 1000, "topic_data": topics}
+        return request_frame(PRODUCE, version, 1, body)
+
+
+def codes_of(broker: Many, version: int) -> list[int]:
+    """Return the error codes of the answer to the last request."""
+    body = parse_answer(memoryview(broker.answers()[-1]), PRODUCE.key, version)[1]
+    ((topic),) = body["responses"]
+    assert [row["index"] for row in topic["partition_responses"]] == list(range(MANY))
+    return [row["error_code"] for row in topic["partition_responses"]]
+
+
+@pytest.mark.parametrize("size", [10, 2000], ids=["copied", "kept"])
+def test_batches_of_a_transaction_are_appended_in_slices(broker: Many, size: int) -> None:
+    """The first request adds its partitions to the transaction; the second finds them in it."""
+    writer = Writer(broker, f"tx{size}")
+    transactional = broker.resources.dispatch.table[PRODUCE.key].handle.transactional
+    for sequence in range(2):
+        before = broker.ends()
+        broker.give(writer.frame(12, sequence, size))
+        assert broker.connection.paused
+        assert sum(broker.ends()) < sum(before) + MANY
+        assert 0 < broker.finish() <= SLICE_STEPS_MAX * STEP_PARTITIONS
+        broker.cluster.run_until(lambda count=sequence + 1: len(broker.answers()) == count)
+        assert codes_of(broker, 12) == [0] * MANY
+        assert broker.ends() == [end + 1 for end in before]
+        assert transactional.kept_bytes == 0
+        assert not broker.connection.keeps_frame
+
+
+def test_a_large_request_of_no_transaction_is_refused(broker: Many) -> None:
+    """An older producer did not add the partitions; nothing is appended and every row has the error."""
+    writer, before = Writer(broker, "not-added"), broker.ends()
+    broker.give(writer.frame(10))
+    broker.cluster.run_until(lambda: broker.answers())
+    assert set(codes_of(broker, 10)) == {int(ErrorCode.INVALID_TXN_STATE)}
+    assert broker.ends() == before
+
+
+def test_a_large_request_of_two_producers_is_refused(broker: Many) -> None:
+    """One transaction has one producer."""
+    writer, before = Writer(broker, "two"), broker.ends()
+    broker.give(writer.frame(12, producer_id=4242))
+    broker.cluster.run_until(lambda: broker.answers())
+    assert set(codes_of(broker, 12)) == {int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)}
+    assert broker.ends() == before
+
+
+def test_a_producer_that_leaves_while_its_partitions_are_added(broker: Many) -> None:
+    """The answer of the coordinator comes after the connection has closed: nothing is appended, nothing is held."""
+    writer, before = Writer(broker, "leaves"), broker.ends()
+    transactional = broker.resources.dispatch.table[PRODUCE.key].handle.transactional
+    broker.give(writer.frame(12))
+    broker.cluster.run_until(lambda: transactional.kept_bytes > 0)
+    broker.connection.lost()
+    assert transactional.kept_bytes == 0
+    broker.cluster.run(1)
+    assert broker.ends() == before
     assert len(broker.resources.turn.slices) == 0

@@ -67,7 +67,7 @@ class Produce:
         self._partitions = partitions
         self._metadata = metadata
         self._wall_clock_ms = wall_clock_ms
-        self._transactional = TransactionalProduces(partitions, admission, wall_clock_ms)
+        self.transactional = TransactionalProduces(partitions, admission, wall_clock_ms)
         self._forms = AnswerForms()
         self._validation = validation
 
@@ -85,7 +85,7 @@ class Produce:
             except (IndexError, TypeError):  # no records, or too few bytes
                 look = True
                 count = sum([len(topic["partition_data"]) for topic in body["topic_data"]])
-            if count > PARTITIONS_AT_ONCE and body.get("transactional_id") is None:
+            if count > PARTITIONS_AT_ONCE:
                 refusal = None if body["acks"] in ACKS else wrong_acks(body["acks"])
                 LargeProduce(self, request, refusal).begin()
                 return
@@ -96,7 +96,7 @@ class Produce:
             self.append_all(request, acks, wrong_acks(acks))
         elif body.get("transactional_id") is not None:
             timeout_s = body["timeout_ms"] / 1000
-            self._transactional.begin(request, lambda produced: self.finish(request, acks, timeout_s, *produced))
+            self.transactional.begin(request, lambda produced: self.finish(request, acks, timeout_s, *produced))
             request.body = {}  # what has to wait was copied: the buffer that the request came in may go
         else:
             self.append_all(request, acks, None)
