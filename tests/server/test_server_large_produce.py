@@ -14,8 +14,8 @@ from kreplica.runtime.slices import SLICE_STEPS_MAX
 from kreplica.server.connection import Connection
 from kreplica.server.large_produce import PARTITIONS_AT_ONCE, STEP_PARTITIONS
 from kreplica.server.request import COPIED_BYTES_MAX
-from kreplica.wire.compression import Codec
 from kreplica.wire import messages
+from kreplica.wire.compression import Codec
 from kreplica.wire.messages import PRODUCE
 
 MANY = PARTITIONS_AT_ONCE + 100
