@@ -233,6 +233,10 @@ class ProtocolError(KreplicaError):
         self.reason = reason
 
 
+class LargeMessage(ProtocolError):
+    """A message has too many elements to be parsed in one step; it may be well-formed."""
+
+
 class SettingsError(KreplicaError):
     """A setting that is unknown or malformed; the text names the file's line and the nearest known name."""
 

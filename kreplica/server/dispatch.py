@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.errors import ErrorCode, LargeMessage, ProtocolError
 from kreplica.runtime.slices import Steps
 from kreplica.server.answers import answered_by
 from kreplica.server.bounds import Bounds
@@ -91,6 +91,9 @@ class Dispatch:
             return
         try:
             body = route.parse(frame, header.body_offset)
+        except LargeMessage:
+            self._receive_large(connection, route, header, frame)
+            return
         except ProtocolError as error:
             metrics.errors += 1
             self._malformed(connection, route.api.name, header.client_id, error)
@@ -144,23 +147,33 @@ class Dispatch:
             connection.keeps_frame = True
         request = Request(connection, route, header[2], header[3], {}, len(frame), self._seconds())
         connection.begin(request)
+        if route.api is PRODUCE:
+            request.slice_answer()
         cost_max = COST_MAX if route.api.key in _UNBOUNDED else self._cost_max
         steps = route.api.request.sliced_parser(route.version, cost_max)(frame, header.body_offset)
         answered_by(request, self._parse_and_handle(request, route, steps))
 
     async def _parse_and_handle(self, request: Request, route: Route, steps: Steps[dict[str, Any]]) -> None:
+        connection = request.connection
+        connection.suspend()
+        has_views = False
         try:
             request.body = await request.in_slices(steps)
+            has_views = route.api is PRODUCE  # of the records: Produce releases the frame when it has appended them
         except ProtocolError as error:
             route.metrics.errors += 1
-            self._malformed(request.connection, route.api.name, request.client_id, error)
+            self._malformed(connection, route.api.name, request.client_id, error)
             return
         finally:
-            request.connection.release_frame()
+            if not has_views:
+                connection.release_frame()
+            connection.resume()
         try:
             route.handle(request)
         except Exception:
             self._failed(request)
+        if not request.is_waiting:
+            connection.release_frame()
 
     def _failed(self, request: Request) -> None:
         log.failure("{request!r} of {client!r} failed", request=request, client=request.client_id)

@@ -19,6 +19,7 @@ from kreplica.wire.primitives import (
     STEP_COST,
     TAG_COST,
     Buffer,
+    CostlyError,
     MalformedError,
     read_tags,
     struct_of,
@@ -90,6 +91,7 @@ class ParserSource:
         self._run: list[tuple[str, str]] = []
         self._names = 0
         self._scope: dict[str, Any] = {
+            "CostlyError": CostlyError,
             "MalformedError": MalformedError,
             "ZERO_UUID": ZERO_UUID,
             "UUID": UUID,
@@ -208,7 +210,7 @@ class ParserSource:
         are_numbers = isinstance(item, Fixed) and not isinstance(item, Uuid)
         self._line(f"cost += {length} * {item.cost}" if item.cost > 1 else f"cost += {length}")
         self._line(f"if cost > {self._cost_max}:")
-        self._line("    raise MalformedError")
+        self._line("    raise CostlyError")
         if are_numbers:
             self._numbers(item, length, target)
             return

@@ -62,6 +62,10 @@ class MalformedError(Exception):
     """Raised by generated parsers only: the types parse the same bytes again and say what is wrong."""
 
 
+class CostlyError(MalformedError):
+    """Raised by generated parsers at a message with more elements than they were compiled for."""
+
+
 @cache
 def struct_of(codes: str) -> Struct:
     """The big-endian ``Struct`` of these letters; there are as many as the schemas have runs of fixed fields."""

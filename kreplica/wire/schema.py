@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from kreplica.errors import ProtocolError
+from kreplica.errors import LargeMessage, ProtocolError
 from kreplica.wire.building import VALUE_ERRORS, Builder, SlicedBuilder, compile_builder, compile_sliced_builder
 from kreplica.wire.grammar import Line, make_tree, read_lines, refuse_unknown
 from kreplica.wire.known_again import KnownAgain, Repeats
 from kreplica.wire.parsing import INPUT_ERRORS, compile_parser, compile_sliced_parser
-from kreplica.wire.primitives import COST_MAX, Buffer
+from kreplica.wire.primitives import COST_MAX, Buffer, CostlyError
 from kreplica.wire.structures import Record
 
 MessageParser = Callable[..., dict[str, Any]]
@@ -34,6 +34,7 @@ class Schema:
     :param text: the fields, see ``kreplica.wire.grammar``.
     :param repeats: in what messages differ that are frequent, and otherwise alike; None where none are.
     :param cost_max: the most that a message may cost when parsed, in the units of ``COST_MAX``.
+    :param step_cost_max: the most that a message may cost when it is parsed in one step, by ``parser``.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Schema:
         text: str,
         repeats: Repeats | None = None,
         cost_max: int = COST_MAX,
+        step_cost_max: int | None = None,
     ) -> None:
         self.name = name
         self.versions = range(versions[0], versions[1] + 1)
@@ -51,6 +53,7 @@ class Schema:
         self._text = text
         self._repeats = repeats
         self._cost_max = cost_max
+        self._step_cost_max = step_cost_max
         self._lines: list[Line] | None = None
         self._trees: dict[int, Record] = {}
         self._parsers: dict[int, MessageParser] = {}
@@ -74,6 +77,7 @@ class Schema:
         :return: the fields that this version has, and no others; records are views of the buffer, other bytes copies.
         :raise ProtocolError: when the bytes are not such a message, or the message has no such version; it names the
             field.
+        :raise LargeMessage: when it costs more than ``step_cost_max``; ``sliced_parser`` may parse it.
         """
         return (self._parsers.get(version) or self.parser(version))(buffer, offset)
 
@@ -124,6 +128,7 @@ class Schema:
 
         :param cost_max: the most that a message may cost, in the units of ``COST_MAX``.
         """
+        cost_max = min(cost_max, self._cost_max)
         parser = self._sliced_parsers.get((version, cost_max))
         if parser is None:
             parser = self._sliced_parsers[version, cost_max] = _sliced_parser(self.tree(version), cost_max)
@@ -183,12 +188,16 @@ class Schema:
     def _make_parser(self, version: int) -> MessageParser:
         tree = self.tree(version)
         cost_max = self._cost_max
-        parse = compile_parser(tree, cost_max)
+        step_cost_max = self._step_cost_max
+        parse = compile_parser(tree, cost_max if step_cost_max is None else step_cost_max)
 
         def parse_message(buffer: Buffer, offset: int = 0) -> dict[str, Any]:
             try:
                 value: dict[str, Any] = parse(buffer, offset)[0]
                 return value
+            except CostlyError:
+                if step_cost_max is not None:
+                    raise LargeMessage(tree.title, "it has too many elements for one step") from None
             except INPUT_ERRORS:
                 pass  # what was parsed so far is given up here, before it is parsed again
             return _explain(tree, buffer, offset, cost_max)

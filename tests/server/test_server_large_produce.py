@@ -8,7 +8,7 @@ import pytest
 from server_scene import parse_answer, request_frame
 from test_server_produce_runs import Broker, batch, large_batch, produce
 
-from kreplica.errors import ErrorCode
+from kreplica.errors import ErrorCode, LargeMessage
 from kreplica.model import TopicPartition
 from kreplica.runtime.slices import SLICE_STEPS_MAX
 from kreplica.server.connection import Connection
@@ -16,6 +16,7 @@ from kreplica.server.large_produce import PARTITIONS_AT_ONCE, STEP_PARTITIONS
 from kreplica.server.request import COPIED_BYTES_MAX
 from kreplica.wire import messages
 from kreplica.wire.compression import Codec
+from kreplica.wire.headers import parse_request_header
 from kreplica.wire.messages import PRODUCE
 
 MANY = PARTITIONS_AT_ONCE + 100
@@ -275,3 +276,49 @@ def test_a_producer_that_leaves_while_its_partitions_are_added(broker: Many) -> 
     broker.cluster.run(1)
     assert broker.ends() == before
     assert len(broker.resources.turn.slices) == 0
+
+
+def rows_frame(version: int, topics: int, partitions: int, last: int = 0) -> bytes:
+    """Return a Produce of topics that do not exist.
+
+    :param last: index of the last partition.
+    """
+    rows = [{"index": index, "records": b"0123456789" * 8} for index in range(partitions)]
+    data = [{"name": f"none{number}", "partition_data": rows} for number in range(topics)]
+    data.append({"name": "none", "partition_data": [{"index": last, "records": None}]})
+    return request_frame(PRODUCE, version, 1, {"acks": 1, "timeout_ms": 1000, "topic_data": data})
+
+
+@pytest.mark.parametrize("version", [2, VERSION])
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 15_000), (5_000, 0)])
+def test_a_request_of_many_rows_is_parsed_in_slices(broker: Many, version: int, topics: int, partitions: int) -> None:
+    """None of it is handled in the iteration in which it comes, and the answer has every row in its place."""
+    frame = rows_frame(version, topics, partitions, last=7)
+    with pytest.raises(LargeMessage):
+        PRODUCE.request.parse(version, frame, parse_request_header(memoryview(frame)[4:]).body_offset + 4)
+    broker.give(frame)
+    assert broker.connection.paused
+    broker.cluster.run_until(lambda: broker.answers())
+    body = parse_answer(memoryview(broker.answers()[0]), PRODUCE.key, version)[1]
+    rows = [row["index"] for topic in body["responses"] for row in topic["partition_responses"]]
+    assert rows == [*range(partitions)] * topics + [7]
+    assert len(body["responses"]) == topics + 1
+    assert not broker.connection.keeps_frame
+    assert not broker.connection.paused
+
+
+def test_a_large_request_with_a_malformed_end_closes_its_connection(broker: Many) -> None:
+    """It is found when the last row is parsed; nothing was appended, and the frame's memory is free."""
+    frame = bytearray(rows_frame(VERSION, 1, 15_000))
+    frame[-8:] = b"\xff" * 8
+    broker.give(bytes(frame))
+    assert not broker.connection.closed
+    broker.cluster.run_until(lambda: broker.connection.closed)
+    assert not broker.connection.keeps_frame
+    assert len(broker.resources.turn.slices) == 0
+
+
+def test_a_request_of_too_many_rows_is_refused(broker: Many) -> None:
+    """The bound is the same as before it is parsed in slices."""
+    broker.give(rows_frame(VERSION, 1, 20_000))
+    broker.cluster.run_until(lambda: broker.connection.closed)

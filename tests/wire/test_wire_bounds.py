@@ -10,7 +10,7 @@ from struct import pack
 
 import pytest
 
-from kreplica.errors import ProtocolError
+from kreplica.errors import LargeMessage, ProtocolError
 from kreplica.wire.messages import FETCH, LEADER_AND_ISR, METADATA, OFFSET_COMMIT, PRODUCE
 from kreplica.wire.primitives import COST_MAX, TAG_COST, uvarint
 from kreplica.wire.schema import Schema
@@ -199,12 +199,23 @@ def test_versions_out_of_range_are_refused() -> None:
 
 
 def test_a_produce_request_has_a_bounded_number_of_partitions() -> None:
-    """It is parsed in one step: a hundred megabytes of tiny batches must not occupy the broker for seconds."""
+    """Up to 1,800 are parsed in one step, and up to 18,000 in slices."""
 
     def request(partitions: int) -> bytes:
         rows = b"".join(pack(">ii", index, 0) for index in range(partitions))
         return produce(b"\x00\x01t" + pack(">i", partitions) + rows)
 
-    assert len(PRODUCE.request.parse(7, request(18_000))["topic_data"][0]["partition_data"]) == 18_000
-    error = refused(PRODUCE.request, 7, request(19_000))
-    assert error.reason == "the frame has more elements than are accepted"
+    def sliced(partitions: int) -> int:
+        steps = PRODUCE.request.sliced_parser(7)(request(partitions), 0)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            return len(done.value["topic_data"][0]["partition_data"])
+
+    assert len(PRODUCE.request.parse(7, request(1_800))["topic_data"][0]["partition_data"]) == 1_800
+    with pytest.raises(LargeMessage, match=r"^ProduceRequest: "):
+        PRODUCE.request.parse(7, request(1_900))
+    assert sliced(18_000) == 18_000
+    with pytest.raises(ProtocolError, match="the frame has more elements than are accepted"):
+        sliced(19_000)

@@ -85,7 +85,7 @@ class Produce:
             except (IndexError, TypeError):  # no records, or too few bytes
                 look = True
                 count = sum([len(topic["partition_data"]) for topic in body["topic_data"]])
-            if count > PARTITIONS_AT_ONCE:
+            if count > PARTITIONS_AT_ONCE or request.is_sliced:
                 refusal = None if body["acks"] in ACKS else wrong_acks(body["acks"])
                 LargeProduce(self, request, refusal).begin()
                 return

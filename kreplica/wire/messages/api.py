@@ -37,19 +37,29 @@ class Api:
         request_repeats: Repeats | None = None,
         response_repeats: Repeats | None = None,
         request_cost_max: int = COST_MAX,
+        request_step_cost_max: int | None = None,
     ) -> Api:
         """Define an API by the texts of its messages, in the grammar of ``kreplica.wire.schema``.
 
         :param request_repeats: in what its frequent requests differ from each other, see ``kreplica.wire.known_again``.
         :param response_repeats: likewise its responses.
         :param request_cost_max: the most that a request may cost, in the units of ``COST_MAX``.
+        :param request_step_cost_max: the most that a request may cost that is parsed in one step.
         """
         return cls(
             key,
             name,
             versions,
             flexible_from,
-            Schema(f"{name}Request", versions, flexible_from, request, request_repeats, request_cost_max),
+            Schema(
+                f"{name}Request",
+                versions,
+                flexible_from,
+                request,
+                request_repeats,
+                request_cost_max,
+                request_step_cost_max,
+            ),
             Schema(f"{name}Response", versions, flexible_from, response, response_repeats),
         )
 
