@@ -181,7 +181,7 @@ class InterceptedProduce(Produce):
         super().__init__(reactor, partitions, metadata, wall_clock_ms, admission, validation)
         self._interception = interception
         self._principal = NOBODY
-        self._transactional.intercept = self._intercept_in_transaction
+        self.transactional.intercept = self._intercept_in_transaction
 
     def __call__(self, request: Request, *, validated: bool = False) -> None:
         self._principal = principal_of(request)
