@@ -21,7 +21,7 @@ OUTPUT = ROOT / "build" / "reference"
 SHOWN = re.compile(
     r"kreplica(/(__init__|model|errors)\.py"
     r"|/wire(/(__init__|compression|batches)\.py)?"
-    r"|/(client|sansio)(/.*)?)?"
+    r"|/(client|client_core)(/.*)?)?"
 )
 OPTIONS = (
     "--project-name=kreplica.client",

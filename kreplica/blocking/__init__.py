@@ -13,20 +13,20 @@ by several threads at once: give each thread its own ``Cluster`` and what is mad
 * ``offsets`` offsets by time, and those that groups committed
 * ``admin`` topics, settings, sizes
 
-What needs no socket is in ``kreplica.sansio``: errors, views, batches, and what is on its way to a partition.
+What needs no socket is in ``kreplica.client_core``: errors, views, batches, and what is on its way to a partition.
 """
 
+from kreplica.blocking.blocking_runtime import Surroundings, real_surroundings
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.producer import Producer
 from kreplica.blocking.producer_options import ProducerOptions
 from kreplica.blocking.reader import Reader, ReaderOptions
-from kreplica.blocking.surroundings import Surroundings, real_surroundings
+from kreplica.client_core.delivery import Delivery
+from kreplica.client_core.errors import BrokerRefused, ClientError, DeliveryFailed
+from kreplica.client_core.fetched_batches import Isolation, ReadBatch
+from kreplica.client_core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
-from kreplica.sansio.batches import Isolation, ReadBatch
-from kreplica.sansio.delivery import Delivery
-from kreplica.sansio.errors import BrokerRefused, ClientError, DeliveryFailed
-from kreplica.sansio.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from kreplica.sansio.options import ClientOptions
 from kreplica.wire.compression import Codec
 
 __all__ = [

@@ -8,12 +8,19 @@ from typing import Any
 
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
+from kreplica.client_core.configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    change_row,
+    parse_entry,
+    resource_row,
+)
+from kreplica.client_core.errors import BrokerRefused, ClientError, check
+from kreplica.client_core.metadata import TopicView
+from kreplica.client_core.topics import BROKERS_DEFAULT, NewTopic, new_topic_row
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.configs import ConfigChange, ConfigEntry, ConfigResource, change_row, parse_entry, resource_row
-from kreplica.sansio.errors import BrokerRefused, ClientError, check
-from kreplica.sansio.topics import BROKERS_DEFAULT, NewTopic, new_topic_row
-from kreplica.sansio.views import TopicView
 from kreplica.wire.messages import (
     CREATE_TOPICS,
     DELETE_TOPICS,

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from kreplica.blocking.blocking_runtime import Surroundings, real_surroundings
 from kreplica.blocking.connection import Connection
 from kreplica.blocking.connections import Connections
 from kreplica.blocking.patience import Patience
-from kreplica.blocking.surroundings import Surroundings, real_surroundings
+from kreplica.client_core.addresses import Address, parse_addresses
+from kreplica.client_core.errors import BrokerRefused, ClientError, ConnectionFailed, LeaderUnknown, check
+from kreplica.client_core.metadata import ClusterView, CoordinatorKind, PartitionView, TopicView, parse_view
+from kreplica.client_core.options import ClientOptions
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
-from kreplica.sansio.addresses import Address, parse_addresses
-from kreplica.sansio.errors import BrokerRefused, ClientError, ConnectionFailed, LeaderUnknown, check
-from kreplica.sansio.options import ClientOptions
-from kreplica.sansio.views import ClusterView, CoordinatorKind, PartitionView, TopicView, parse_view
 from kreplica.wire.messages import FIND_COORDINATOR, METADATA, Api
 
 T = TypeVar("T")

@@ -10,10 +10,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import kreplica
-from kreplica.blocking.surroundings import Surroundings
-from kreplica.errors import ErrorCode, ProtocolError
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.errors import (
+from kreplica.blocking.blocking_runtime import Surroundings
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import (
     ClientError,
     ConnectionFailed,
     ConnectionLost,
@@ -22,7 +21,8 @@ from kreplica.sansio.errors import (
     UnsupportedVersion,
     check,
 )
-from kreplica.sansio.options import ClientOptions
+from kreplica.client_core.options import ClientOptions
+from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.messages import API_VERSIONS, Api

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kreplica.blocking.connection import Connection
-from kreplica.sansio.addresses import Address
+from kreplica.client_core.addresses import Address
 
 
 class Connections:

@@ -8,10 +8,10 @@ from typing import Any
 
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
-from kreplica.model import TopicPartition
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.errors import ClientError, check
-from kreplica.sansio.offsets import (
+from kreplica.client_core.errors import ClientError, check
+from kreplica.client_core.fetched_batches import Isolation
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.offsets import (
     EARLIEST,
     LATEST,
     CommittedOffset,
@@ -22,7 +22,7 @@ from kreplica.sansio.offsets import (
     parse_list_offsets,
     topic_rows,
 )
-from kreplica.sansio.views import CoordinatorKind
+from kreplica.model import TopicPartition
 from kreplica.wire.messages import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, Api
 
 

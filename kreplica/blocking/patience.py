@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kreplica.blocking.surroundings import Surroundings
-from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import ClientError, GaveUp
+from kreplica.blocking.blocking_runtime import Surroundings
+from kreplica.client_core.backoff import backoff_s
+from kreplica.client_core.errors import ClientError, GaveUp
 
 
 class Patience:

@@ -9,11 +9,10 @@ from typing import Self
 
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.producer_options import ProducerOptions
-from kreplica.blocking.sending import WAIT_S_MAX, Sender, SendingRules
+from kreplica.blocking.sender import WAIT_S_MAX, Sender, SendingRules
 from kreplica.blocking.transactions import GroupOffsets, Transactions, new_producer_id
-from kreplica.model import TopicPartition
-from kreplica.sansio.delivery import Delivery
-from kreplica.sansio.errors import (
+from kreplica.client_core.delivery import Delivery
+from kreplica.client_core.errors import (
     ClientError,
     DeliveryFailed,
     OutcomeUnknown,
@@ -21,9 +20,10 @@ from kreplica.sansio.errors import (
     RecordTooLarge,
     TransactionFailed,
 )
-from kreplica.sansio.lanes import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
-from kreplica.sansio.partitioning import StickyPartitions
-from kreplica.sansio.transactions import is_fenced
+from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
+from kreplica.client_core.partitioning import StickyPartitions
+from kreplica.client_core.transaction_requests import is_fenced
+from kreplica.model import TopicPartition
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Headers

@@ -12,13 +12,13 @@ from typing import NamedTuple, Self
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection, Pending
 from kreplica.blocking.offsets import offsets_by_time
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.backoff import backoff_s
+from kreplica.client_core.errors import ClientError, GaveUp, OffsetOutOfRange
+from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body, parse_fetched
+from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, ReadBatch, open_batches
+from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.batches import FetchedRecords, Isolation, ReadBatch, open_batches
-from kreplica.sansio.errors import ClientError, GaveUp, OffsetOutOfRange
-from kreplica.sansio.fetching import BY_NAME_MAX, FetchLimits, fetch_body, parse_fetched
-from kreplica.sansio.offsets import EARLIEST, LATEST
 from kreplica.wire.batches import TimestampType
 from kreplica.wire.messages import FETCH
 from kreplica.wire.records import Headers

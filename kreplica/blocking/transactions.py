@@ -8,11 +8,11 @@ from typing import TypeAlias, TypeVar
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection
 from kreplica.blocking.offsets import commit
-from kreplica.model import TopicPartition
-from kreplica.sansio.errors import UnsupportedVersion, check
-from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.sansio.offsets import CommittedOffset, offset_rows
-from kreplica.sansio.transactions import (
+from kreplica.client_core.errors import UnsupportedVersion, check
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.offsets import CommittedOffset, offset_rows
+from kreplica.client_core.partition_queue import ProducerIdentity
+from kreplica.client_core.transaction_requests import (
     ADD_OFFSETS_MAX,
     ADD_PARTITIONS_MAX,
     BUMP_FROM,
@@ -27,7 +27,7 @@ from kreplica.sansio.transactions import (
     parse_identity,
     producer_body,
 )
-from kreplica.sansio.views import CoordinatorKind
+from kreplica.model import TopicPartition
 from kreplica.wire.messages import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,

@@ -15,11 +15,11 @@ from click.core import ParameterSource
 
 from kreplica.blocking import Cluster
 from kreplica.cli.session import PAGE, Failed, admin_session, optional_admin_options
+from kreplica.client_core.addresses import parse_addresses
+from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp
+from kreplica.client_core.metadata import TopicView
+from kreplica.client_core.options import ClientOptions
 from kreplica.errors import ErrorCode
-from kreplica.sansio.addresses import parse_addresses
-from kreplica.sansio.errors import BrokerRefused, ClientError, GaveUp
-from kreplica.sansio.options import ClientOptions
-from kreplica.sansio.views import TopicView
 from kreplica.wire.compression import Codec
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"

@@ -11,7 +11,7 @@ import click
 from kreplica.blocking import Cluster, Isolation, TopicPartition
 from kreplica.blocking.offsets import earliest_offsets, end_offsets, offsets_by_time
 from kreplica.cli.texts import ParameterType, Time
-from kreplica.sansio.offsets import NO_OFFSET
+from kreplica.client_core.offsets import NO_OFFSET
 
 _NUMBERS = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*", re.ASCII)
 

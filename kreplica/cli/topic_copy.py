@@ -31,7 +31,7 @@ from kreplica.cli.data_progress import CopyProgress, records_text
 from kreplica.cli.positions import span
 from kreplica.cli.session import Failed
 from kreplica.cli.topic_making import Making, find_or_make, making_options
-from kreplica.sansio.views import TopicView
+from kreplica.client_core.metadata import TopicView
 
 
 @click.command

@@ -14,8 +14,8 @@ from kreplica.blocking.admin import create_topic
 from kreplica.cli.data_access import existing_topic
 from kreplica.cli.session import Failed
 from kreplica.cli.texts import Setting
-from kreplica.sansio.topics import BROKERS_DEFAULT
-from kreplica.sansio.views import TopicView
+from kreplica.client_core.metadata import TopicView
+from kreplica.client_core.topics import BROKERS_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from kreplica.client import errors
 
 if TYPE_CHECKING:
     from kreplica.client.admin import Admin
+    from kreplica.client.client_runtime import Surroundings, real_surroundings, surroundings_of, tls_endpoints
     from kreplica.client.cluster import Cluster
     from kreplica.client.consumer import (
         Concurrency,
@@ -29,17 +30,16 @@ if TYPE_CHECKING:
     )
     from kreplica.client.group import GroupIdentity, GroupOptions, GroupProtocol
     from kreplica.client.producer import OutgoingRecord, Producer, ProducerOptions, Written
-    from kreplica.client.surroundings import Surroundings, real_surroundings, surroundings_of, tls_endpoints
-    from kreplica.model import TopicPartition
-    from kreplica.sansio.batches import Isolation
-    from kreplica.sansio.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
-    from kreplica.sansio.options import ClientOptions
-    from kreplica.sansio.partitioning import (
+    from kreplica.client_core.fetched_batches import Isolation
+    from kreplica.client_core.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
+    from kreplica.client_core.options import ClientOptions
+    from kreplica.client_core.partitioning import (
         ConsistentPartitioner,
         DefaultPartitioner,
         Partitioner,
         RoundRobinPartitioner,
     )
+    from kreplica.model import TopicPartition
     from kreplica.wire.compression import Codec
 
 # Imported when they are asked for: a broker speaks with others by connections alone, and starts sooner.
@@ -59,21 +59,21 @@ _MODULES = {
     "Producer": "kreplica.client.producer",
     "ProducerOptions": "kreplica.client.producer",
     "Written": "kreplica.client.producer",
-    "Surroundings": "kreplica.client.surroundings",
-    "real_surroundings": "kreplica.client.surroundings",
-    "surroundings_of": "kreplica.client.surroundings",
-    "tls_endpoints": "kreplica.client.surroundings",
+    "Surroundings": "kreplica.client.client_runtime",
+    "real_surroundings": "kreplica.client.client_runtime",
+    "surroundings_of": "kreplica.client.client_runtime",
+    "tls_endpoints": "kreplica.client.client_runtime",
     "TopicPartition": "kreplica.model",
-    "Isolation": "kreplica.sansio.batches",
-    "EARLIEST": "kreplica.sansio.offsets",
-    "LATEST": "kreplica.sansio.offsets",
-    "CommittedOffset": "kreplica.sansio.offsets",
-    "TimedOffset": "kreplica.sansio.offsets",
-    "ClientOptions": "kreplica.sansio.options",
-    "ConsistentPartitioner": "kreplica.sansio.partitioning",
-    "DefaultPartitioner": "kreplica.sansio.partitioning",
-    "Partitioner": "kreplica.sansio.partitioning",
-    "RoundRobinPartitioner": "kreplica.sansio.partitioning",
+    "Isolation": "kreplica.client_core.fetched_batches",
+    "EARLIEST": "kreplica.client_core.offsets",
+    "LATEST": "kreplica.client_core.offsets",
+    "CommittedOffset": "kreplica.client_core.offsets",
+    "TimedOffset": "kreplica.client_core.offsets",
+    "ClientOptions": "kreplica.client_core.options",
+    "ConsistentPartitioner": "kreplica.client_core.partitioning",
+    "DefaultPartitioner": "kreplica.client_core.partitioning",
+    "Partitioner": "kreplica.client_core.partitioning",
+    "RoundRobinPartitioner": "kreplica.client_core.partitioning",
     "Codec": "kreplica.wire.compression",
 }
 

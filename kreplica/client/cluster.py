@@ -8,17 +8,12 @@ from typing import Any, Self, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 
+from kreplica.client.client_runtime import Surroundings, real_surroundings
 from kreplica.client.connection import Connection
 from kreplica.client.connections import Connections
-from kreplica.client.surroundings import Surroundings, real_surroundings
-from kreplica.errors import ErrorCode
-from kreplica.model import NO_LEADER, TopicPartition
-from kreplica.runtime.pause import pause
-from kreplica.runtime.shared import Shared
-from kreplica.runtime.together import together
-from kreplica.sansio.addresses import Address, parse_addresses
-from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import (
+from kreplica.client_core.addresses import Address, parse_addresses
+from kreplica.client_core.backoff import backoff_s
+from kreplica.client_core.errors import (
     BrokerRefused,
     ClientClosed,
     ClientError,
@@ -27,8 +22,13 @@ from kreplica.sansio.errors import (
     LeaderUnknown,
     check,
 )
-from kreplica.sansio.options import ClientOptions
-from kreplica.sansio.views import ClusterView, CoordinatorKind, PartitionView, TopicView, parse_view
+from kreplica.client_core.metadata import ClusterView, CoordinatorKind, PartitionView, TopicView, parse_view
+from kreplica.client_core.options import ClientOptions
+from kreplica.errors import ErrorCode
+from kreplica.model import NO_LEADER, TopicPartition
+from kreplica.runtime.pause import pause
+from kreplica.runtime.shared import Shared
+from kreplica.runtime.together import together
 from kreplica.wire.messages import FIND_COORDINATOR, METADATA, Api
 
 T = TypeVar("T")

@@ -18,7 +18,9 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from kreplica.client.errors import (
+from kreplica.client.buffered_receive import receive_in_place
+from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
+from kreplica.client_core.errors import (
     ClientError,
     ConnectionFailed,
     ConnectionLost,
@@ -26,9 +28,7 @@ from kreplica.client.errors import (
     RequestTimedOut,
     TooManyRequests,
 )
-from kreplica.client.negotiation import VersionRange, common_version, negotiate_versions, parse_answer
-from kreplica.client.receiving import receive_in_place
-from kreplica.client.surroundings import EndpointMaker, tcp_endpoint
+from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_answer
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
 from kreplica.runtime.pacing import do_without_pacing

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
+from kreplica.client.client_runtime import Surroundings
 from kreplica.client.connection import Connection, connect
-from kreplica.client.surroundings import Surroundings
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.backoff import backoff_s
+from kreplica.client_core.errors import ClientClosed, ClientError, ConnectionFailed
+from kreplica.client_core.options import ClientOptions
 from kreplica.errors import KafkaError
 from kreplica.runtime.pause import pause
 from kreplica.runtime.shared import Shared
 from kreplica.runtime.together import together
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import ClientClosed, ClientError, ConnectionFailed
-from kreplica.sansio.options import ClientOptions
 
 log = Logger()
 

@@ -9,13 +9,13 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.connections import Connections
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import ConnectionFailed
+from kreplica.client_core.options import ClientOptions
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.errors import ConnectionFailed
-from kreplica.sansio.options import ClientOptions
 from kreplica.wire.framing import REQUEST_SIZE_MAX
 from kreplica.wire.messages import Api
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.options import ClientOptions
+from kreplica.client_core.fetched_batches import Isolation
+from kreplica.client_core.options import ClientOptions
 from kreplica.spark.texts import choice, number
 from kreplica.wire.compression import Codec
 

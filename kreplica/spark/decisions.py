@@ -14,11 +14,11 @@ from typing import NamedTuple
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import create_topic
 from kreplica.blocking.offsets import commit_offsets, committed_offsets
+from kreplica.client_core.errors import BrokerRefused
+from kreplica.client_core.offsets import CommittedOffset
+from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused
-from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.sansio.offsets import CommittedOffset
 
 PARTITIONS = 20
 """Of the decisions' topic: the last one has the mark of what is committed; each other one takes

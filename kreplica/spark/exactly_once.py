@@ -21,10 +21,10 @@ from collections.abc import Container, Iterable, Sequence
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.transactions import Transactions, end_transaction
+from kreplica.client_core.errors import BrokerRefused, ClientError
+from kreplica.client_core.partition_queue import ProducerIdentity
+from kreplica.client_core.transaction_requests import is_fenced
 from kreplica.errors import ErrorCode, KreplicaError
-from kreplica.sansio.errors import BrokerRefused, ClientError
-from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.sansio.transactions import is_fenced
 from kreplica.spark.decisions import DecidedLane, Decision, decision_offsets, lane_id, read_decision, settle
 from kreplica.spark.leftovers import Leftover, abort_leftovers, find_leftovers, open_identity
 from kreplica.spark.preparing import Prepared, decider_of, prepare_rows

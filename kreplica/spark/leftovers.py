@@ -15,10 +15,10 @@ from typing import NamedTuple
 from kreplica.blocking import Cluster
 from kreplica.blocking.connection import Connection
 from kreplica.blocking.transactions import end_transaction
+from kreplica.client_core.errors import BrokerRefused, ClientError, check
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, ClientError, check
-from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
 
 log = logging.getLogger(__name__)

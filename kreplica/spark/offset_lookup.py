@@ -10,10 +10,10 @@ from typing import TypeVar
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import topic_names
 from kreplica.blocking.offsets import earliest_offsets, end_offsets, offsets_by_time
+from kreplica.client_core.errors import BrokerRefused, GaveUp
+from kreplica.client_core.offsets import EARLIEST, LATEST, NO_OFFSET
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, GaveUp
-from kreplica.sansio.offsets import EARLIEST, LATEST, NO_OFFSET
 from kreplica.spark.options import Partitions, Selection, SourceOptions, TopicPattern, Topics
 from kreplica.spark.positions import AtTime, Everywhere, NoMatch, Offsets, Position
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kreplica.client_core.addresses import parse_addresses
+from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.addresses import parse_addresses
-from kreplica.sansio.offsets import EARLIEST, LATEST
 from kreplica.spark.client_settings import ClientSettings, client_settings
 from kreplica.spark.positions import (
     AtTime,

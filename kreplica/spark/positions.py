@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
+from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.offsets import EARLIEST, LATEST
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 INT64_END = 1 << 63

@@ -11,9 +11,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from kreplica.blocking import Cluster, Producer
 from kreplica.blocking.transactions import Transactions
+from kreplica.client_core.errors import BrokerRefused, UnsupportedVersion
+from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, UnsupportedVersion
-from kreplica.sansio.lanes import ProducerIdentity
 from kreplica.spark.decisions import Decision, decision_offsets, lane_id, make_topic, read_decision
 from kreplica.spark.range_reading import worker_cluster
 from kreplica.spark.row_columns import RowsRefused

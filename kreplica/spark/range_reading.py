@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from kreplica.blocking import Cluster, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets, offsets_by_time
+from kreplica.client_core.errors import BrokerRefused, ClientError, CorruptBatch, GaveUp, OffsetOutOfRange
+from kreplica.client_core.fetched_batches import FetchedRecords, visible_batches
+from kreplica.client_core.offsets import EARLIEST
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.model import TopicPartition
-from kreplica.sansio.batches import FetchedRecords, visible_batches
-from kreplica.sansio.errors import BrokerRefused, ClientError, CorruptBatch, GaveUp, OffsetOutOfRange
-from kreplica.sansio.offsets import EARLIEST
 from kreplica.spark.client_settings import ClientSettings
 from kreplica.spark.decoding import Section, decode, open_section
 from kreplica.spark.options import HEADERS_COLUMN, SourceOptions

@@ -9,9 +9,9 @@ from struct import Struct
 
 import pyarrow as pa
 
+from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, visible_batches
+from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.batches import FetchedRecords, Isolation, visible_batches
-from kreplica.sansio.offsets import EARLIEST, LATEST
 from kreplica.spark.decoding import Section, decode, open_section
 from kreplica.spark.offset_lookup import missing_name
 from kreplica.spark.options import HEADERS_COLUMN, Partitions, SourceOptions, TopicPattern

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kreplica.blocking.producer_options import ACKS_ALL
-from kreplica.sansio.addresses import parse_addresses
+from kreplica.client_core.addresses import parse_addresses
 from kreplica.spark.client_settings import ClientSettings, client_settings
 from kreplica.spark.texts import boolean, choice, number
 

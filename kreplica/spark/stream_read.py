@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.offsets import offsets_by_time
+from kreplica.client_core.errors import GaveUp
+from kreplica.client_core.offsets import LATEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import GaveUp
-from kreplica.sansio.offsets import LATEST
 from kreplica.spark.batch_read import RangePartition
 from kreplica.spark.offset_lookup import OffsetLookup
 from kreplica.spark.options import SourceOptions

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from kreplica.blocking import Cluster, Producer, ProducerOptions
+from kreplica.client_core.errors import BrokerRefused, GaveUp
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, GaveUp
 from kreplica.spark.client_settings import ClientSettings
 from kreplica.spark.encoding import encode
 from kreplica.spark.range_reading import worker_cluster

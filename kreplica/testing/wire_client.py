@@ -9,11 +9,11 @@ from uuid import UUID
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.connection import Connection, connect
+from kreplica.client_core.fetched_batches import FetchedRecords, aborted_of, next_offset_behind, open_batches
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.runtime import Reactor
-from kreplica.sansio.batches import FetchedRecords, aborted_of, next_offset_behind, open_batches
 from kreplica.wire import messages
 from kreplica.wire.batches import BatchHeader, iter_headers, verify_crc
 from kreplica.wire.messages import Api

@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from kreplica.blocking import Cluster
-from kreplica.blocking.surroundings import Surroundings
-from kreplica.sansio.options import ClientOptions
+from kreplica.blocking.blocking_runtime import Surroundings
+from kreplica.client_core.options import ClientOptions
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.framing import FrameReader, frame
 from kreplica.wire.headers import build_response_header, parse_request_header

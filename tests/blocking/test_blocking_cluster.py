@@ -7,8 +7,8 @@ from scripted_brokers import ScriptedBrokers
 
 from kreplica.blocking import TopicPartition
 from kreplica.blocking.offsets import end_offsets
+from kreplica.client_core.errors import BrokerRefused, ConnectionFailed, GaveUp, LeaderUnknown
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, ConnectionFailed, GaveUp, LeaderUnknown
 from kreplica.wire.messages import LIST_OFFSETS, METADATA
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -11,15 +11,15 @@ import pytest
 from scripted_brokers import Request, ScriptedBrokers, versions
 
 from kreplica.blocking.connection import Connection
-from kreplica.sansio.addresses import Address, parse_addresses
-from kreplica.sansio.errors import (
+from kreplica.client_core.addresses import Address, parse_addresses
+from kreplica.client_core.errors import (
     ConnectionFailed,
     ConnectionLost,
     MalformedAnswer,
     RequestTimedOut,
     UnsupportedVersion,
 )
-from kreplica.sansio.options import ClientOptions
+from kreplica.client_core.options import ClientOptions
 from kreplica.wire.messages import API_VERSIONS, METADATA
 
 ASK: dict[str, Any] = {"topics": [], "allow_auto_topic_creation": False}

@@ -30,9 +30,9 @@ from kreplica.blocking.admin import (
     topic_settings,
 )
 from kreplica.blocking.offsets import commit_offsets, committed_offsets, end_offsets, offsets_by_time, topic_partitions
+from kreplica.client_core.errors import BrokerRefused, ProducerUnusable, TransactionFailed
+from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, ProducerUnusable, TransactionFailed
-from kreplica.sansio.offsets import EARLIEST, LATEST
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 from kreplica.wire.partitioning import partition_of_key
 

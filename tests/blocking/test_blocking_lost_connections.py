@@ -13,9 +13,9 @@ import pytest
 from kreplica.blocking import Cluster, Isolation, Producer, ProducerOptions, Reader, ReaderOptions, real_surroundings
 from kreplica.blocking.admin import create_topic
 from kreplica.blocking.offsets import end_offsets, topic_partitions
-from kreplica.sansio.errors import TransactionFailed
-from kreplica.sansio.offsets import EARLIEST
-from kreplica.sansio.options import ClientOptions
+from kreplica.client_core.errors import TransactionFailed
+from kreplica.client_core.offsets import EARLIEST
+from kreplica.client_core.options import ClientOptions
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 PARTITIONS = 3

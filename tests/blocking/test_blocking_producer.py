@@ -15,9 +15,7 @@ from scripted_brokers import Request, ScriptedBrokers, produce_answer, produced
 
 from kreplica.blocking import Codec, Producer, ProducerOptions
 from kreplica.blocking.connection import Connection
-from kreplica.errors import ErrorCode
-from kreplica.model import TopicPartition
-from kreplica.sansio.errors import (
+from kreplica.client_core.errors import (
     DeliveryFailed,
     GaveUp,
     OutcomeUnknown,
@@ -25,6 +23,8 @@ from kreplica.sansio.errors import (
     RecordTooLarge,
     TransactionFailed,
 )
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import check_batch
 from kreplica.wire.messages import (

@@ -10,8 +10,8 @@ from scripted_brokers import Request, ScriptedBrokers, fetch_answer, versions
 
 from kreplica.blocking import Isolation, Reader, ReaderOptions, TopicPartition
 from kreplica.blocking.reader import OutOfRange
+from kreplica.client_core.errors import BrokerRefused, CorruptBatch, GaveUp, OffsetOutOfRange
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, CorruptBatch, GaveUp, OffsetOutOfRange
 from kreplica.wire.batch_building import build_batch, filter_batch
 from kreplica.wire.batches import TimestampType
 from kreplica.wire.control_records import EndMarker, build_end_marker

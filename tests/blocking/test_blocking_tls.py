@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_brokers import versions
 
 from kreplica.blocking import real_surroundings
+from kreplica.blocking.blocking_runtime import tls_sockets
 from kreplica.blocking.connection import Connection
-from kreplica.blocking.surroundings import tls_sockets
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.errors import ConnectionFailed
-from kreplica.sansio.options import ClientOptions
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import ConnectionFailed
+from kreplica.client_core.options import ClientOptions
 from kreplica.wire.framing import FrameReader, frame
 from kreplica.wire.headers import build_response_header, parse_request_header
 from kreplica.wire.messages import API_VERSIONS, APIS, METADATA

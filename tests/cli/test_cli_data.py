@@ -22,8 +22,8 @@ from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions, Reader,
 from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.blocking.reader import ReadRecord
 from kreplica.cli import main
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.offsets import EARLIEST
+from kreplica.client_core.fetched_batches import Isolation
+from kreplica.client_core.offsets import EARLIEST
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 numbers = count(1)

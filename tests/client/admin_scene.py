@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from kreplica.client import Admin, Cluster, TopicPartition
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client.client_runtime import surroundings_of
+from kreplica.client_core.errors import BrokerRefused, check
+from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, check
-from kreplica.sansio.views import CoordinatorKind
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.consumer import Consumer
 from kreplica.client.consumer.options import ConsumerOptions
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client_core.errors import ConnectionFailed, ConnectionLost
+from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.errors import ConnectionFailed, ConnectionLost
-from kreplica.sansio.options import ClientOptions
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.testing.leader_client import LeaderClient
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch

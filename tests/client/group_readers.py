@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 
 from twisted.internet.defer import Deferred
 
+from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.group import GroupOptions, Membership, new_membership
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.options import ClientOptions
 from kreplica.testing.cluster import SimulatedCluster
 
 Partitions = frozenset[TopicPartition]

@@ -7,12 +7,12 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.producer import Producer, ProducerOptions
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, aborted_of, open_batches
+from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
-from kreplica.sansio.batches import FetchedRecords, Isolation, aborted_of, open_batches
-from kreplica.sansio.options import ClientOptions
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import Record

@@ -14,8 +14,8 @@ from kreplica.client.admin import (
     ConfigType,
     NewTopic,
 )
+from kreplica.client_core.errors import BrokerRefused
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused
 
 
 def test_topics(scene: AdminScene) -> None:

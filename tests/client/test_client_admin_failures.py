@@ -10,11 +10,12 @@ from admin_scene import AdminScene, codes
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client import Admin, Cluster, TopicPartition
-from kreplica.client.admin import NewTopic, Outcomes, asking
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client.admin import NewTopic, Outcomes
+from kreplica.client.client_runtime import surroundings_of
+from kreplica.client_core.admin import asking
+from kreplica.client_core.errors import BrokerRefused, ClientClosed, GaveUp
+from kreplica.client_core.offsets import LATEST
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, ClientClosed, GaveUp
-from kreplica.sansio.offsets import LATEST
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from admin_scene import AdminScene, codes
 
 from kreplica.client import TopicPartition
 from kreplica.client.admin import AclOperation, GroupState, GroupType, MemberToRemove
+from kreplica.client_core.errors import BrokerRefused
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused
-from kreplica.sansio.offsets import CommittedOffset
-from kreplica.sansio.views import CoordinatorKind
 
 READ, OTHER, NOPE = TopicPartition("read", 0), TopicPartition("read", 1), TopicPartition("nope", 0)
 MAY_WITH_GROUPS = frozenset({AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE})

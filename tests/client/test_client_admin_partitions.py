@@ -13,10 +13,10 @@ from kreplica.client.admin import (
     Replica,
     TransactionState,
 )
+from kreplica.client_core.errors import BrokerRefused, UnsupportedVersion
+from kreplica.client_core.fetched_batches import Isolation
+from kreplica.client_core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from kreplica.errors import ErrorCode
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.errors import BrokerRefused, UnsupportedVersion
-from kreplica.sansio.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 
 
 def test_the_cluster(scene: AdminScene) -> None:

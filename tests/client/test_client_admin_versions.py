@@ -18,13 +18,13 @@ from kreplica.client.admin import (
     GroupType,
     MemberToRemove,
 )
+from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.connection import Connection
 from kreplica.client.connections import Connections
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import UnsupportedVersion
+from kreplica.client_core.offsets import LATEST, MAX_TIMESTAMP, CommittedOffset
 from kreplica.errors import ErrorCode
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.errors import UnsupportedVersion
-from kreplica.sansio.offsets import LATEST, MAX_TIMESTAMP, CommittedOffset
 from kreplica.wire.messages import (
     APIS,
     CONSUMER_GROUP_DESCRIBE,

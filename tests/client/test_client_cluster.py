@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from twisted.internet.defer import Deferred
 
+from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.cluster import Cluster
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client_core.errors import BrokerRefused, ConnectionFailed, GaveUp
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, ConnectionFailed, GaveUp
-from kreplica.sansio.options import ClientOptions
-from kreplica.sansio.views import CoordinatorKind
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.wire.messages import LIST_GROUPS
 

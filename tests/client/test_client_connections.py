@@ -13,12 +13,12 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
 from kreplica.client import Cluster
+from kreplica.client.client_runtime import Surroundings, surroundings_of
 from kreplica.client.connection import Connection
 from kreplica.client.connections import Connections
 from kreplica.client.errors import ClientClosed, ConnectionFailed, ConnectionLost, GaveUp, RequestTimedOut
-from kreplica.client.surroundings import Surroundings, surroundings_of
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.options import ClientOptions
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.options import ClientOptions
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.wire.messages import API_VERSIONS
 

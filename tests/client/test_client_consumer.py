@@ -9,9 +9,9 @@ from client_consumer_scene import Scene, keys, take, values
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.consumer import Consumer, OffsetReset
+from kreplica.client_core.errors import ConsumerClosed, OffsetOutOfRange
+from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import ConsumerClosed, OffsetOutOfRange
-from kreplica.sansio.offsets import EARLIEST, LATEST
 
 T0, T1 = keys("t", 2)
 

@@ -6,9 +6,9 @@ import pytest
 from client_consumer_scene import Scene, keys, values
 
 from kreplica.client.producer import Producer, ProducerOptions
+from kreplica.client_core.errors import GaveUp, LogTruncated
+from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import TopicPartition
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.errors import GaveUp, LogTruncated
 from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 
 (T0,) = keys("t", 1)

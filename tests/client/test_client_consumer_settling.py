@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import ConsumerOptions
+from kreplica.client.consumer.position_validation import Settler
 from kreplica.client.consumer.positions import Reading
-from kreplica.client.consumer.settling import Settler
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import ClientError, LeaderUnknown
+from kreplica.client_core.metadata import BrokerView, ClusterView, PartitionView, TopicView
 from kreplica.model import TopicPartition
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.errors import ClientError, LeaderUnknown
-from kreplica.sansio.views import BrokerView, ClusterView, PartitionView, TopicView
 from kreplica.testing.simulation import Simulation
 
 KEY = TopicPartition("t", 0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kreplica.client.consumer.fetch_buffer import Stock
 from kreplica.client.consumer.records import ConsumedBatch
-from kreplica.client.consumer.stock import Stock
+from kreplica.client_core.errors import CorruptBatch
+from kreplica.client_core.fetched_batches import FetchedRecords, next_offset_behind
 from kreplica.model import TopicPartition
-from kreplica.sansio.batches import FetchedRecords, next_offset_behind
-from kreplica.sansio.errors import CorruptBatch
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import stamp
 from kreplica.wire.control_records import EndMarker, build_end_marker

@@ -11,9 +11,9 @@ from twisted.internet.defer import Deferred
 from kreplica.client.consumer import ConsumedRecord, Consumer
 from kreplica.client.group import GroupIdentity, GroupOptions
 from kreplica.client.producer import Producer, ProducerOptions
+from kreplica.client_core.errors import TransactionFailed
+from kreplica.client_core.fetched_batches import Isolation
 from kreplica.runtime.pause import pause
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.errors import TransactionFailed
 
 OVERRIDES = ("group.min.session.timeout.ms=3000", "group.initial.rebalance.delay.ms=0")
 (KEY,) = keys("t", 1)

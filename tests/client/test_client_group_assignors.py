@@ -18,8 +18,8 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kreplica.client.group.assignors import ASSIGNORS, Member, Topics, by_names
 from kreplica.client.group.assignors.sticky_data import build_cooperative, build_eager, cooperative_claim, eager_claim
 from kreplica.client.group.subscription import build_assignment, parse_assignment, parse_members, protocols
+from kreplica.client_core.errors import MalformedAnswer
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import MalformedAnswer
 
 NOWHERE: frozenset[str] = frozenset()
 SEEDS = range(40)

@@ -8,10 +8,10 @@ import pytest
 from group_readers import ALL, KINDS, Owners, Partitions, Reader, coordinator_of, new_brokers, settle
 from twisted.internet.defer import CancelledError, Deferred
 
+from kreplica.client_core.errors import ClientError
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.errors import ClientError
-from kreplica.sansio.offsets import CommittedOffset
 from kreplica.testing.cluster import SimulatedCluster
 
 ANSWER_S = 0.05

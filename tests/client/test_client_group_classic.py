@@ -9,10 +9,10 @@ from group_readers import ALL, KINDS, Owners, Reader, begin, new_brokers, settle
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.group import GroupOptions
-from kreplica.client.group.verdicts import Verdict, verdict
+from kreplica.client.group.error_actions import Verdict, verdict
+from kreplica.client_core.errors import BrokerRefused, ConnectionLost, MalformedAnswer, UnsupportedVersion
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.errors import ErrorCode
-from kreplica.sansio.errors import BrokerRefused, ConnectionLost, MalformedAnswer, UnsupportedVersion
-from kreplica.sansio.offsets import CommittedOffset
 from kreplica.testing.cluster import SimulatedCluster
 
 EAGER, COOPERATIVE = KINDS["eager"], KINDS["cooperative"]

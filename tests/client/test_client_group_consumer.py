@@ -9,11 +9,11 @@ import pytest
 from group_readers import ALL, KINDS, OVERRIDES, Owners, Reader, begin, new_brokers, settle, waiting
 
 from kreplica.client.group import GroupOptions
-from kreplica.client.group.standing import JOINING, Standing
+from kreplica.client.group.member_state import JOINING, Standing
+from kreplica.client_core.errors import BrokerRefused
+from kreplica.client_core.metadata import TopicView
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused
-from kreplica.sansio.offsets import CommittedOffset
-from kreplica.sansio.views import TopicView
 from kreplica.testing.cluster import SimulatedCluster
 
 CONSUMER, EAGER = KINDS["consumer"], KINDS["eager"]

@@ -12,11 +12,11 @@ from kreplica.client import Producer, ProducerOptions
 from kreplica.client.admin import Admin
 from kreplica.client.connection import Connection
 from kreplica.client.group.consumer import ConsumerMember
+from kreplica.client_core.errors import BrokerRefused, CommitFailed, RebalanceUnderWay
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, CommitFailed, RebalanceUnderWay
-from kreplica.sansio.offsets import CommittedOffset
-from kreplica.sansio.views import CoordinatorKind
 from kreplica.testing.cluster import SimulatedCluster
 from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT, LEAVE_GROUP
 

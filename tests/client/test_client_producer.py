@@ -13,9 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client import ConsistentPartitioner, RoundRobinPartitioner
 from kreplica.client.producer import OutgoingRecord, ProducerOptions
-from kreplica.errors import ErrorCode
-from kreplica.model import TopicPartition
-from kreplica.sansio.errors import (
+from kreplica.client_core.errors import (
     BrokerRefused,
     BufferFull,
     DeliveryFailed,
@@ -23,7 +21,9 @@ from kreplica.sansio.errors import (
     ProducerUnusable,
     RecordTooLarge,
 )
-from kreplica.sansio.lanes import EPOCH_MAX
+from kreplica.client_core.partition_queue import EPOCH_MAX
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
 from kreplica.testing.storms.log_watch import LogWatch
 from kreplica.wire.compression import Codec
 from kreplica.wire.partitioning import partition_of_key

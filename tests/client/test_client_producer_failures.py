@@ -10,8 +10,8 @@ from producer_scene import Scene
 from twisted.internet.defer import Deferred
 
 from kreplica.client.producer import Producer
-from kreplica.client.producer.routes import Route
-from kreplica.sansio.errors import BufferFull, GaveUp, OutcomeUnknown
+from kreplica.client.producer.leader_routes import Route
+from kreplica.client_core.errors import BufferFull, GaveUp, OutcomeUnknown
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from kreplica.client.producer import Written
-from kreplica.client.producer.countdown import Countdown
-from kreplica.client.producer.promises import Promise, break_promise, keep_promises
+from kreplica.client.producer.completion_counter import Countdown
+from kreplica.client.producer.record_deferreds import Promise, break_promise, keep_promises
+from kreplica.client_core.errors import ClientError, RecordTooLarge, TransactionFailed
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import ClientError, RecordTooLarge, TransactionFailed
 
 WRITTEN = Written(TopicPartition("t", 0), 5, 7)
 

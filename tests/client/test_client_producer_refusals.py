@@ -6,9 +6,9 @@ import errno
 
 from producer_scene import Scene
 
+from kreplica.client_core.errors import BrokerRefused, GaveUp, OutcomeUnknown
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, GaveUp, OutcomeUnknown
 from kreplica.testing.disk import CAPACITY_BYTES
 from kreplica.testing.simulation import DATA_DIRECTORY
 

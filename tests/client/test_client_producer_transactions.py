@@ -11,11 +11,17 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.group.membership import GroupIdentity
 from kreplica.client.producer import Producer
+from kreplica.client_core.errors import (
+    BrokerRefused,
+    OutcomeUnknown,
+    ProducerUnusable,
+    RecordTooLarge,
+    TransactionFailed,
+)
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.offsets import CommittedOffset, parse_committed
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, OutcomeUnknown, ProducerUnusable, RecordTooLarge, TransactionFailed
-from kreplica.sansio.offsets import CommittedOffset, parse_committed
-from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import OFFSET_FETCH
 
 T0 = TopicPartition("t", 0)

@@ -12,8 +12,8 @@ from twisted.internet.protocol import Factory, Protocol
 
 from kreplica.client.connection import Connection, connect
 from kreplica.client.errors import ConnectionLost
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.fetching import FetchLimits, fetch_body
+from kreplica.client_core.fetch_requests import FetchLimits, fetch_body
+from kreplica.client_core.fetched_batches import Isolation
 from kreplica.testing.real_reactor import run
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import parse_request_header

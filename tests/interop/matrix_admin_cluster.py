@@ -9,8 +9,8 @@ from matrix_world import World, told
 
 from kreplica.client import EARLIEST, LATEST
 from kreplica.client.admin import Admin, NewTopic
+from kreplica.client_core.offsets import MAX_TIMESTAMP
 from kreplica.model import TopicPartition
-from kreplica.sansio.offsets import MAX_TIMESTAMP
 
 SUBJECT = "cluster"
 

@@ -18,7 +18,7 @@ from kreplica.client.admin import (
     Replica,
     TransactionState,
 )
-from kreplica.sansio.offsets import CommittedOffset
+from kreplica.client_core.offsets import CommittedOffset
 
 SUBJECT = "administration"
 

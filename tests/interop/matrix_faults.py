@@ -12,8 +12,8 @@ from matrix_world import World, all_of, outcome_of
 
 from kreplica.client import EARLIEST, Consumer, Isolation, Producer, ProducerOptions
 from kreplica.client.errors import ClientError, TransactionFailed
+from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.model import TopicPartition
-from kreplica.sansio.views import CoordinatorKind
 
 SUBJECT = "faults"
 

@@ -10,16 +10,16 @@ from uuid import uuid4
 from matrix_clusters import UnderTest
 from twisted.internet.defer import Deferred
 
+from kreplica.client.client_runtime import real_surroundings
 from kreplica.client.cluster import Cluster
 from kreplica.client.connection import Connection
-from kreplica.client.surroundings import real_surroundings
+from kreplica.client_core.errors import BrokerRefused, ClientError, LeaderUnknown, check
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.options import ClientOptions
 from kreplica.cluster.topic_names import INTERNAL_TOPICS
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.errors import BrokerRefused, ClientError, LeaderUnknown, check
-from kreplica.sansio.options import ClientOptions
-from kreplica.sansio.views import CoordinatorKind
 from kreplica.wire.messages import CREATE_TOPICS, METADATA
 
 T = TypeVar("T")

@@ -28,8 +28,8 @@ from kreplica.blocking.admin import (
     topic_settings,
 )
 from kreplica.blocking.offsets import commit_offsets, committed_offsets, end_offsets, offsets_by_time, topic_partitions
-from kreplica.sansio.errors import ProducerUnusable, TransactionFailed
-from kreplica.sansio.offsets import EARLIEST
+from kreplica.client_core.errors import ProducerUnusable, TransactionFailed
+from kreplica.client_core.offsets import EARLIEST
 
 pytestmark = pytest.mark.soak
 

@@ -16,11 +16,11 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kreplica.client import Cluster
+from kreplica.client.client_runtime import real_surroundings
 from kreplica.client.group import GroupOptions, new_membership
-from kreplica.client.surroundings import real_surroundings
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.offsets import CommittedOffset
 from kreplica.testing.real_reactor import run
 from kreplica.testing.standalone import StandaloneProcess
 

@@ -13,9 +13,9 @@ import pytest
 from kreplica.blocking import Cluster, Isolation
 from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.blocking.reader import Reader, ReaderOptions
+from kreplica.client_core.errors import ClientError, LeaderUnknown
+from kreplica.client_core.offsets import EARLIEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import ClientError, LeaderUnknown
-from kreplica.sansio.offsets import EARLIEST
 from kreplica.spark import exactly_once
 from kreplica.spark.exactly_once import LaneGone, abort_prepared, commit_prepared
 from kreplica.spark.preparing import Prepared, prepare_rows

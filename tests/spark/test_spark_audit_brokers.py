@@ -10,8 +10,8 @@ import pytest
 from audited_here import audited
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.client_core.errors import GaveUp
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import GaveUp
 from kreplica.spark.pipelines import audit as audit_module
 from kreplica.spark.pipelines.audit import AuditOptions, look, make_plan
 from kreplica.spark.pipelines.audit_brokers import BrokerReplica

@@ -10,8 +10,8 @@ import pytest
 from kreplica.blocking import Cluster, Isolation
 from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import Reader, ReaderOptions
+from kreplica.client_core.errors import LeaderUnknown
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import LeaderUnknown
 from kreplica.spark import exactly_once, range_reading
 from kreplica.spark.batch_sequence import BatchSequence, OtherBatches
 from kreplica.spark.exactly_once import AnotherAtWork, Prepared, Task, commit_prepared, prepare_rows

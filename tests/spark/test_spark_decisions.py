@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kreplica.client_core.offsets import CommittedOffset
+from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.model import TopicPartition
-from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.sansio.offsets import CommittedOffset
 from kreplica.spark.decisions import (
     METADATA_SIZE_MAX,
     SETTLED,

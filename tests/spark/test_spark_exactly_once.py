@@ -24,7 +24,7 @@ from exactly_once_scene import (
     whole,
 )
 
-from kreplica.sansio.errors import ClientError, LeaderUnknown
+from kreplica.client_core.errors import ClientError, LeaderUnknown
 from kreplica.spark import exactly_once, range_reading
 from kreplica.spark.decisions import lane_id
 from kreplica.spark.exactly_once import LaneGone, RowsLost, abort_prepared, commit_prepared

@@ -11,7 +11,7 @@ from exactly_once_scene import World, decide_and_die, options, prepare, visible,
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import create_topic
-from kreplica.sansio.errors import UnsupportedVersion
+from kreplica.client_core.errors import UnsupportedVersion
 from kreplica.spark import range_reading
 from kreplica.spark.exactly_once import commit_prepared
 

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from kreplica.blocking import Cluster, Isolation
 from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.blocking.reader import Reader, ReaderOptions
+from kreplica.client_core.offsets import EARLIEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.offsets import EARLIEST
 from kreplica.spark import range_reading, writers
 from kreplica.spark.preparing import Prepared
 from kreplica.spark.source import KreplicaDataSource

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
+from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import TopicPartition
-from kreplica.sansio.batches import Isolation
 from kreplica.spark.options import COLUMNS, Partitions, TopicPattern, Topics, source_columns, source_options
 from kreplica.spark.positions import AtTime, Everywhere, InEach, NoMatch, as_json, from_json
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from archives import unpack
 
-from kreplica.sansio.errors import CorruptBatch
+from kreplica.client_core.errors import CorruptBatch
 from kreplica.spark.options import source_options
 from kreplica.spark.pipelines.profile import _added_up, measure, plan_slices
 from kreplica.spark.pipelines.profile_plan import BYTES, RATE, rebalance_request

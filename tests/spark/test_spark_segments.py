@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from archives import unpack
 
+from kreplica.client_core.errors import CorruptBatch
 from kreplica.runtime.disk import OsDisk
-from kreplica.sansio.errors import CorruptBatch
 from kreplica.spark import segment_reading
 from kreplica.spark.range_reading import DataLoss
 from kreplica.storage.checkpoints import HIGH_WATERMARKS, read_offsets

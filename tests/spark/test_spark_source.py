@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
-from kreplica.sansio.errors import GaveUp
+from kreplica.client_core.errors import GaveUp
 from kreplica.spark import offset_lookup, range_reading, stream_read, writing
 from kreplica.spark.range_reading import DataLoss
 from kreplica.spark.row_columns import RowsRefused

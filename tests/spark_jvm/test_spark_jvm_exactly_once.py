@@ -17,9 +17,9 @@ from failing_sink import AFTER, BEFORE, BETWEEN, DECIDED, ERROR, HALF, KILL, TAS
 
 from kreplica.blocking import Cluster, Isolation, Producer, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets, topic_partitions
+from kreplica.client_core.errors import LeaderUnknown
+from kreplica.client_core.offsets import EARLIEST
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import LeaderUnknown
-from kreplica.sansio.offsets import EARLIEST
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.consumer.flow import Flow
+from kreplica.client.consumer.consume_flow import Flow
 from kreplica.client.consumer.options import ConsumerOptions
-from kreplica.client.consumer.questions import commit_offsets, committed_offsets
 from kreplica.client.group.membership import GroupIdentity, Membership
+from kreplica.client_core.errors import ClientError
+from kreplica.client_core.offset_queries import commit_offsets, committed_offsets
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import ClientError
-from kreplica.sansio.offsets import CommittedOffset
 
 log = Logger()
 

@@ -9,17 +9,17 @@ from typing import Literal, Self
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.committing import Commits
-from kreplica.client.consumer.flow import Flow
+from kreplica.client.consumer.consume_flow import Flow
+from kreplica.client.consumer.handler_run import BatchHandler, RecordHandler, Run
 from kreplica.client.consumer.options import Concurrency, ConsumerOptions, OffsetReset
+from kreplica.client.consumer.position_validation import RESET_TIMES
 from kreplica.client.consumer.positions import Reading
-from kreplica.client.consumer.questions import offsets_by_time
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
-from kreplica.client.consumer.running import BatchHandler, RecordHandler, Run
-from kreplica.client.consumer.settling import RESET_TIMES
 from kreplica.client.consumer.subscription import Subscription
 from kreplica.client.group.membership import AssignmentListener, GroupIdentity
+from kreplica.client_core.offset_queries import offsets_by_time
+from kreplica.client_core.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
 from kreplica.model import TopicPartition
-from kreplica.sansio.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
 
 Offsets = Mapping[TopicPartition, int | CommittedOffset]
 

@@ -11,14 +11,14 @@ from twisted.logger import Logger
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.options import ConsumerOptions
+from kreplica.client.consumer.position_validation import Settler
 from kreplica.client.consumer.positions import NO_BROKER, Reading
-from kreplica.client.consumer.settling import Settler
+from kreplica.client_core.backoff import backoff_s
+from kreplica.client_core.errors import ClientError, GaveUp, LeaderUnknown
+from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body, iter_fetched
+from kreplica.client_core.fetched_batches import FetchedRecords
 from kreplica.model import TopicPartition
 from kreplica.runtime.turns import Turns
-from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.batches import FetchedRecords
-from kreplica.sansio.errors import ClientError, GaveUp, LeaderUnknown
-from kreplica.sansio.fetching import BY_NAME_MAX, FetchLimits, fetch_body, iter_fetched
 from kreplica.wire.messages import FETCH
 
 log = Logger()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kreplica.client.group.options import GroupOptions
-from kreplica.sansio.batches import Isolation
+from kreplica.client_core.fetched_batches import Isolation
 
 
 class OffsetReset(Enum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from operator import length_hint
 from uuid import UUID
 
+from kreplica.client.consumer.fetch_buffer import Stock
 from kreplica.client.consumer.records import ConsumedBatch
-from kreplica.client.consumer.stock import Stock
+from kreplica.client_core.errors import ClientError
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
-from kreplica.sansio.errors import ClientError
-from kreplica.sansio.offsets import CommittedOffset
 
 NO_BROKER = -1
 

@@ -11,13 +11,13 @@ from twisted.python.failure import Failure
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.committing import Commits
-from kreplica.client.consumer.flow import Flow
+from kreplica.client.consumer.consume_flow import Flow
 from kreplica.client.consumer.options import ConsumerOptions
 from kreplica.client.consumer.positions import Reading
 from kreplica.client.group.membership import AssignmentListener
+from kreplica.client_core.errors import ClientError
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.errors import ClientError
 
 log = Logger()
 

@@ -13,17 +13,24 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.assignors import by_names
-from kreplica.client.group.leading import Leading
+from kreplica.client.group.error_actions import Verdict, verdict
+from kreplica.client.group.group_leader import Leading
 from kreplica.client.group.member import GroupMember
 from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity
 from kreplica.client.group.options import GroupOptions
 from kreplica.client.group.subscription import PROTOCOL_TYPE, parse_assignment, protocols
-from kreplica.client.group.verdicts import Verdict, verdict
+from kreplica.client_core.backoff import backoff_s
+from kreplica.client_core.errors import (
+    BrokerRefused,
+    ClientError,
+    CommitFailed,
+    RebalanceUnderWay,
+    RequestTimedOut,
+    check,
+)
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay, RequestTimedOut, check
 from kreplica.wire.messages import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
 NOBODY = ""

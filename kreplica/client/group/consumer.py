@@ -12,14 +12,14 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 
 from kreplica.client.cluster import Cluster
+from kreplica.client.group.error_actions import Verdict, verdict
 from kreplica.client.group.member import GroupMember
+from kreplica.client.group.member_state import JOINING, Standing
 from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity
 from kreplica.client.group.options import GroupOptions
-from kreplica.client.group.standing import JOINING, Standing
-from kreplica.client.group.verdicts import Verdict, verdict
+from kreplica.client_core.backoff import backoff_s
+from kreplica.client_core.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay, RequestTimedOut
 from kreplica.errors import ErrorCode
-from kreplica.sansio.backoff import backoff_s
-from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay, RequestTimedOut
 from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT
 
 UNKNOWN_TOPIC_WAIT_S = 0.5

@@ -14,10 +14,10 @@ from kreplica.client.group.consumer import ConsumerMember
 from kreplica.client.group.member import GroupMember
 from kreplica.client.group.membership import AssignmentListener, GroupIdentity, Membership
 from kreplica.client.group.options import GroupOptions, GroupProtocol
+from kreplica.client_core.errors import BrokerRefused, ClientError, UnsupportedVersion
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, ClientError, UnsupportedVersion
-from kreplica.sansio.offsets import CommittedOffset
 
 _MAKERS: dict[GroupProtocol, type[GroupMember]] = {
     GroupProtocol.CLASSIC: ClassicMember,

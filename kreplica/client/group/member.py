@@ -10,17 +10,17 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.bell import Bell
-from kreplica.client.group.handover import Handover
-from kreplica.client.group.link import CoordinatorLink
+from kreplica.client.group.coordinator_connection import CoordinatorLink
+from kreplica.client.group.listener_calls import Handover
 from kreplica.client.group.membership import AssignmentListener, GroupIdentity
+from kreplica.client.group.notifier import Bell
 from kreplica.client.group.offsets import GroupOffsets
 from kreplica.client.group.options import GroupOptions
-from kreplica.client.group.session import Session
+from kreplica.client.group.session_timer import Session
+from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.errors import BrokerRefused, ClientError, GaveUp
-from kreplica.sansio.offsets import CommittedOffset
 from kreplica.wire.messages import Api
 
 log = Logger()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
-from kreplica.sansio.offsets import CommittedOffset
 
 NO_GENERATION = -1
 

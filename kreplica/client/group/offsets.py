@@ -8,12 +8,12 @@ from typing import Any, Protocol
 from twisted.internet.defer import DeferredLock
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.link import CoordinatorLink
+from kreplica.client.group.coordinator_connection import CoordinatorLink
 from kreplica.client.group.membership import NO_GENERATION, GroupIdentity
+from kreplica.client_core.errors import BrokerRefused, ClientError, CommitFailed, check
+from kreplica.client_core.offsets import CommittedOffset, parse_committed, topic_rows
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, check
-from kreplica.sansio.offsets import CommittedOffset, parse_committed, topic_rows
 from kreplica.wire.messages import OFFSET_COMMIT, OFFSET_FETCH
 
 BY_NAME_MAX = 9

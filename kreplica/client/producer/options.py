@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from kreplica.sansio.partitioning import DefaultPartitioner, Partitioner
+from kreplica.client_core.partitioning import DefaultPartitioner, Partitioner
 from kreplica.wire.compression import Codec
 
 ACKS_ALL = -1

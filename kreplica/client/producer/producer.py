@@ -10,20 +10,20 @@ from twisted.internet.defer import Deferred, fail
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.membership import GroupIdentity
-from kreplica.client.producer.countdown import Countdown
-from kreplica.client.producer.gathering import Gathering
-from kreplica.client.producer.identity import IdempotentPapers
+from kreplica.client.producer.accumulator import Gathering
+from kreplica.client.producer.completion_counter import Countdown
 from kreplica.client.producer.options import ProducerOptions
-from kreplica.client.producer.promises import Promise
-from kreplica.client.producer.records import GatheredBatch, OutgoingRecord
-from kreplica.client.producer.sending import Sender
+from kreplica.client.producer.producer_id import IdempotentPapers
+from kreplica.client.producer.record_batch import GatheredBatch, OutgoingRecord
+from kreplica.client.producer.record_deferreds import Promise
+from kreplica.client.producer.sender import Sender
 from kreplica.client.producer.transactions import Phase, Transactions
 from kreplica.client.producer.written import Written
+from kreplica.client_core.errors import BufferFull, ClientError, DeliveryFailed, ProducerUnusable, TransactionFailed
+from kreplica.client_core.offsets import CommittedOffset
+from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.sansio.errors import BufferFull, ClientError, DeliveryFailed, ProducerUnusable, TransactionFailed
-from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.sansio.offsets import CommittedOffset
 from kreplica.wire.records import Headers
 
 LEAVE_SIZE = 128 << 10

@@ -13,10 +13,7 @@ from twisted.python.failure import Failure
 from kreplica.client.cluster import Cluster
 from kreplica.client.connection import Connection
 from kreplica.client.group.membership import GroupIdentity
-from kreplica.errors import ErrorCode
-from kreplica.model import TopicPartition
-from kreplica.runtime.pause import pause
-from kreplica.sansio.errors import (
+from kreplica.client_core.errors import (
     BrokerRefused,
     ClientError,
     OutcomeUnknown,
@@ -24,9 +21,10 @@ from kreplica.sansio.errors import (
     TransactionFailed,
     check,
 )
-from kreplica.sansio.lanes import ProducerIdentity
-from kreplica.sansio.offsets import CommittedOffset, offset_rows
-from kreplica.sansio.transactions import (
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.offsets import CommittedOffset, offset_rows
+from kreplica.client_core.partition_queue import ProducerIdentity
+from kreplica.client_core.transaction_requests import (
     ADD_OFFSETS_MAX,
     ADD_PARTITIONS_MAX,
     BUMP_FROM,
@@ -42,7 +40,9 @@ from kreplica.sansio.transactions import (
     parse_identity,
     producer_body,
 )
-from kreplica.sansio.views import CoordinatorKind
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
 from kreplica.wire.messages import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,

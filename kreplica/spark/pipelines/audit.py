@@ -13,8 +13,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from kreplica.blocking import Cluster
-from kreplica.sansio.errors import BrokerRefused, ClientError, GaveUp
-from kreplica.sansio.options import ClientOptions
+from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp
+from kreplica.client_core.options import ClientOptions
 from kreplica.spark.pipelines.audit_cluster import ClusterFacts, cluster_facts
 from kreplica.spark.pipelines.audit_files import broker_directories, file_replicas
 from kreplica.spark.pipelines.audit_plan import AnyReplica, Plan, Slice, grouped, plan_of_brokers, plan_of_files

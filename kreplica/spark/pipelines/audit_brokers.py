@@ -9,17 +9,17 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
+from kreplica.blocking.blocking_runtime import real_surroundings
 from kreplica.blocking.connection import Connection, Pending
 from kreplica.blocking.patience import Patience
-from kreplica.blocking.surroundings import real_surroundings
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import BrokerRefused, ClientError, check
+from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body
+from kreplica.client_core.fetched_batches import Isolation
+from kreplica.client_core.offsets import EARLIEST, list_offsets_body, parse_list_offsets
+from kreplica.client_core.options import ClientOptions
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.model import TopicPartition
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.errors import BrokerRefused, ClientError, check
-from kreplica.sansio.fetching import BY_NAME_MAX, FetchLimits, fetch_body
-from kreplica.sansio.offsets import EARLIEST, list_offsets_body, parse_list_offsets
-from kreplica.sansio.options import ClientOptions
 from kreplica.spark.pipelines.replica_comparison import Batch, Gap, LogMoved
 from kreplica.storage.leader_epochs import EpochEntry
 from kreplica.wire.batches import iter_headers, verify_crc

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import replica_sizes, topic_settings
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import ClientError
+from kreplica.client_core.fetched_batches import Isolation
+from kreplica.client_core.metadata import ClusterView
+from kreplica.client_core.offsets import EARLIEST, LATEST, list_offsets_body, parse_list_offsets
 from kreplica.model import NO_LEADER, TopicPartition
-from kreplica.sansio.addresses import Address
-from kreplica.sansio.batches import Isolation
-from kreplica.sansio.errors import ClientError
-from kreplica.sansio.offsets import EARLIEST, LATEST, list_offsets_body, parse_list_offsets
-from kreplica.sansio.views import ClusterView
 from kreplica.wire.messages import LIST_OFFSETS
 
 LEADERS_PATIENCE_S = 10.0

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
+from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
-from kreplica.sansio.options import ClientOptions
 from kreplica.spark.pipelines.audit_brokers import BrokerReplica
 from kreplica.spark.pipelines.audit_cluster import ClusterFacts, PartitionFacts
 from kreplica.spark.pipelines.audit_files import FileReplica

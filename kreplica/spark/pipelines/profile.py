@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from kreplica.client_core.errors import CorruptBatch
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import CorruptBatch
 from kreplica.spark.decoding import Section, open_section
 from kreplica.spark.offset_lookup import OffsetLookup
 from kreplica.spark.options import SourceOptions, source_options

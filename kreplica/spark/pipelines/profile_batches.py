@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 from kreplica.blocking import Isolation, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import OutOfRange
+from kreplica.client_core.errors import CorruptBatch
+from kreplica.client_core.fetched_batches import FetchedRecords
 from kreplica.errors import ProtocolError
-from kreplica.sansio.batches import FetchedRecords
-from kreplica.sansio.errors import CorruptBatch
 from kreplica.spark.options import SourceOptions
 from kreplica.spark.range_reading import worker_cluster
 from kreplica.spark.ranges import OffsetRange

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import create_topic
-from kreplica.sansio.topics import BROKERS_DEFAULT
+from kreplica.client_core.topics import BROKERS_DEFAULT
 from kreplica.spark.pipelines.progress import Progress, Report, nobody
 from kreplica.spark.pipelines.replay_plan import Plan, Target, Wanted, find_source, make_plan, sequence_of
 from kreplica.spark.pipelines.replay_sources import LANE, ByFile

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from kreplica.client.group.assignors.assignor import Member
 from kreplica.client.group.membership import NO_GENERATION
+from kreplica.client_core.offsets import topic_rows
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
-from kreplica.sansio.offsets import topic_rows
 from kreplica.wire.schema import Schema
 
 EAGER = Schema(

@@ -8,10 +8,10 @@ from random import Random
 
 from twisted.internet.defer import CancelledError, Deferred
 
+from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.cluster import Cluster
-from kreplica.client.surroundings import surroundings_of
+from kreplica.client_core.options import ClientOptions
 from kreplica.runtime.pause import pause
-from kreplica.sansio.options import ClientOptions
 from kreplica.testing.simulation import Host
 
 IMPATIENT = ClientOptions(

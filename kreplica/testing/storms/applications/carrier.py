@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import ConsumedBatch, Consumer, ConsumerOptions
 from kreplica.client.producer import Producer, ProducerOptions
-from kreplica.sansio.errors import ClientError
+from kreplica.client_core.errors import ClientError
 from kreplica.testing.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.tellings import GroupTellings

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import Consumer, ConsumerOptions
+from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import TopicPartition
-from kreplica.sansio.batches import Isolation
 from kreplica.testing.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.tellings import Followed

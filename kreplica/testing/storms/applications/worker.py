@@ -8,9 +8,9 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import ConsumedRecord, Consumer, ConsumerOptions
+from kreplica.client_core.errors import BrokerRefused, ClientError, CommitFailed, GaveUp
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.sansio.errors import BrokerRefused, ClientError, CommitFailed, GaveUp
 from kreplica.testing.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.tellings import GroupTellings

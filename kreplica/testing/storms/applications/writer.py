@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.producer import Producer, ProducerOptions, Written
-from kreplica.sansio.errors import BufferFull, OutcomeUnknown
+from kreplica.client_core.errors import BufferFull, OutcomeUnknown
 from kreplica.testing.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.tellings import Sent, Tellings

@@ -1,0 +1,257 @@
+"""Sends batches to leaders and takes the responses in; their effect is in ``client_core.produce_requests``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kreplica.blocking.cluster import Cluster
+from kreplica.blocking.connection import Connection, Pending
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import ClientError
+from kreplica.client_core.partition_queue import Lane, OutgoingBatch, ProducerIdentity
+from kreplica.client_core.produce_requests import (
+    ADDED_BY_CLIENT_MAX,
+    REQUESTS_MAX,
+    Deliveries,
+    Passenger,
+    board,
+    produce_body,
+)
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import PRODUCE
+
+WAIT_S_MAX = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SendingRules:
+    """What a sender has to know of its producer.
+
+    :param acks: -1, 0 or 1.
+    :param identity: gives the producer's id and epoch, asking for them at first; None where batches have no numbers.
+    :param join: is told of partitions before anything is sent to them, as transactions want it.
+    :param settled: is told of each batch whose outcome is set.
+    :param broken: why nothing more may be sent, as in a transaction of which a part is missing; None as a rule.
+    """
+
+    acks: int
+    transactional_id: str | None
+    identity: Callable[[], ProducerIdentity] | None
+    renew_producer_id: Callable[[], None]
+    join: Callable[[Iterable[TopicPartition]], None]
+    settled: Callable[[OutgoingBatch], None]
+    broken: Callable[[], ClientError | None]
+
+
+class _Request(NamedTuple):
+    sent: Pending
+    passengers: list[Passenger[OutgoingBatch]]
+
+
+class Sender:
+    """Moves batches between their lanes and the leaders; owned and driven by a producer."""
+
+    def __init__(self, cluster: Cluster, rules: SendingRules) -> None:
+        self._cluster = cluster
+        self._rules = rules
+        self._surroundings = cluster.surroundings
+        self._connections = cluster.new_connections()
+        self._requests: dict[Connection, deque[_Request]] = {}
+        self._active: dict[TopicPartition, Lane[OutgoingBatch]] = {}
+        self._deliveries: Deliveries[OutgoingBatch] = Deliveries(
+            cluster.surroundings.random,
+            cluster.options,
+            is_numbered=rules.identity is not None,
+            is_transactional=rules.transactional_id is not None,
+            settled=rules.settled,
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no closed batch is without an outcome."""
+        return not self._active
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an answer is waited for."""
+        return bool(self._requests)
+
+    def add(self, lane: Lane[OutgoingBatch]) -> None:
+        """A lane has a closed batch."""
+        self._active[lane.partition] = lane
+
+    def step(self, timeout_s: float = 0.0) -> None:
+        """Send what can be sent, and take the answers that come; waits at most so long where there is nothing to do."""
+        now_s = self._surroundings.clock()
+        for lane in self._active.values():
+            self._deliveries.expire(lane, now_s)
+        broken = self._rules.broken()
+        if broken is not None:
+            self._drop_waiting(broken)
+        while self._send_ready():
+            pass
+        self._receive(timeout_s)
+        for partition in [each for each, lane in self._active.items() if not lane.waiting and not lane.in_flight]:
+            del self._active[partition]
+
+    def drop(self, error: ClientError) -> bool:
+        """Give up all that waits, as if it never was; what is under way is waited for.
+
+        :return: whether some of it may have been written.
+        """
+        doubtful = False
+        while self._active:
+            doubtful = self._drop_waiting(error) or doubtful
+            self._active = {each: lane for each, lane in self._active.items() if lane.in_flight}
+            if self._requests:
+                self._receive(WAIT_S_MAX)
+            else:
+                doubtful = self._forget_in_flight(error) or doubtful
+        return doubtful
+
+    def _forget_in_flight(self, error: ClientError) -> bool:
+        """What an interrupt left under way without a request that would be answered.
+
+        :return: whether there was any.
+        """
+        forgotten = [self._deliveries.forget_in_flight(lane, error) for lane in self._active.values()]
+        self._active.clear()
+        return any(forgotten)
+
+    def _drop_waiting(self, error: ClientError) -> bool:
+        """:return: whether some of it had its numbers already."""
+        numbered = [self._deliveries.drop_waiting(lane, error) for lane in self._active.values()]
+        return any(numbered)
+
+    def close(self) -> None:
+        """Close the connections; what is under way stays without an outcome."""
+        self._requests.clear()
+        self._connections.close()
+
+    # --- sending ---
+
+    def _send_ready(self) -> bool:
+        """Send one request to each leader that something waits for; whether there was any."""
+        now_s = self._surroundings.clock()
+        wanted: dict[Address, list[Passenger[OutgoingBatch]]] = {}
+        for lane in self._active.values():
+            self._deliveries.strand(lane)
+            batch = lane.sendable(now_s)
+            if batch is None:
+                continue
+            try:
+                address = self._cluster.address(self._cluster.leader(lane.partition))
+            except ClientError as error:
+                self._deliveries.hold(lane, error, now_s)
+            else:
+                wanted.setdefault(address, []).append(Passenger(lane, batch))
+        sent = [self._send_to(address, passengers) for address, passengers in wanted.items()]
+        return any(sent)
+
+    def _send_to(self, address: Address, passengers: list[Passenger[OutgoingBatch]]) -> bool:
+        try:
+            connection = self._connections.to(address)
+            if connection.pending >= REQUESTS_MAX or connection.silence_s:
+                return False
+            version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
+            aboard = self._board(passengers)
+        except ClientError as error:
+            self._cluster.doubt()
+            for lane, _ in passengers:
+                self._deliveries.hold(lane, error, self._surroundings.clock())
+            return False
+        self._send(connection, version, aboard)
+        return True
+
+    def _board(self, passengers: list[Passenger[OutgoingBatch]]) -> list[Passenger[OutgoingBatch]]:
+        """Those that one request holds, with their numbers."""
+        aboard = board(passengers)
+        self._rules.join(lane.partition for lane, _ in aboard)
+        if self._rules.identity is not None:
+            for lane, batch in aboard:
+                if lane.needs_producer_id():
+                    self._rules.renew_producer_id()
+                lane.number(batch, self._rules.identity())
+        return aboard
+
+    def _send(self, connection: Connection, version: int, passengers: list[Passenger[OutgoingBatch]]) -> None:
+        answered = self._rules.acks != 0
+        timeout_s = self._cluster.options.request_timeout_s
+        body = produce_body(passengers, self._rules.transactional_id, self._rules.acks, int(timeout_s * 1000))
+        for lane, batch in passengers:
+            lane.sent(batch)
+        try:
+            # The broker has its own time-out, after which it answers so: this side waits a little longer.
+            sent = connection.send(PRODUCE, body, version=version, timeout_s=2 * timeout_s, answered=answered)
+        except KeyboardInterrupt:
+            connection.close()  # part of a request may have gone
+            raise
+        except ClientError as error:
+            self._lost(connection, error)
+            self._failed(passengers, error)
+            return
+        if answered:
+            self._requests.setdefault(connection, deque()).append(_Request(sent, passengers))
+            return
+        self._deliveries.sent_unanswered(passengers)
+
+    # --- answers ---
+
+    def _receive(self, timeout_s: float) -> None:
+        wait_s = min(timeout_s, self._idle_s())
+        if not self._requests:
+            if wait_s > 0 and self._active:
+                self._surroundings.sleep(wait_s)
+            return
+        by_socket = {connection.socket: connection for connection in self._requests}
+        for ready in self._surroundings.wait_readable(list(by_socket), wait_s):
+            self._receive_from(by_socket[ready])
+        for connection in list(self._requests):
+            try:
+                connection.check_time()
+            except ClientError as error:
+                self._lost(connection, error)
+
+    def _idle_s(self) -> float:
+        """Until a batch may be tried again, a broker be written to again, or something is late; at most a second."""
+        now_s = self._surroundings.clock()
+        times = [lane.retry_at_s for lane in self._active.values() if lane.waiting and lane.retry_at_s > now_s]
+        times += [connection.deadline_s or now_s for connection in self._requests]
+        times += [now_s + each.silence_s for each in self._connections if each.silence_s]
+        return max(0.0, min(WAIT_S_MAX, *(time_s - now_s for time_s in times))) if times else WAIT_S_MAX
+
+    def _receive_from(self, connection: Connection) -> None:
+        try:
+            connection.receive(0)
+        except ClientError as error:
+            self._lost(connection, error)
+        else:
+            self._take_answers(connection)
+
+    def _take_answers(self, connection: Connection) -> None:
+        requests = self._requests[connection]
+        while requests and requests[0].sent.answer is not None:
+            request = requests.popleft()
+            self._answered(request)
+        if not requests:
+            del self._requests[connection]
+
+    def _lost(self, connection: Connection, error: ClientError) -> None:
+        """The connection is gone: what came of its requests is not known, but for those that were answered before."""
+        if connection not in self._requests:
+            return
+        self._take_answers(connection)
+        for request in self._requests.pop(connection, ()):
+            self._failed(request.passengers, error)
+
+    def _answered(self, request: _Request) -> None:
+        assert request.sent.answer is not None
+        if not self._deliveries.answered(request.sent.answer, request.passengers, self._surroundings.clock()):
+            self._cluster.doubt()
+
+    def _failed(self, passengers: list[Passenger[OutgoingBatch]], error: ClientError) -> None:
+        self._deliveries.lost(passengers, error, self._surroundings.clock())
+        self._cluster.doubt()

@@ -1,0 +1,129 @@
+"""A member's ways to its group's coordinator, which nobody else uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.connection import Connection
+from kreplica.client.connections import Connections
+from kreplica.client.group.error_actions import Verdict, verdict
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import ClientClosed, ClientError, ConnectionLost, check
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.wire.messages import Api
+
+log = Logger()
+
+
+class CoordinatorLink:
+    """Two connections: answers come in the order of the questions, and to join takes as long as all others take.
+
+    Lives as long as the membership, which closes it.
+    """
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._prompt = cluster.new_connections()
+        self._patient = cluster.new_connections()
+        self._patient_address: Address | None = None
+        self._closing: dict[Deferred[None], None] = {}
+
+    async def ask(
+        self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Ask the coordinator what it answers at once.
+
+        :raise ClientError: no answer came, or it is an error.
+        """
+        connection = await self.connection()
+        try:
+            answer = await self._cluster.request(connection, api, body, at_most=at_most, timeout_s=timeout_s)
+            if "error_code" in answer:
+                check(answer, f"{api.name} in group {self._group_id}")
+        except ClientError as error:
+            self.failed(error)
+            raise
+        return answer
+
+    async def ask_long(self, api: Api, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """Ask the coordinator what it answers when others have come too.
+
+        :return: also where it is an error: to join tells a newcomer's id by one.
+        :raise ClientError: no answer came.
+        """
+        address = self._patient_address = await self._address()
+        patient = self._patient
+        try:
+            connection = await patient.to(address)
+            return await self._cluster.request(connection, api, body, timeout_s=timeout_s)
+        except ClientClosed as error:
+            if patient is self._patient:
+                raise
+            raise ConnectionLost(f"{address}: nobody waits for {api.name} any more") from error
+        except ClientError as error:
+            self.failed(error)
+            raise
+        finally:
+            self._patient_address = None
+
+    async def connection(self) -> Connection:
+        """The connection for what is answered at once.
+
+        :raise ClientError: none comes about.
+        """
+        address = await self._address()
+        if self._patient_address not in (None, address):
+            self.hang_up()
+        try:
+            return await self._prompt.to(address)
+        except ClientError as error:
+            self.failed(error)
+            raise
+
+    async def look(self) -> None:
+        """Where somebody else is the coordinator now, end what waits for the one before.
+
+        :raise ClientError: nobody tells.
+        """
+        self._doubt()
+        address = await self._address()
+        if self._patient_address not in (None, address):
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """End what waits long: it fails with ``ConnectionLost``."""
+        before, self._patient = self._patient, self._cluster.new_connections()
+        self._close(before)
+
+    def failed(self, error: ClientError) -> None:
+        """An error came that may mean that somebody else is the coordinator."""
+        if verdict(error) is Verdict.ELSEWHERE:
+            self._doubt()
+
+    def _doubt(self) -> None:
+        self._cluster.doubt_coordinator(CoordinatorKind.GROUP, self._group_id)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._close(self._patient)
+        self._close(self._prompt)
+        for closing in list(self._closing):
+            await closing
+
+    async def _address(self) -> Address:
+        return await self._cluster.coordinator(CoordinatorKind.GROUP, self._group_id)
+
+    def _close(self, connections: Connections) -> None:
+        closing = Deferred.fromCoroutine(connections.close())
+        self._closing[closing] = None
+
+        def closed(outcome: object) -> None:
+            self._closing.pop(closing, None)
+
+        closing.addErrback(lambda failure: log.failure("closing a connection", failure))
+        closing.addBoth(closed)

@@ -1,0 +1,306 @@
+"""Records become batches: each goes to its partition's lane, as long as there is memory, and batches close in time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.producer.completion_counter import Countdown
+from kreplica.client.producer.options import ProducerOptions
+from kreplica.client.producer.pending_metadata import Newcomer, Newcomers
+from kreplica.client.producer.record_batch import (
+    LARGE,
+    LARGE_OVERHEAD,
+    RECORD_OVERHEAD,
+    GatheredBatch,
+    Waiter,
+    as_bytes,
+    checked_headers,
+)
+from kreplica.client.producer.record_deferreds import break_promise
+from kreplica.client_core.errors import BufferFull, ClientError, RecordTooLarge
+from kreplica.client_core.metadata import TopicView
+from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, ORDERS_BETWEEN, Lane
+from kreplica.model import TopicPartition
+from kreplica.wire.batches import HEADER_SIZE
+from kreplica.wire.records import Headers
+
+OutgoingLane: TypeAlias = Lane[GatheredBatch]
+
+ROOM = 8
+"""There is room again once one part in so many of the memory is free."""
+
+
+class _Topic:
+    """:ivar view: as it was when a batch was last begun; ``lanes`` are by partition number."""
+
+    __slots__ = ("lanes", "name", "view")
+
+    def __init__(self, name: str, view: TopicView) -> None:
+        self.name = name
+        self.view = view
+        self.lanes: dict[int, OutgoingLane] = {}
+
+
+class Gathering:
+    """Owned by a producer; its closed batches are the sender's.
+
+    :param wake: is called with a lane that may have something to send.
+    :ivar closed_size: bytes of batches that were closed since whoever sets this to 0 did so.
+    """
+
+    def __init__(self, cluster: Cluster, options: ProducerOptions, wake: Callable[[OutgoingLane], None]) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._reactor = cluster.surroundings.reactor
+        self._wall_clock_ms = cluster.surroundings.wall_clock_ms
+        self._wake = wake
+        self._memory_size_max = options.memory_size_max
+        self._record_size_max = min(options.request_size_max, options.memory_size_max)
+        self._batch_size = options.batch_size
+        self._partitioner = options.partitioner(cluster.surroundings.random)
+        self._choose = self._partitioner.partition
+        self._topics: dict[str, _Topic] = {}
+        self._newcomers = Newcomers(cluster, options.topic_timeout_s, self._known, self._missing)
+        self._held = 0
+        self.closed_size = 0
+        self._waiting_for_room: deque[Deferred[None]] = deque()
+        self._orders = 0
+        self._dues: deque[tuple[GatheredBatch, OutgoingLane]] = deque()
+        self._due_call: IDelayedCall | None = None
+
+    # --- in ---
+
+    def take(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+        waiter: Waiter,
+    ) -> ClientError | None:
+        """Take a record in.
+
+        :return: why it was not taken, or None.
+        """
+        # What is done here is done for every record: calls that can be spared are.
+        size = RECORD_OVERHEAD
+        if value is not None:
+            if value.__class__ is not bytes:
+                value = as_bytes(value)
+            size += len(value)
+        if key is not None:
+            if key.__class__ is not bytes:
+                key = as_bytes(key)
+            size += len(key)
+        if headers:
+            headers, headers_size = checked_headers(headers)
+            size += headers_size
+        if size > LARGE:
+            size += LARGE_OVERHEAD
+        held = self._held + size
+        if held > self._memory_size_max or size > self._record_size_max:
+            return self._refusal(size)
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_clock_ms()
+        known = self._topics.get(topic) or self._known_topic(topic)
+        chosen = partition
+        if chosen is None and known is not None:
+            chosen = self._choose(known.view, key)
+        lane = None if known is None or chosen is None else known.lanes.get(chosen) or self._new_lane(known, chosen)
+        if lane is None:
+            place = topic, None if known is None else chosen
+            self._newcomers.add(place, Newcomer(topic, key, value, headers, partition, timestamp_ms, size, waiter))
+            self._held += size
+            return None
+        batch = lane.open
+        if batch is None or batch.size + size > self._batch_size:
+            batch = self._next_batch(lane, key, partition)
+        self._held = held
+        batch.size += size
+        batch.fields += (timestamp_ms, key, value, headers, waiter)
+        return None
+
+    def _refusal(self, size: int) -> ClientError:
+        if size > self._record_size_max:
+            return RecordTooLarge(f"a record of {size:,} bytes, and {self._record_size_max:,} are taken")
+        return BufferFull(f"{self._held:,} of {self._memory_size_max:,} bytes are held by records without an outcome")
+
+    def _known_topic(self, name: str) -> _Topic | None:
+        view = self._cluster.view.topics.get(name)
+        if view is None or (name, None) in self._newcomers:
+            return None
+        known = self._topics[name] = _Topic(name, view)
+        return known
+
+    def _new_lane(self, topic: _Topic, partition: int) -> OutgoingLane | None:
+        """The lane of a partition that had none; None as long as the partition is not known."""
+        topic.view = self._cluster.view.topics.get(topic.name, topic.view)
+        if topic.view.partition(partition) is None or (topic.name, partition) in self._newcomers:
+            return None
+        in_flight_max = IN_FLIGHT_MAX if self._options.is_idempotent else 1
+        lane = topic.lanes[partition] = OutgoingLane(TopicPartition(topic.name, partition), in_flight_max)
+        return lane
+
+    def _next_batch(self, lane: OutgoingLane, key: bytes | None, partition: int | None) -> GatheredBatch:
+        """Begin a batch, in another partition where that is the partitioner's wish now that one is full."""
+        name = lane.partition.topic
+        if lane.open is not None:
+            self.close_batch(lane)
+            topic = self._topics[name]
+            topic.view = self._cluster.view.topics.get(name, topic.view)
+            if partition is None:
+                chosen = self._choose(topic.view, key)
+                lane = topic.lanes.get(chosen) or self._new_lane(topic, chosen) or lane
+        if lane.open is not None:
+            return lane.open
+        now_s, options = self._reactor.seconds(), self._options
+        self._orders += ORDERS_BETWEEN
+        times = now_s + options.linger_s, now_s + options.delivery_timeout_s
+        is_transactional = options.transactional_id is not None
+        batch = GatheredBatch(lane.partition, self._orders, times, options.codec, is_transactional=is_transactional)
+        lane.open = batch
+        if options.linger_s:
+            self._dues.append((batch, lane))
+            self._set_due_call()
+        else:
+            self._wake(lane)
+        return batch
+
+    # --- out ---
+
+    def lanes(self) -> Iterator[OutgoingLane]:
+        """All that there are."""
+        for topic in self._topics.values():
+            yield from topic.lanes.values()
+
+    def close_due(self, lane: OutgoingLane, now_s: float) -> None:
+        """Close a lane's open batch where it has waited long enough and nothing is before it."""
+        batch = lane.open
+        if batch is not None and batch.due_s <= now_s and not lane.in_flight and not lane.waiting:
+            self.close_batch(lane)
+
+    def close_batch(self, lane: OutgoingLane) -> None:
+        """Let a lane's open batch, if it has one, take no more records."""
+        batch, lane.open = lane.open, None
+        if batch is None:
+            return
+        self._partitioner.full(*lane.partition)
+        self.closed_size += batch.size
+        batch.close()
+        lane.waiting.append(batch)
+        self._wake(lane)
+
+    def settled(self, batches: list[GatheredBatch]) -> None:
+        """These have their outcomes: free their memory, then tell who waits."""
+        self._held -= sum(batch.size - HEADER_SIZE for batch in batches)
+        for batch in batches:
+            batch.tell()
+        self._make_room()
+
+    def flush(self) -> Countdown:
+        """Close all that is open.
+
+        :return: counts the batches that have no outcome, those of topics that are not known yet included.
+        """
+        flush = Countdown()
+        for lane in self.lanes():
+            self.close_batch(lane)
+            for batch in (*lane.waiting, *lane.in_flight):
+                batch.flushes.append(flush)
+                flush.pending += 1
+        return flush
+
+    def arrivals(self) -> list[Deferred[None]]:
+        """What to wait for before a flush: fires when records of topics that are not known have gone on, or failed."""
+        return self._newcomers.arrivals()
+
+    def drop(self, error: ClientError) -> None:
+        """Fail all that is not closed."""
+        self._newcomers.drop(error)
+        dropped = []
+        for lane in self.lanes():
+            batch, lane.open = lane.open, None
+            if batch is not None:
+                batch.outcome.error, batch.outcome.is_settled = error, True
+                dropped.append(batch)
+        self.settled(dropped)
+
+    def close(self, error: ClientError) -> None:
+        """End all timers, and all waits for room."""
+        self.drop(error)
+        if self._due_call is not None:
+            self._due_call.cancel()
+            self._due_call = None
+        waiting, self._waiting_for_room = self._waiting_for_room, deque()
+        for waiter in waiting:
+            if not waiter.called:
+                waiter.errback(error)
+
+    # --- memory ---
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a part of the memory is free."""
+        memory = self._options.memory_size_max
+        return self._held <= memory - memory // ROOM
+
+    def room(self) -> Deferred[None]:
+        """Fires when there is room, at the earliest when something has its outcome; as many wait as want to."""
+        waiter: Deferred[None] = Deferred()
+        self._waiting_for_room.append(waiter)
+        self._press()
+        return waiter
+
+    def _make_room(self) -> None:
+        while self._waiting_for_room and self.has_room:
+            waiter = self._waiting_for_room.popleft()
+            if not waiter.called:
+                waiter.callback(None)
+        if self._waiting_for_room:
+            self._press()
+
+    def _press(self) -> None:
+        """Where nothing is on its way whose outcome would make room, let go what still gathers records."""
+        if not any(lane.waiting or lane.in_flight for lane in self.lanes()):
+            for lane in self.lanes():
+                self.close_batch(lane)
+
+    # --- topics that are not known yet ---
+
+    def _known(self, records: list[Newcomer]) -> None:
+        """Take in records whose place is known by now."""
+        self._held -= sum(record.size for record in records)
+        for topic, key, value, headers, partition, timestamp_ms, _, waiter in records:
+            error = self.take(topic, key, value, headers, partition, timestamp_ms, waiter)
+            if error is not None:
+                break_promise(waiter, error)
+
+    def _missing(self, records: list[Newcomer], error: ClientError) -> None:
+        self._held -= sum(record.size for record in records)
+        for record in records:
+            break_promise(record.waiter, error)
+        self._make_room()
+
+    # --- time ---
+
+    def _set_due_call(self) -> None:
+        if self._due_call is None and self._dues:
+            wait_s = self._dues[0][0].due_s - self._reactor.seconds()
+            self._due_call = self._reactor.callLater(max(0.0, wait_s), self._due)
+
+    def _due(self) -> None:
+        self._due_call = None
+        now_s = self._reactor.seconds()
+        while self._dues and (self._dues[0][0].due_s <= now_s or self._dues[0][1].open is not self._dues[0][0]):
+            batch, lane = self._dues.popleft()
+            if lane.open is batch:
+                self._wake(lane)
+        self._set_due_call()

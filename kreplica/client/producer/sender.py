@@ -1,0 +1,390 @@
+"""Sends batches to leaders and takes the responses in; their effect is in ``client_core.produce_requests``.
+
+Work is done in steps: whatever happens marks the lanes that it concerns, and one call in the next turn of the reactor
+looks at all that are marked.  So one request carries what came together for a leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Protocol, TypeAlias
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.client.cluster import Cluster
+from kreplica.client.connection import Connection
+from kreplica.client.producer.accumulator import OutgoingLane
+from kreplica.client.producer.leader_routes import Route
+from kreplica.client.producer.options import ProducerOptions
+from kreplica.client.producer.record_batch import GatheredBatch
+from kreplica.client_core.errors import ClientError, ConnectionLost, LeaderUnknown
+from kreplica.client_core.partition_queue import ProducerIdentity
+from kreplica.client_core.produce_requests import ADDED_BY_CLIENT_MAX, Deliveries, Passenger, board, produce_body
+from kreplica.errors import KreplicaError
+from kreplica.model import NO_LEADER, TopicPartition
+from kreplica.wire.messages import PRODUCE
+
+log = Logger()
+
+Passengers: TypeAlias = list[Passenger[GatheredBatch]]
+
+ANSWER_MARGIN_S = 5.0
+"""A broker that has not written in time answers so: this side waits a little longer."""
+
+SWEEPS = 4
+"""Within the time that a delivery may take, so often is looked for what is late."""
+
+SWEEP_S_MAX = 0.5
+
+
+class Papers(Protocol):
+    """What batches need before they may go: the producer's id and epoch, and a place in the transaction."""
+
+    @property
+    def error(self) -> ClientError | None:
+        """Why nothing more may be sent; None as a rule."""
+
+    def identity(self) -> ProducerIdentity | None:
+        """The producer's; None as long as it is not known, which is asked for then."""
+
+    def renew(self) -> None:
+        """The identity is used up: another one is needed."""
+
+    def admit(self, partition: TopicPartition) -> bool:
+        """Whether a partition belongs to the transaction; where not, that is asked for."""
+
+
+@dataclass(slots=True)
+class _Request:
+    route: Route
+    passengers: Passengers
+
+
+class Sender:
+    """Moves closed batches between their lanes and the leaders; owned by a producer.
+
+    :param papers: None where batches are not numbered.
+    :param close_due: closes a lane's open batch, where it is time.
+    :param settled: is told of batches that have their outcome, once nothing is in the middle of a change.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ProducerOptions,
+        papers: Papers | None,
+        close_due: Callable[[OutgoingLane, float], None],
+        settled: Callable[[list[GatheredBatch]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._papers = papers
+        self._close_due = close_due
+        self._tell_settled = settled
+        self._reactor = cluster.surroundings.reactor
+        self._connections = cluster.new_connections()
+        self._settled: list[GatheredBatch] = []
+        self._deliveries: Deliveries[GatheredBatch] = Deliveries(
+            cluster.surroundings.random,
+            cluster.options,
+            is_numbered=options.is_idempotent,
+            is_transactional=options.transactional_id is not None,
+            settled=self._settled.append,
+        )
+        self._routes: dict[int, Route] = {}
+        self._marked: dict[OutgoingLane, None] = {}
+        self._blocked: dict[OutgoingLane, None] = {}
+        self._active: dict[OutgoingLane, None] = {}
+        self._alarms: list[tuple[float, int, OutgoingLane]] = []
+        self._alarms_count = 0
+        self._alarm_call: IDelayedCall | None = None
+        self._step_call: IDelayedCall | None = None
+        self._sweep_call: IDelayedCall | None = None
+        self._refreshing: Deferred[Any] | None = None
+        self._in_step = False
+        self._is_closed = False
+
+    def mark(self, lane: OutgoingLane) -> None:
+        """A lane may have something to send."""
+        self._marked[lane] = None
+        if self._step_call is None and not self._is_closed and not self._in_step:
+            self._step_call = self._reactor.callLater(0, self._step_alone)
+
+    def papers_came(self) -> None:
+        """What was waited for is known, or is not to be had."""
+        for lane in self._blocked:
+            self.mark(lane)
+        self._blocked.clear()
+
+    def drop(self, error: ClientError) -> bool:
+        """Give up what waits, as if it never was; what is under way goes on.
+
+        :return: whether some of it may have been written.
+        """
+        numbered = [self._deliveries.drop_waiting(lane, error) for lane in self._not_idle()]
+        self._tell()
+        return any(numbered)
+
+    async def close(self, error: ClientError) -> None:
+        """Give up all that waits or is under way, and close the connections."""
+        self._is_closed = True
+        for call in (self._step_call, self._alarm_call, self._sweep_call):
+            if call is not None and call.active():
+                call.cancel()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        for route in self._routes.values():
+            route.close()
+        for lane in self._not_idle():
+            self._deliveries.give_all_up(lane, error)
+        self._tell()
+        await self._connections.close()
+
+    def _not_idle(self) -> list[OutgoingLane]:
+        """Those that are on their way, and those that nobody has looked at yet."""
+        return list(self._active | self._marked)
+
+    # --- steps ---
+
+    def _step_alone(self) -> None:
+        self._step_call = None
+        self._step()
+        self._tell()
+
+    def _step(self) -> None:
+        """Send what can be sent, as many requests as may be."""
+        if self._is_closed:
+            return
+        self._in_step = True
+        now_s = self._reactor.seconds()
+        while self._marked:
+            self._send_marked(now_s)
+        self._in_step = False
+        if self._active and self._sweep_call is None:
+            self._sweep_call = self._reactor.callLater(self._sweep_s, self._sweep)
+
+    def _send_marked(self, now_s: float) -> None:
+        marked, self._marked = self._marked, {}
+        wanted: dict[int, Passengers] = {}
+        for lane in marked:
+            found = self._next(lane, now_s)
+            if found is not None:
+                wanted.setdefault(found[0], []).append(found[1])
+        for leader, passengers in wanted.items():
+            self._send_to(self._routes[leader], passengers, now_s)
+
+    def _tell(self) -> None:
+        """Tell of outcomes: whoever hears of them may do anything."""
+        if self._settled:
+            settled = self._settled.copy()
+            self._settled.clear()
+            self._tell_settled(settled)
+
+    def _next(self, lane: OutgoingLane, now_s: float) -> tuple[int, Passenger[GatheredBatch]] | None:
+        """What of a lane may go now, and to whom; where nothing may, whatever changes that marks the lane again."""
+        self._close_due(lane, now_s)
+        self._deliveries.strand(lane)
+        if lane.waiting or lane.in_flight:
+            self._active[lane] = None
+        else:
+            self._active.pop(lane, None)
+            return None
+        papers = self._papers
+        if papers is not None and papers.error is not None:
+            self._deliveries.drop_waiting(lane, papers.error)
+        batch = lane.sendable(now_s)
+        if batch is None:
+            if lane.waiting and lane.retry_at_s > now_s:
+                self._set_alarm(lane)
+            return None
+        if papers is not None and not self._has_papers(lane, papers):
+            self._blocked[lane] = None
+            return None
+        leader = self._leader(lane, now_s)
+        if leader is None:
+            return None
+        route = self._routes.get(leader)
+        if route is None:
+            route = self._routes[leader] = Route(leader, self._reactor, self._way_free)
+        if not route.is_free:
+            route.parked[lane] = None
+            return None
+        return leader, Passenger(lane, batch)
+
+    def _has_papers(self, lane: OutgoingLane, papers: Papers) -> bool:
+        identity = papers.identity()
+        used = lane.identity if lane.needs_producer_id() else None
+        if used is not None and identity is not None and used.producer_id == identity.producer_id:
+            papers.renew()
+            identity = papers.identity()
+        return identity is not None and papers.admit(lane.partition)
+
+    def _leader(self, lane: OutgoingLane, now_s: float) -> int | None:
+        """The leader as it was last told; a lane that failed wants that to be new."""
+        cluster, (topic, number) = self._cluster, lane.partition
+        if cluster.known_topic(topic) is None:
+            refreshing = self._refresh(topic)
+            if lane.failures and refreshing:
+                self._blocked[lane] = None
+                return None
+        view = cluster.view.topics.get(topic)
+        partition = None if view is None else view.partition(number)
+        leader = NO_LEADER if partition is None else partition.leader
+        if leader != NO_LEADER and leader in cluster.view.brokers:
+            return leader
+        cluster.doubt()
+        self._hold(lane, LeaderUnknown(f"nobody leads {lane.partition} at the moment"), now_s)
+        return None
+
+    def _hold(self, lane: OutgoingLane, error: ClientError, now_s: float) -> None:
+        """What waits first cannot be sent at the moment, or never."""
+        self._deliveries.hold(lane, error, now_s)
+        self.mark(lane)
+
+    def _refresh(self, topic: str) -> bool:
+        """Ask how the cluster looks; whether that goes on."""
+        if self._refreshing is None:
+            refreshing = self._refreshing = Deferred.fromCoroutine(self._cluster.refresh((topic,)))
+            refreshing.addBoth(self._refreshed)
+        return self._refreshing is not None
+
+    def _refreshed(self, outcome: object) -> None:
+        self._refreshing = None
+        if self._is_closed:
+            return
+        if isinstance(outcome, Failure) and not outcome.check(ClientError):
+            log.failure("asking how the cluster looks", outcome)
+        self.papers_came()
+
+    # --- requests ---
+
+    def _send_to(self, route: Route, passengers: Passengers, now_s: float) -> None:
+        connection = None
+        try:
+            connection = self._connections.to_open(self._cluster.address(route.leader))
+            if connection is not None:
+                self._send(route, connection, board(passengers, self._options.request_size_max))
+        except ClientError as error:
+            self._cluster.doubt()
+            for lane, _ in passengers:
+                self._hold(lane, error, now_s)
+            return
+        if connection is None:
+            for lane, _ in passengers:
+                route.parked[lane] = None
+            route.connect(Deferred.fromCoroutine(self._connections.to(self._cluster.address(route.leader))), self._torn)
+            return
+        for lane, _ in passengers:
+            self._marked[lane] = None  # those left behind go next, and others may have more
+
+    def _send(self, route: Route, connection: Connection, aboard: Passengers) -> None:
+        version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
+        identity = None if self._papers is None else self._papers.identity()
+        for lane, batch in aboard:
+            if identity is not None:
+                lane.number(batch, identity)
+            lane.sent(batch)
+        timeout_s = self._cluster.options.request_timeout_s
+        options = self._options
+        body = produce_body(aboard, options.transactional_id, options.acks, int(timeout_s * 1000))
+        request = _Request(route, aboard)
+        route.under_way += 1
+        answer = connection.request(
+            PRODUCE, version, body, timeout_s=timeout_s + ANSWER_MARGIN_S, answered=options.acks != 0
+        )
+        answer.addCallbacks(self._answered, self._lost, callbackArgs=(request,), errbackArgs=(request,))
+        answer.addErrback(self._broken)
+
+    def _answered(self, answer: dict[str, Any], request: _Request) -> None:
+        request.route.under_way -= 1
+        if self._is_closed:
+            return
+        now_s = self._reactor.seconds()
+        if self._options.acks == 0:
+            self._deliveries.sent_unanswered(request.passengers)
+        else:
+            request.route.be_silent(answer.get("throttle_time_ms", 0) / 1000)
+            if not self._deliveries.answered(answer, request.passengers, now_s):
+                self._cluster.doubt()
+        self._went_on(request)
+
+    def _lost(self, failure: Failure, request: _Request) -> None:
+        request.route.under_way -= 1
+        if self._is_closed:
+            return
+        error = failure.value
+        if not isinstance(error, ClientError):
+            log.failure("a Produce request", failure)
+            error = ConnectionLost(str(error))
+        self._deliveries.lost(request.passengers, error, self._reactor.seconds())
+        self._cluster.doubt()
+        self._went_on(request)
+
+    def _went_on(self, request: _Request) -> None:
+        for lane, _ in request.passengers:
+            self.mark(lane)
+        self._way_free(request.route)
+
+    def _broken(self, failure: Failure) -> None:
+        log.failure("taking an answer to a Produce request", failure)
+
+    def _way_free(self, route: Route) -> None:
+        """A leader may be sent more than before."""
+        for lane in route.parked:
+            self.mark(lane)
+        route.parked.clear()
+
+    def _torn(self, route: Route, failure: Failure) -> None:
+        """No connection came about."""
+        error = failure.value
+        if not isinstance(error, ClientError):
+            if not isinstance(error, KreplicaError):
+                log.failure("connecting to broker {leader}", failure, leader=route.leader)
+            error = ConnectionLost(str(error))
+        self._cluster.doubt()
+        now_s = self._reactor.seconds()
+        for lane in route.parked:
+            if lane.waiting:
+                self._hold(lane, error, now_s)
+        route.parked.clear()
+
+    # --- time ---
+
+    def _set_alarm(self, lane: OutgoingLane) -> None:
+        """Look at a lane again when it may try again."""
+        self._alarms_count += 1
+        heappush(self._alarms, (lane.retry_at_s, self._alarms_count, lane))
+        at_s = self._alarms[0][0]
+        call = self._alarm_call
+        if call is not None and call.getTime() <= at_s:
+            return
+        if call is not None:
+            call.cancel()
+        self._alarm_call = self._reactor.callLater(max(0.0, at_s - self._reactor.seconds()), self._alarm)
+
+    def _alarm(self) -> None:
+        self._alarm_call = None
+        now_s = self._reactor.seconds()
+        while self._alarms and self._alarms[0][0] <= now_s:
+            self.mark(heappop(self._alarms)[2])
+        if self._alarms:
+            self._alarm_call = self._reactor.callLater(max(0.0, self._alarms[0][0] - now_s), self._alarm)
+
+    @property
+    def _sweep_s(self) -> float:
+        return min(SWEEP_S_MAX, self._options.delivery_timeout_s / SWEEPS)
+
+    def _sweep(self) -> None:
+        """Give up what has waited too long."""
+        self._sweep_call = None
+        now_s = self._reactor.seconds()
+        for lane in list(self._active):
+            self._deliveries.expire(lane, now_s)
+            self.mark(lane)
+        if self._settled or self._active:
+            self._sweep_call = self._reactor.callLater(self._sweep_s, self._sweep)

@@ -1,0 +1,141 @@
+"""The cluster as a whole: its brokers, the versions that they speak, the features in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kreplica.client.connection import Connection
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.admin.asking import Subject, has
+from kreplica.client_core.admin.operations import NOT_TOLD, AclOperation, parse_operations
+from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.errors import check
+from kreplica.client_core.metadata import BrokerView
+from kreplica.client_core.negotiation import CLIENT_SOFTWARE
+from kreplica.wire.messages import API_VERSIONS, APIS, DESCRIBE_CLUSTER, METADATA
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """A cluster and the brokers that live.
+
+    :param controller_id: -1 where none is known; in clusters without ZooKeeper any broker, which passes things on.
+    :param brokers: by id, with addresses and racks.
+    :param operations: what this client may do with the cluster; None where that was not told.
+    """
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: Mapping[int, BrokerView]
+    operations: frozenset[AclOperation] | None = None
+
+
+class Levels(NamedTuple):
+    """From which level to which, or from which version to which."""
+
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The features of a cluster (KIP-584).
+
+    :param supported: what the broker that was asked could do.
+    :param finalized: what is in force.
+    :param epoch: of what is in force; -1 where the broker does not say.
+    """
+
+    supported: Mapping[str, Levels] = field(default_factory=dict)
+    finalized: Mapping[str, Levels] = field(default_factory=dict)
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerVersions:
+    """The versions of APIs that a broker speaks.
+
+    :param apis: by the API's name, of those that are known here.
+    :param unknown: by the API's key, of the others.
+    """
+
+    apis: Mapping[str, Levels]
+    unknown: Mapping[int, Levels]
+
+
+class Brokers(Subject):
+    """The cluster as a whole."""
+
+    async def describe_cluster(self, *, operations: bool = False, timeout_s: float | None = None) -> ClusterDescription:
+        """The cluster's id, its controller and the brokers that live.
+
+        :param operations: also say what this client may do with it.
+        :raise ClientError: nobody answers.
+        """
+
+        async def ask(connection: Connection) -> ClusterDescription:
+            if has(connection, DESCRIBE_CLUSTER):
+                body: dict[str, Any] = {"include_cluster_authorized_operations": operations}
+                answer = await self._cluster.request(connection, DESCRIBE_CLUSTER, body)
+                check(answer, "the cluster")
+                brokers = {row["broker_id"]: _broker(row["broker_id"], row) for row in answer["brokers"]}
+            else:
+                body = {"topics": [], "include_cluster_authorized_operations": operations}
+                answer = await self._cluster.request(connection, METADATA, body)
+                brokers = {row["node_id"]: _broker(row["node_id"], row) for row in answer["brokers"]}
+            return ClusterDescription(
+                answer.get("cluster_id"),
+                answer["controller_id"],
+                dict(sorted(brokers.items())),
+                parse_operations(answer.get("cluster_authorized_operations", NOT_TOLD)),
+            )
+
+        return await self._cluster.retrying(lambda: self._cluster.at_any(ask), timeout_s)
+
+    async def describe_features(self, *, timeout_s: float | None = None) -> Features:
+        """What the cluster could do, and what is in force.
+
+        :raise ClientError: nobody answers.
+        """
+
+        async def ask() -> Features:
+            answer = await self._cluster.ask(API_VERSIONS, CLIENT_SOFTWARE)
+            check(answer, "versions")
+            return Features(
+                {row["name"]: Levels(row["min_version"], row["max_version"]) for row in _rows(answer, "supported")},
+                {
+                    row["name"]: Levels(row["min_version_level"], row["max_version_level"])
+                    for row in _rows(answer, "finalized")
+                },
+                answer.get("finalized_features_epoch", -1),
+            )
+
+        return await self._cluster.retrying(ask, timeout_s)
+
+    async def broker_versions(
+        self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
+    ) -> Outcomes[int, BrokerVersions]:
+        """The versions of APIs that brokers speak.
+
+        :param brokers: None: all that live.
+        """
+
+        async def ask(connection: Connection) -> BrokerVersions:
+            levels = {key: Levels(*versions) for key, versions in sorted(connection.versions.items())}
+            return BrokerVersions(
+                {APIS[key].name: each for key, each in levels.items() if key in APIS},
+                {key: each for key, each in levels.items() if key not in APIS},
+            )
+
+        return await self.at_brokers(brokers, ask, timeout_s)
+
+
+def _broker(broker_id: int, row: dict[str, Any]) -> BrokerView:
+    return BrokerView(broker_id, Address(row["host"], row["port"]), row.get("rack"))
+
+
+def _rows(answer: dict[str, Any], which: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = answer.get(f"{which}_features") or []
+    return rows

@@ -1,0 +1,153 @@
+"""Settings of topics, brokers, and whatever else has some: reading and changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kreplica.client.connection import Connection
+from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, outcome
+from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ResourceKind,
+    change_row,
+    parse_entry,
+    resource_row,
+)
+from kreplica.client_core.errors import ClientError
+from kreplica.wire.messages import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, Api
+
+
+class Configs(Subject):
+    """Settings: each resource's question goes to who answers for it: a broker's to that broker."""
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        synonyms: bool = False,
+        documentation: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[ConfigResource, Mapping[str, ConfigEntry]]:
+        """The settings of resources, by name.
+
+        :param names: of the settings that are wanted; None: all.
+        :param synonyms: also say all places that give them values.
+        :param documentation: also say what they mean.
+        """
+        keys = None if names is None else list(names)
+
+        async def ask(
+            connection: Connection, share: list[ConfigResource]
+        ) -> Told[ConfigResource, Mapping[str, ConfigEntry]]:
+            rows = [resource_row(each, configuration_keys=keys) for each in share]
+            body = {"resources": rows, "include_synonyms": synonyms, "include_documentation": documentation}
+            answer = await self._cluster.request(connection, DESCRIBE_CONFIGS, body)
+            return {each: _entries(each, row) for each, row in _by_resource(answer["results"], share)}
+
+        return await self._at_owners(resources, ask, timeout_s)
+
+    async def describe_config(
+        self,
+        resource: ConfigResource,
+        *,
+        synonyms: bool = False,
+        documentation: bool = False,
+        timeout_s: float | None = None,
+    ) -> Mapping[str, ConfigEntry]:
+        """The settings of one resource, by name.
+
+        :raise BrokerRefused: there is no such thing.
+        """
+        described = await self.describe_configs(
+            [resource], synonyms=synonyms, documentation=documentation, timeout_s=timeout_s
+        )
+        return described[resource]
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[ConfigResource, None]:
+        """Change single settings of resources (KIP-339); a resource's changes are made all or none.
+
+        :param validate_only: change nothing, but say what is wrong.
+        """
+
+        rows = {resource: [change_row(change) for change in each] for resource, each in changes.items()}
+        return await self._alter(INCREMENTAL_ALTER_CONFIGS, rows, validate_only, timeout_s)
+
+    async def alter_config(
+        self,
+        resource: ConfigResource,
+        changes: Iterable[ConfigChange],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Change single settings of one resource.
+
+        :raise BrokerRefused: one is not known or not valid; nothing was changed.
+        """
+        outcomes = await self.alter_configs({resource: changes}, validate_only=validate_only, timeout_s=timeout_s)
+        outcomes.raise_first()
+
+    async def replace_configs(
+        self,
+        configs: Mapping[ConfigResource, Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> Outcomes[ConfigResource, None]:
+        """Make these the only settings that resources have of their own: all others go back to their defaults."""
+        rows = {
+            resource: [{"name": name, "value": value} for name, value in settings.items()]
+            for resource, settings in configs.items()
+        }
+        return await self._alter(ALTER_CONFIGS, rows, validate_only, timeout_s)
+
+    async def _alter(
+        self, api: Api, changes: Mapping[ConfigResource, list[Any]], validate_only: bool, timeout_s: float | None
+    ) -> Outcomes[ConfigResource, None]:
+        async def ask(connection: Connection, share: list[ConfigResource]) -> Told[ConfigResource, None]:
+            rows = [resource_row(each, configs=changes[each]) for each in share]
+            answer = await self._cluster.request(connection, api, {"resources": rows, "validate_only": validate_only})
+            found = _by_resource(answer["responses"], share)
+            return {each: outcome(row, f"settings of {each}") for each, row in found}
+
+        return await self._at_owners(changes, ask, timeout_s)
+
+    async def _at_owners(
+        self, resources: Iterable[ConfigResource], ask: Any, timeout_s: float | None
+    ) -> Outcomes[ConfigResource, Any]:
+        """Ask each broker about itself, and the controller about all that is not one broker's."""
+
+        async def attempt(left: list[ConfigResource]) -> Told[ConfigResource, Any]:
+            view = await self._cluster.refresh()
+            owners = {each: _owner(each, view.controller_id) for each in left}
+            return await self._ask_each(owners, self._cluster.connection, ask)
+
+        return await self.settle(resources, attempt, timeout_s, final=UNKNOWN)
+
+
+def _entries(resource: ConfigResource, row: dict[str, Any]) -> Mapping[str, ConfigEntry] | ClientError:
+    error = outcome(row, f"settings of {resource}")
+    return error if error is not None else {each["name"]: parse_entry(each) for each in row["configs"]}
+
+
+def _owner(resource: ConfigResource, controller_id: int) -> int:
+    is_brokers = resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name
+    return int(resource.name) if is_brokers else controller_id
+
+
+def _by_resource(
+    rows: Iterable[dict[str, Any]], asked: Iterable[ConfigResource]
+) -> list[tuple[ConfigResource, dict[str, Any]]]:
+    found = {(row["resource_type"], row["resource_name"]): row for row in rows}
+    return [(each, found[each.kind, each.name]) for each in asked if (each.kind, each.name) in found]

@@ -1,0 +1,330 @@
+"""Groups: listing, describing and deleting them, and putting members out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from kreplica.client.connection import Connection
+from kreplica.client_core.admin.asking import Subject, Told, has, need, outcome
+from kreplica.client_core.admin.operations import NOT_TOLD, AclOperation, parse_operations
+from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.errors import BrokerRefused, ClientError, check
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import (
+    CONSUMER_GROUP_DESCRIBE,
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+)
+from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, parse_versioned
+from kreplica.wire.schema import Schema
+
+STATES_FROM, TYPES_FROM = 4, 5
+"""Versions of ListGroups that filter by states (KIP-518) and by types (KIP-848)."""
+
+SEVERAL_LEAVE_FROM = 3
+CONSUMERS = "consumer"
+"""The protocol type of groups whose members read topics."""
+
+
+class GroupType(StrEnum):
+    """By which protocol a group lives."""
+
+    UNKNOWN = "unknown"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+
+    @classmethod
+    def _missing_(cls, value: object) -> GroupType:
+        return next((each for each in cls if each.value == str(value).lower()), cls.UNKNOWN)
+
+
+class GroupState(StrEnum):
+    """What a group is at."""
+
+    UNKNOWN = "Unknown"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+
+    @classmethod
+    def _missing_(cls, value: object) -> GroupState:
+        return next((each for each in cls if each.value.lower() == str(value).lower()), cls.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group, in a list of all."""
+
+    group_id: str
+    protocol_type: str
+    state: GroupState = GroupState.UNKNOWN
+    type: GroupType = GroupType.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group.
+
+    :param topics: what it is subscribed to; empty where that cannot be told.
+    :param assignment: what it reads.
+    :param epoch: of the consumer protocol; -1 in the classic one.
+    :param target: of the consumer protocol: what it shall read once the others gave that up.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...] = ()
+    assignment: frozenset[TopicPartition] = frozenset()
+    rack_id: str | None = None
+    epoch: int = -1
+    target: frozenset[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group and its members.
+
+    :param assignor: the protocol that its members agreed on, or the broker's assignor; empty where there is none.
+    :param epoch: of the consumer protocol; -1 in the classic one; so is ``assignment_epoch``.
+    :param operations: what this client may do with it; None where that was not told.
+    """
+
+    group_id: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    epoch: int = -1
+    assignment_epoch: int = -1
+    operations: frozenset[AclOperation] | None = None
+
+
+class MemberToRemove(NamedTuple):
+    """A member that is put out: by its instance id where it is static, else by its member id."""
+
+    instance_id: str | None = None
+    member_id: str = ""
+
+
+class Groups(Subject):
+    """Groups: listing, describing and deleting them, and putting members out."""
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[GroupState] = (),
+        types: Iterable[GroupType] = (),
+        timeout_s: float | None = None,
+    ) -> list[GroupListing]:
+        """The groups of the cluster, by id.
+
+        :param states: only those in one of these; none: all.
+        :param types: only those of one of these; none: all.
+        :raise ClientError: a broker that lives does not answer, or is too old for such a filter.
+        """
+        body = {"states_filter": [each.value for each in states], "types_filter": [each.value for each in types]}
+
+        async def ask(connection: Connection) -> list[dict[str, Any]]:
+            if body["states_filter"]:
+                need(connection, LIST_GROUPS, STATES_FROM, "states")
+            if body["types_filter"]:
+                need(connection, LIST_GROUPS, TYPES_FROM, "types")
+            answer = await self._cluster.request(connection, LIST_GROUPS, body)
+            check(answer, f"groups of {connection.peer}")
+            return list(answer["groups"])
+
+        told = await self.everywhere(ask, timeout_s)
+        found = {row["group_id"]: _listing(row) for rows in told.values() for row in rows}
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def describe_groups(
+        self, group_ids: Iterable[str], *, operations: bool = False, timeout_s: float | None = None
+    ) -> Outcomes[str, GroupDescription]:
+        """What groups are at, and who reads what; of either protocol.
+
+        :param operations: also say what this client may do with each.
+        """
+
+        async def ask(connection: Connection, share: list[str]) -> Told[str, GroupDescription]:
+            told: dict[str, GroupDescription | ClientError] = {}
+            if has(connection, CONSUMER_GROUP_DESCRIBE):
+                body = {"group_ids": share, "include_authorized_operations": operations}
+                answer = await self._cluster.request(connection, CONSUMER_GROUP_DESCRIBE, body)
+                told |= {row["group_id"]: _consumer_group(row) for row in answer["groups"]}
+            classic = [each for each in share if each not in told or _is_not_of_that_protocol(told[each])]
+            if classic:
+                body = {"groups": classic, "include_authorized_operations": operations}
+                answer = await self._cluster.request(connection, DESCRIBE_GROUPS, body)
+                told |= {row["group_id"]: _classic_group(row) for row in answer["groups"]}
+            return told
+
+        return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, ask, timeout_s)
+
+    async def describe_group(self, group_id: str, *, timeout_s: float | None = None) -> GroupDescription:
+        """What one group is at.
+
+        :raise BrokerRefused: GROUP_ID_NOT_FOUND.
+        """
+        return (await self.describe_groups([group_id], timeout_s=timeout_s))[group_id]
+
+    async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> Outcomes[str, None]:
+        """Delete groups that have no members, with the offsets that they committed."""
+
+        async def ask(connection: Connection, share: list[str]) -> Told[str, None]:
+            answer = await self._cluster.request(connection, DELETE_GROUPS, {"groups_names": share})
+            return {row["group_id"]: outcome(row, f"group {row['group_id']}") for row in answer["results"]}
+
+        return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, ask, timeout_s)
+
+    async def delete_group(self, group_id: str, *, timeout_s: float | None = None) -> None:
+        """Delete a group without members.
+
+        :raise BrokerRefused: it has members, or there is none.
+        """
+        (await self.delete_groups([group_id], timeout_s=timeout_s)).raise_first()
+
+    async def remove_members(
+        self,
+        group_id: str,
+        members: Iterable[MemberToRemove] | None = None,
+        *,
+        reason: str = "put out by an administrator",
+        timeout_s: float | None = None,
+    ) -> Outcomes[MemberToRemove, None]:
+        """Put members out of a classic group; what they read goes to the others (KIP-345, KIP-800).
+
+        :param members: None: all that there are at the moment.
+        :raise ClientError: the group cannot be asked for its members.
+        """
+        if members is None:
+            described = await self.describe_group(group_id, timeout_s=timeout_s)
+            members = [MemberToRemove(each.instance_id, each.member_id) for each in described.members]
+        tries = 0
+
+        async def ask(connection: Connection, share: list[MemberToRemove]) -> Told[MemberToRemove, None]:
+            nonlocal tries
+            need(connection, LEAVE_GROUP, SEVERAL_LEAVE_FROM, "several members")
+            tries += 1
+            is_first = tries == 1
+            rows = [
+                {"member_id": each.member_id, "group_instance_id": each.instance_id, "reason": reason} for each in share
+            ]
+            answer = await self._cluster.request(connection, LEAVE_GROUP, {"group_id": group_id, "members": rows})
+            check(answer, f"group {group_id}")
+            return _left(answer["members"], share, is_first=is_first)
+
+        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, members, ask, timeout_s)
+
+
+def _listing(row: dict[str, Any]) -> GroupListing:
+    return GroupListing(
+        row["group_id"],
+        row["protocol_type"],
+        GroupState(row.get("group_state", "")),
+        GroupType(row.get("group_type", "")),
+    )
+
+
+def _is_not_of_that_protocol(told: GroupDescription | ClientError) -> bool:
+    """Of the consumer protocol; the classic one may know the group."""
+    codes = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+    return isinstance(told, BrokerRefused) and told.code in codes
+
+
+def _consumer_group(row: dict[str, Any]) -> GroupDescription | ClientError:
+    error = outcome(row, f"group {row['group_id']}")
+    if error is not None:
+        return error
+    return GroupDescription(
+        row["group_id"],
+        GroupType.CONSUMER,
+        GroupState(row["group_state"]),
+        CONSUMERS,
+        row["assignor_name"],
+        tuple(_consumer_member(each) for each in row["members"]),
+        row["group_epoch"],
+        row["assignment_epoch"],
+        parse_operations(row["authorized_operations"]),
+    )
+
+
+def _consumer_member(row: dict[str, Any]) -> MemberDescription:
+    return MemberDescription(
+        row["member_id"],
+        row["instance_id"],
+        row["client_id"],
+        row["client_host"],
+        tuple(row["subscribed_topic_names"]),
+        _partitions(row["assignment"]["topic_partitions"], "topic_name"),
+        row["rack_id"],
+        row["member_epoch"],
+        _partitions(row["target_assignment"]["topic_partitions"], "topic_name"),
+    )
+
+
+def _classic_group(row: dict[str, Any]) -> GroupDescription | ClientError:
+    what, state = f"group {row['group_id']}", GroupState(row["group_state"])
+    error = outcome(row, what)
+    if error is not None:
+        return error
+    if state is GroupState.DEAD:  # until version 6 that is how brokers say that there is none (KIP-1043)
+        return BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, what)
+    return GroupDescription(
+        row["group_id"],
+        GroupType.CLASSIC,
+        state,
+        row["protocol_type"],
+        row["protocol_data"],
+        tuple(_classic_member(each, row["protocol_type"]) for each in row["members"]),
+        operations=parse_operations(row.get("authorized_operations", NOT_TOLD)),
+    )
+
+
+def _classic_member(row: dict[str, Any], protocol_type: str) -> MemberDescription:
+    topics: tuple[str, ...] = ()
+    assignment: frozenset[TopicPartition] = frozenset()
+    if protocol_type == CONSUMERS:
+        topics = tuple(_parsed(SUBSCRIPTION, row["member_metadata"]).get("topics", ()))
+        assignment = _partitions(_parsed(ASSIGNMENT, row["member_assignment"]).get("assigned_partitions", ()), "topic")
+    instance_id = row.get("group_instance_id")
+    return MemberDescription(row["member_id"], instance_id, row["client_id"], row["client_host"], topics, assignment)
+
+
+def _parsed(schema: Schema, data: bytes) -> dict[str, Any]:
+    """What a member says; nothing where it has not yet said anything, or something else."""
+    try:
+        return parse_versioned(schema, data)[1] if data else {}
+    except ProtocolError:
+        return {}
+
+
+def _partitions(rows: Iterable[dict[str, Any]], name: str) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(row[name], partition) for row in rows for partition in row["partitions"])
+
+
+def _left(
+    rows: Iterable[dict[str, Any]], asked: Iterable[MemberToRemove], *, is_first: bool
+) -> Told[MemberToRemove, None]:
+    """Who went; whoever is not known when asked for again went at the first time."""
+    told = {}
+    for row, member in zip(rows, asked, strict=True):
+        error = outcome(row, f"member {member.instance_id or member.member_id}")
+        is_gone = error is not None and error.code is ErrorCode.UNKNOWN_MEMBER_ID and not is_first
+        told[member] = None if is_gone else error
+    return told

@@ -1,0 +1,127 @@
+"""Log directories of brokers: what is in them, and moving replicas between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kreplica.client.connection import Connection
+from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, outcome
+from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.errors import ClientError, check
+from kreplica.client_core.offsets import topic_rows
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
+
+NOT_THERE = UNKNOWN | {ErrorCode.REPLICA_NOT_AVAILABLE}
+"""What a broker says of replicas that it does not have; it remembers the directory."""
+
+
+class Replica(NamedTuple):
+    """A partition's replica on one broker."""
+
+    partition: TopicPartition
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """What a replica takes in a log directory.
+
+    :param offset_lag: how far it is behind the high watermark; of a future replica, behind the present one.
+    :param is_future: it is being moved to this directory.
+    """
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A log directory of a broker.
+
+    :param error: why it cannot be used; None where it can.
+    :param replicas: by partition.
+    :param total_bytes: of its file system; -1 where the broker does not say; so is ``usable_bytes``.
+    """
+
+    path: str
+    error: ClientError | None
+    replicas: Mapping[TopicPartition, ReplicaSize]
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+class LogDirs(Subject):
+    """Log directories of brokers."""
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_s: float | None = None,
+    ) -> Outcomes[int, tuple[LogDir, ...]]:
+        """What the log directories of brokers hold.
+
+        :param brokers: None: all that live.
+        :param partitions: tell of these alone; None: of all.
+        """
+        topics = None
+        if partitions is not None:
+            rows = topic_rows(partitions, lambda each: each.partition, "partitions")
+            topics = [{"topic": row["name"], "partitions": row["partitions"]} for row in rows]
+
+        async def ask(connection: Connection) -> tuple[LogDir, ...]:
+            answer = await self._cluster.request(connection, DESCRIBE_LOG_DIRS, {"topics": topics})
+            if answer.get("error_code"):
+                check(answer, f"log directories of {connection.peer}")
+            return tuple(_log_dir(row) for row in answer["results"])
+
+        return await self.at_brokers(brokers, ask, timeout_s)
+
+    async def alter_replica_log_dirs(
+        self, paths: Mapping[Replica, str], *, timeout_s: float | None = None
+    ) -> Outcomes[Replica, None]:
+        """Have replicas moved to other directories of their brokers; returns before they are there.
+
+        A replica that its broker does not have yet is made there when it comes (KIP-113).
+
+        :param paths: of the directories.
+        """
+
+        async def ask(connection: Connection, share: list[Replica]) -> Told[Replica, None]:
+            broker_id, dirs = share[0].broker_id, []
+            for path in sorted({paths[each] for each in share}):
+                there = [each.partition for each in share if paths[each] == path]
+                dirs.append({"path": path, "topics": topic_rows(there, lambda each: each.partition, "partitions")})
+            answer = await self._cluster.request(connection, ALTER_REPLICA_LOG_DIRS, {"dirs": dirs})
+            told: dict[Replica, ClientError | None] = {}
+            for topic in answer["results"]:
+                for row in topic["partitions"]:
+                    partition = TopicPartition(topic["topic_name"], row["partition_index"])
+                    told[Replica(partition, broker_id)] = outcome(row, f"log directory of {partition}")
+            return told
+
+        async def attempt(left: list[Replica]) -> Told[Replica, None]:
+            if any(each.broker_id not in self._cluster.view.brokers for each in left):
+                await self._cluster.refresh()
+            whom = {each: each.broker_id for each in left}
+            return await self._ask_each(whom, self._cluster.connection, ask)
+
+        return await self.settle(paths, attempt, timeout_s, final=NOT_THERE)
+
+
+def _log_dir(row: dict[str, Any]) -> LogDir:
+    replicas = {
+        TopicPartition(topic["name"], each["partition_index"]): ReplicaSize(
+            each["partition_size"], each["offset_lag"], each["is_future_key"]
+        )
+        for topic in row["topics"]
+        for each in topic["partitions"]
+    }
+    error = outcome(row, f"log directory {row['log_dir']}")
+    return LogDir(row["log_dir"], error, replicas, row.get("total_bytes", -1), row.get("usable_bytes", -1))

@@ -1,0 +1,63 @@
+"""``Outcomes``: what became of each item of a request over several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from kreplica.client_core.errors import ClientError
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Outcomes(Generic[K, V]):
+    """Each item's result or error, in the order in which they were asked for; ``outcomes[item]`` gives or raises it.
+
+    :ivar succeeded: item -> its result.
+    :ivar failed: item -> its error.
+    """
+
+    __slots__ = ("_all", "failed", "succeeded")
+
+    def __init__(self, outcomes: Mapping[K, V | ClientError]) -> None:
+        self._all = dict(outcomes)
+        self.succeeded: Mapping[K, V] = MappingProxyType(
+            {item: found for item, found in self._all.items() if not isinstance(found, ClientError)}
+        )
+        self.failed: Mapping[K, ClientError] = MappingProxyType(
+            {item: found for item, found in self._all.items() if isinstance(found, ClientError)}
+        )
+
+    def __getitem__(self, item: K) -> V:
+        """An item's result.
+
+        :raise KeyError: it was not asked for.
+        :raise ClientError: its error.
+        """
+        found = self._all[item]
+        if isinstance(found, ClientError):
+            raise found
+        return found
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._all
+
+    def __repr__(self) -> str:
+        return f"<Outcomes {self._all}>"
+
+    def raise_first(self) -> Mapping[K, V]:
+        """All results, where all went well.
+
+        :raise ClientError: the first error.
+        """
+        for error in self.failed.values():
+            raise error
+        return self.succeeded

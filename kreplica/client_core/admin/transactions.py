@@ -1,0 +1,297 @@
+"""Transactions and producers: seeing them, and ending those that hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kreplica.client.connection import Connection
+from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, need, one_by_one, outcome
+from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.errors import BrokerRefused, ClientError, check
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.offsets import topic_rows
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import (
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
+    WRITE_TXN_MARKERS,
+)
+
+DURATIONS_FROM, PATTERNS_FROM = 1, 2
+"""Versions of ListTransactions that filter by duration (KIP-994) and by pattern (KIP-1152)."""
+
+NO_TIME = -1
+NO_REPLICA = UNKNOWN | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+"""What a broker says of partitions that it has no replica of."""
+
+FENCING_TRANSACTION_TIMEOUT_MS = 60_000
+"""What a fenced transactional id has until its next producer says otherwise."""
+
+
+class TransactionState(StrEnum):
+    """What a transactional id is at."""
+
+    UNKNOWN = "Unknown"
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    DEAD = "Dead"
+
+    @classmethod
+    def _missing_(cls, _: object) -> TransactionState:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id, in a list of all."""
+
+    transactional_id: str
+    producer_id: int
+    state: TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id.
+
+    :param start_time_ms: since 1970, of the transaction that is open; -1 where none is.
+    :param partitions: in that transaction.
+    """
+
+    transactional_id: str
+    state: TransactionState
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a replica knows of a producer that wrote to it.
+
+    :param coordinator_epoch: of the last transaction's coordinator; -1 where there was none.
+    :param transaction_start_offset: of its transaction that is open in this partition; -1 where none is.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """What a coordinator gave to a transactional id."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Transactions(Subject):
+    """Transactions and producers."""
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[TransactionState] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+        timeout_s: float | None = None,
+    ) -> list[TransactionListing]:
+        """The cluster's transactional ids, sorted.
+
+        :param states: only those in one of these; none: all; so with ``producer_ids``.
+        :param longer_than_ms: only those whose transaction has been open for longer.
+        :param pattern: only those that match this RE2 expression as a whole.
+        :raise ClientError: a broker that lives does not answer, or is too old for such a filter.
+        """
+        body = {
+            "state_filters": [each.value for each in states],
+            "producer_id_filters": list(producer_ids),
+            "duration_filter": NO_TIME if longer_than_ms is None else longer_than_ms,
+            "transactional_id_pattern": pattern,
+        }
+
+        async def ask(connection: Connection) -> list[dict[str, Any]]:
+            if longer_than_ms is not None:
+                need(connection, LIST_TRANSACTIONS, DURATIONS_FROM, "durations")
+            if pattern is not None:
+                need(connection, LIST_TRANSACTIONS, PATTERNS_FROM, "patterns")
+            answer = await self._cluster.request(connection, LIST_TRANSACTIONS, body)
+            check(answer, f"transactions of {connection.peer}")
+            return list(answer["transaction_states"])
+
+        told = await self.everywhere(ask, timeout_s)
+        found = {
+            row["transactional_id"]: TransactionListing(
+                row["transactional_id"], row["producer_id"], TransactionState(row["transaction_state"])
+            )
+            for rows in told.values()
+            for row in rows
+        }
+        return [found[each] for each in sorted(found)]
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> Outcomes[str, TransactionDescription]:
+        """What transactional ids are at."""
+
+        async def ask(connection: Connection, share: list[str]) -> Told[str, TransactionDescription]:
+            answer = await self._cluster.request(connection, DESCRIBE_TRANSACTIONS, {"transactional_ids": share})
+            return {row["transactional_id"]: _transaction(row) for row in answer["transaction_states"]}
+
+        return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, ask, timeout_s)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> Outcomes[str, ProducerIdentity]:
+        """Put out whoever produces with these transactional ids; their open transactions are aborted (KIP-588)."""
+
+        async def ask(connection: Connection, share: list[str]) -> Told[str, ProducerIdentity]:
+            async def fence(each: str) -> ProducerIdentity:
+                body = {"transactional_id": each, "transaction_timeout_ms": FENCING_TRANSACTION_TIMEOUT_MS}
+                answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body)
+                check(answer, f"transactional id {each}")
+                return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
+
+            return await one_by_one(share, fence)
+
+        return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, ask, timeout_s)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout_s: float | None = None
+    ) -> Outcomes[TopicPartition, tuple[ProducerState, ...]]:
+        """Who writes to partitions, and whose transactions are open there (KIP-664).
+
+        :param broker_id: whose replicas are asked; None: the leaders.
+        """
+
+        async def ask(
+            connection: Connection, share: list[TopicPartition]
+        ) -> Told[TopicPartition, tuple[ProducerState, ...]]:
+            body = {"topics": topic_rows(share, lambda each: each.partition, "partition_indexes")}
+            answer = await self._cluster.request(connection, DESCRIBE_PRODUCERS, body)
+            told: dict[TopicPartition, tuple[ProducerState, ...] | ClientError] = {}
+            for topic in answer["topics"]:
+                for row in topic["partitions"]:
+                    partition = TopicPartition(topic["name"], row["partition_index"])
+                    told[partition] = outcome(row, f"producers of {partition}") or _producers(row)
+            return told
+
+        if broker_id is None:
+            return await self.at_leaders(partitions, ask, timeout_s)
+
+        async def attempt(left: list[TopicPartition]) -> Told[TopicPartition, tuple[ProducerState, ...]]:
+            if broker_id not in self._cluster.view.brokers:
+                await self._cluster.refresh()
+            return await self._ask_each(dict.fromkeys(left, broker_id), self._cluster.connection, ask)
+
+        return await self.settle(partitions, attempt, timeout_s, final=NO_REPLICA)
+
+    async def abort_transaction(
+        self, partition: TopicPartition, producer: ProducerState, *, timeout_s: float | None = None
+    ) -> None:
+        """Abort a transaction that hangs in one partition: its coordinator knows nothing of it any more (KIP-664).
+
+        Never for one that its coordinator has open: ``fence_producers`` aborts that.
+
+        :param producer: as ``describe_producers`` told.
+        :raise BrokerRefused: its producer or its coordinator is a newer one.
+        """
+        marker = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "transaction_result": False,
+            "topics": [{"name": partition.topic, "partition_indexes": [partition.partition]}],
+            "coordinator_epoch": max(producer.coordinator_epoch, 0),
+        }
+
+        async def ask(connection: Connection, _: list[TopicPartition]) -> Told[TopicPartition, None]:
+            answer = await self._cluster.request(connection, WRITE_TXN_MARKERS, {"markers": [marker]})
+            row = answer["markers"][0]["topics"][0]["partitions"][0]
+            return {partition: outcome(row, f"transaction of producer {producer.producer_id} in {partition}")}
+
+        (await self.at_leaders([partition], ask, timeout_s)).raise_first()
+
+    async def hanging_transactions(
+        self, partitions: Iterable[TopicPartition], *, open_for_ms: int, timeout_s: float | None = None
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """Transactions that are open in partitions though no coordinator has them open (KIP-664).
+
+        :param open_for_ms: only producers whose last record there is older.
+        :raise ClientError: somebody who has to be asked does not answer.
+        """
+        now_ms = self._cluster.surroundings.wall_clock_ms()
+        described = (await self.describe_producers(partitions, timeout_s=timeout_s)).raise_first()
+        suspects = {
+            partition: [
+                each
+                for each in producers
+                if each.transaction_start_offset >= 0 and now_ms - each.last_timestamp_ms > open_for_ms
+            ]
+            for partition, producers in described.items()
+        }
+        wanted = sorted({each.producer_id for producers in suspects.values() for each in producers})
+        listed = await self.list_transactions(producer_ids=wanted, timeout_s=timeout_s) if wanted else []
+        known = await self.describe_transactions([each.transactional_id for each in listed], timeout_s=timeout_s)
+        held = {(each.producer_id, partition) for each in _there_still(known) for partition in each.partitions}
+        hanging = {
+            partition: [each for each in producers if (each.producer_id, partition) not in held]
+            for partition, producers in suspects.items()
+        }
+        return {partition: producers for partition, producers in hanging.items() if producers}
+
+
+def _there_still(known: Outcomes[str, TransactionDescription]) -> Iterable[TransactionDescription]:
+    for error in known.failed.values():
+        if not (isinstance(error, BrokerRefused) and error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+            raise error
+    return known.succeeded.values()
+
+
+def _transaction(row: dict[str, Any]) -> TransactionDescription | ClientError:
+    error = outcome(row, f"transactional id {row['transactional_id']}")
+    if error is not None:
+        return error
+    partitions = frozenset(
+        TopicPartition(topic["topic"], partition) for topic in row["topics"] for partition in topic["partitions"]
+    )
+    return TransactionDescription(
+        row["transactional_id"],
+        TransactionState(row["transaction_state"]),
+        row["producer_id"],
+        row["producer_epoch"],
+        row["transaction_timeout_ms"],
+        row["transaction_start_time_ms"],
+        partitions,
+    )
+
+
+def _producers(row: dict[str, Any]) -> tuple[ProducerState, ...]:
+    return tuple(
+        ProducerState(
+            each["producer_id"],
+            each["producer_epoch"],
+            each["last_sequence"],
+            each["last_timestamp"],
+            each["coordinator_epoch"],
+            each["current_txn_start_offset"],
+        )
+        for each in row["active_producers"]
+    )

@@ -1,0 +1,128 @@
+"""Fetch requests and what their answers say, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from kreplica.client_core.errors import BrokerRefused, ClientError, OffsetOutOfRange, RecordTooLarge
+from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, aborted_of, next_offset_behind
+from kreplica.errors import ErrorCode
+from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
+
+BY_NAME_MAX = 12
+"""Later versions of Fetch name topics by their ids."""
+
+CONSUMER = -1
+NO_BROKER = -1
+NO_SESSION, NO_SESSION_EPOCH = 0, -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """What one request may bring.
+
+    :param wait_ms: so long the broker waits for ``size_min`` bytes.
+    :param size_max: bytes of one answer, ``partition_size_max`` of one partition in it; a batch that is larger comes
+        nevertheless, alone (KIP-74).
+    :param rack_id: where the reader is, so that the leader may name a nearer replica (KIP-392).
+    """
+
+    isolation: Isolation
+    wait_ms: int
+    size_min: int
+    size_max: int
+    partition_size_max: int
+    rack_id: str = ""
+
+
+def fetch_body(
+    positions: Mapping[TopicPartition, int],
+    limits: FetchLimits,
+    leader_epochs: Mapping[TopicPartition, int] | None = None,
+) -> dict[str, Any]:
+    """A request for records, in the order in which partitions are to be served.
+
+    :param leader_epochs: as the reader knows them; a broker that knows another one refuses (KIP-320).
+    """
+    epochs = leader_epochs or {}
+    # All fields, also those that stay as they are: a body that is complete is built twice as fast.
+    topics = [
+        {
+            "topic": topic,
+            "topic_id": ZERO_UUID,
+            "partitions": [
+                {
+                    "partition": each.partition,
+                    "current_leader_epoch": epochs.get(each, NO_EPOCH),
+                    "fetch_offset": positions[each],
+                    "last_fetched_epoch": NO_EPOCH,
+                    "log_start_offset": -1,
+                    "partition_max_bytes": limits.partition_size_max,
+                }
+                for each in group
+            ],
+        }
+        for topic, group in groupby(positions, key=lambda each: each.topic)
+    ]
+    return {
+        "cluster_id": None,
+        "replica_id": CONSUMER,
+        "max_wait_ms": limits.wait_ms,
+        "min_bytes": limits.size_min,
+        "max_bytes": limits.size_max,
+        "isolation_level": int(limits.isolation),
+        "session_id": NO_SESSION,
+        "session_epoch": NO_SESSION_EPOCH,
+        "topics": topics,
+        "forgotten_topics_data": [],
+        "rack_id": limits.rack_id,
+    }
+
+
+def parse_fetched(
+    answer: dict[str, Any], positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, FetchedRecords | ClientError]:
+    """What an answer has for each partition that was asked for: records (maybe none), or an error."""
+    return dict(iter_fetched(answer, positions))
+
+
+def iter_fetched(
+    answer: dict[str, Any], positions: Mapping[TopicPartition, int]
+) -> Iterator[tuple[TopicPartition, FetchedRecords | ClientError]]:
+    """As ``parse_fetched``, one by one: the headers of an answer's batches are many."""
+    code = ErrorCode.of(answer.get("error_code", 0))
+    if code is not ErrorCode.NONE:
+        error = BrokerRefused(code, "fetch")
+        yield from dict.fromkeys(positions, error).items()
+        return
+    for topic in answer["responses"]:
+        for row in topic["partitions"]:
+            partition = TopicPartition(topic["topic"], row["partition_index"])
+            if partition in positions:
+                yield partition, _parse_row(row, partition, positions[partition])
+
+
+def _parse_row(row: dict[str, Any], partition: TopicPartition, position: int) -> FetchedRecords | ClientError:
+    code = ErrorCode.of(row["error_code"])
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return OffsetOutOfRange(partition, position, row.get("log_start_offset", -1), row["high_watermark"])
+    if code is not ErrorCode.NONE:
+        return BrokerRefused(code, f"fetch of {partition}")
+    data = memoryview(row["records"] or b"")
+    try:
+        behind = next_offset_behind(data, position, partition)
+    except ClientError as error:
+        return error
+    if len(data) and behind == position:
+        return RecordTooLarge(f"{partition} at offset {position}: a batch of more than partition_size_max bytes")
+    return FetchedRecords(
+        partition,
+        data,
+        position,
+        behind,
+        aborted_of(row),
+        row.get("preferred_read_replica", NO_BROKER),
+    )

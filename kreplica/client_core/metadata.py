@@ -1,0 +1,124 @@
+"""What a cluster looks like, as one broker told it: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+from uuid import UUID
+
+from kreplica.client_core.addresses import Address
+from kreplica.errors import ErrorCode
+from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID
+
+
+class CoordinatorKind(IntEnum):
+    """Of what somebody is the coordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """A broker, and where it is reached."""
+
+    broker_id: int
+    address: Address
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition.
+
+    :param leader: its leader's broker id; ``NO_LEADER`` where nobody leads.
+    """
+
+    partition: int
+    leader: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+    replicas: tuple[int, ...] = ()
+    in_sync: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic.
+
+    :param partitions: by number, ascending and without a gap as long as none is being removed.
+    """
+
+    name: str
+    partitions: tuple[PartitionView, ...]
+    topic_id: UUID = ZERO_UUID
+    is_internal: bool = False
+
+    def partition(self, number: int) -> PartitionView | None:
+        """The partition of that number, or None."""
+        if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
+            return self.partitions[number]
+        return next((each for each in self.partitions if each.partition == number), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """Brokers, and the topics that were asked for.
+
+    :param controller_id: -1 where none is known.
+    :param problems: of topics that the broker did not tell of: name -> why.
+    """
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: Mapping[int, BrokerView] = field(default_factory=dict)
+    topics: Mapping[str, TopicView] = field(default_factory=dict)
+    problems: Mapping[str, ErrorCode] = field(default_factory=dict)
+
+
+def parse_view(answer: dict[str, Any], before: ClusterView, *, whole: bool = False) -> ClusterView:
+    """The view that an answer to Metadata gives.
+
+    A broker that lags behind may tell of leaders that are leaders no more: what is known of a later leader epoch stays.
+
+    :param before: the view until now.
+    :param whole: the answer tells of all topics: one that it does not name is not there.
+    """
+    brokers = {
+        row["node_id"]: BrokerView(row["node_id"], Address(row["host"], row["port"]), row.get("rack"))
+        for row in answer["brokers"]
+    }
+    topics = {} if whole else dict(before.topics)
+    problems: dict[str, ErrorCode] = {}
+    for row in answer["topics"]:
+        code = ErrorCode.of(row["error_code"])
+        if code is ErrorCode.NONE or row["partitions"]:
+            topics[row["name"]] = _topic(row, before.topics.get(row["name"]))
+        else:
+            problems[row["name"]] = code
+            topics.pop(row["name"], None)
+    return ClusterView(answer.get("cluster_id"), answer.get("controller_id", -1), brokers, topics, problems)
+
+
+def _topic(row: dict[str, Any], before: TopicView | None) -> TopicView:
+    topic_id = row.get("topic_id", ZERO_UUID)
+    known = {each.partition: each for each in before.partitions} if before and before.topic_id == topic_id else {}
+    partitions = []
+    for part in sorted(row["partitions"], key=lambda part: int(part["partition_index"])):
+        new = _partition(part)
+        old = known.get(new.partition)
+        partitions.append(old if old is not None and old.leader_epoch > new.leader_epoch != NO_EPOCH else new)
+    return TopicView(row["name"], tuple(partitions), topic_id, row.get("is_internal", False))
+
+
+def _partition(row: dict[str, Any]) -> PartitionView:
+    return PartitionView(
+        row["partition_index"],
+        row["leader_id"],
+        row.get("leader_epoch", NO_EPOCH),
+        tuple(row["replica_nodes"]),
+        tuple(row["isr_nodes"]),
+        tuple(row.get("offline_replicas", ())),
+    )
